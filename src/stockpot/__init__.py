@@ -1,0 +1,1 @@
+"""Stockpot: many checkpoints in, one robust image classifier out, with the evidence."""

@@ -1,0 +1,1 @@
+"""Adversaries: l_p attacks, threat models and projections."""

@@ -1,0 +1,1 @@
+"""Lazy tensor reading, key layouts, alignment checks and atomic writing."""

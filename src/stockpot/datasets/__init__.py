@@ -1,0 +1,15 @@
+"""Where images and labels come from; one file per source or family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stockpot.registry import Registry
+
+if TYPE_CHECKING:
+    from stockpot.datasets.dataset import Dataset
+
+datasets: Registry[Callable[..., Dataset]] = Registry(
+    "datasets", noun="dataset", package="stockpot.datasets"
+)

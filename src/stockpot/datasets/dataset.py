@@ -1,0 +1,159 @@
+"""A labelled image dataset: a frozen value that every measure and method reads the same way.
+
+Images of one size stay decoded as one uint8 tensor (`TensorImages`). Images of many sizes stay
+encoded (`EncodedImages`) and are decoded by a few threads as batches are asked for, through the
+`fit` of the model that asks, since only a model knows the size it wants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from stockpot.errors import BadDataError, BadParameterError
+
+Fit = Callable[[Image.Image], Image.Image]
+"""Brings a decoded picture to the size a model wants."""
+
+
+class Batch(NamedTuple):
+    """Some rows of a dataset: uint8 NCHW images, labels, and their row numbers."""
+
+    images: Tensor
+    labels: Tensor
+    rows: Tensor
+
+
+class Images(Protocol):
+    """Pictures by row number, decoded when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Sequence[int]) -> Images:
+        """The pictures of these rows, in this order."""
+        ...
+
+    def batches(self, size: int, fit: Fit | None) -> Iterator[Tensor]:
+        """Consecutive uint8 NCHW batches of at most `size` pictures."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorImages:
+    """Pictures of one size, decoded, as one uint8 NCHW tensor."""
+
+    pixels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or self.pixels.shape[1] != 3:
+            raise BadDataError(
+                "expected images as uint8 N x 3 x H x W, "
+                f"got {self.pixels.dtype} of shape {tuple(self.pixels.shape)}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, index: Sequence[int]) -> TensorImages:
+        """The pictures of these rows, in this order."""
+        return TensorImages(self.pixels[torch.as_tensor(index, dtype=torch.long)])
+
+    def batches(self, size: int, fit: Fit | None) -> Iterator[Tensor]:
+        """Consecutive slices; `fit` is not needed, a model resizes equal pictures by itself."""
+        for start in range(0, len(self), size):
+            yield self.pixels[start : start + size]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images, labels, and what one must know to score a model on them."""
+
+    name: str
+    split: str
+    images: Images
+    labels: Tensor
+    classes: tuple[str, ...]
+    fingerprint: str
+    licence: str = "unknown"
+    templates: tuple[str, ...] = ("a photo of a {}.",)
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further facts of each row, such as an icon's style and design family."""
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.labels):
+            raise BadDataError(
+                f"{self.name}: expected one label per image, got {len(self.images)} images and "
+                f"{len(self.labels)} labels."
+            )
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(
+            self.classes
+        ):
+            raise BadDataError(
+                f"{self.name}: labels go from {int(self.labels.min())} to {int(self.labels.max())}"
+                f", but there are {len(self.classes)} classes."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.split}"
+
+    def batches(self, size: int = 256, fit: Fit | None = None) -> Iterator[Batch]:
+        """All rows in order, `size` at a time."""
+        start = 0
+        for images in self.images.batches(size, fit):
+            rows = torch.arange(start, start + len(images))
+            start += len(images)
+            yield Batch(images, self.labels[rows], rows)
+
+    def take(self, index: Sequence[int] | Tensor) -> Dataset:
+        """The dataset of these rows; its fingerprint says which were taken."""
+        rows = [int(row) for row in index]
+        chosen = hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
+        return replace(
+            self,
+            images=self.images.take(rows),
+            labels=self.labels[torch.as_tensor(rows, dtype=torch.long)],
+            columns={
+                key: tuple(values[row] for row in rows) for key, values in self.columns.items()
+            },
+            fingerprint=hashlib.sha256(f"{self.fingerprint}:{chosen}".encode()).hexdigest(),
+        )
+
+    def limited(self, limit: int | None, seed: int = 0) -> Dataset:
+        """A random, seeded subset of at most `limit` rows, in their original order."""
+        if limit is None or limit >= len(self):
+            return self
+        if limit < 1:
+            raise BadParameterError(f"limit: expected at least 1 image, got {limit}.")
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randperm(len(self), generator=generator)[:limit].sort().values
+        return self.take(rows)
+
+    def where(self, **columns: str) -> Dataset:
+        """The rows whose columns have exactly these values."""
+        rows = range(len(self))
+        for key, wanted in columns.items():
+            if key not in self.columns:
+                known = ", ".join(self.columns) or "none"
+                raise BadParameterError(f"{self.name} has no column {key!r}. Columns: {known}.")
+            values = self.columns[key]
+            rows = [row for row in rows if values[row] == wanted]  # type: ignore[assignment]
+        return self.take(list(rows))
+
+
+def pixel_fingerprint(pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> str:
+    """The sha256 of decoded pixels, labels and class names: what a score depends on."""
+    digest = hashlib.sha256()
+    digest.update(repr((tuple(pixels.shape), tuple(classes))).encode())
+    digest.update(pixels.contiguous().numpy().tobytes())
+    digest.update(labels.to(torch.int64).contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Input-side defences that wrap a classifier."""

@@ -1,0 +1,1 @@
+"""Dynamic evaluation: generators, oracles and the search between them."""

@@ -1,0 +1,12 @@
+"""Many checkpoints in, one out; one file per method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stockpot.registry import Registry
+
+fusers: Registry[Callable[..., Any]] = Registry(
+    "fusers", noun="fusion method", package="stockpot.fuse"
+)

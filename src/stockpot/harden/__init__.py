@@ -1,0 +1,1 @@
+"""Training that makes a model robust; one loop, one file per method."""

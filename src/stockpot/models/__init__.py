@@ -1,0 +1,1 @@
+"""Classifiers and how they are loaded."""

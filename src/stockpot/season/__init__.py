@@ -1,0 +1,1 @@
+"""Choosing the mixing weights of a soup."""

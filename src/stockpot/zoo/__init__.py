@@ -1,0 +1,1 @@
+"""The embedded dataset and models, and the cards that say how they were made."""
