@@ -1,1 +1,6 @@
 """What a measurement leaves behind: schema, store, statistics, exports."""
+
+from stockpot.results.schema import CellKey, CellResult, Score
+from stockpot.results.store import ResultStore, load_results
+
+__all__ = ["CellKey", "CellResult", "ResultStore", "Score", "load_results"]

@@ -1,0 +1,136 @@
+"""The result file: one JSON document per (model, measure, data) cell.
+
+Readers never need the model or the data again: a document carries its scores with their
+intervals, the whole condition they were taken under, and where they came from. Fractions stay
+fractions here; pages print percents.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+
+Scalar = str | int | float | bool | None
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Score(_Document):
+    """One number, with what is needed to trust it."""
+
+    metric: str
+    value: float
+    n: int = Field(ge=0, description="How many images (or repeats) the number stands on.")
+    ci_low: float | None = None
+    ci_high: float | None = None
+    ci_method: str = Field("", description="For example `wilson-95`; empty where exact.")
+    higher_is_better: bool | None = Field(True, description="None where no direction is better.")
+    unit: Literal["fraction", "nats", "count", "seconds", "bytes", "per_second"] = "fraction"
+    condition: dict[str, Scalar] = Field(
+        default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
+    )
+
+
+class CellKey(_Document):
+    """What a cell is about; two cells with equal keys would give the same scores."""
+
+    model: str
+    measure: str
+    data: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    seed: int = 0
+    model_fingerprint: str = ""
+    data_fingerprint: str = ""
+
+
+class DataFacts(_Document):
+    """The images that were scored."""
+
+    name: str
+    split: str
+    n: int
+    classes: int
+    fingerprint: str
+    licence: str = "unknown"
+
+
+class ModelFacts(_Document):
+    """The model that was scored."""
+
+    name: str
+    source: str
+    fingerprint: str
+    architecture: str = ""
+    parameters: int = 0
+    preprocessing: str = ""
+    class_space: str = Field("", description="How the model's outputs meet the data's classes.")
+
+
+class Provenance(_Document):
+    """The code and machine that made the numbers."""
+
+    stockpot: str
+    commit: str = ""
+    dirty: bool | None = None
+    python: str = ""
+    torch: str = ""
+    platform: str = ""
+    device: str = ""
+    created: str = ""
+
+
+class Cost(_Document):
+    """What it took."""
+
+    wall_seconds: float
+    device: str
+    peak_memory_bytes: int | None = None
+    images: int = Field(0, description="Forward passes, counted in images.")
+    queries: int | None = None
+
+
+class CellResult(_Document):
+    """One finished cell."""
+
+    schema_version: Literal[1] = 1
+    key: CellKey
+    scores: list[Score]
+    data: DataFacts
+    model: ModelFacts
+    convention: str = Field("", description="Named rule of the numbers, e.g. `top1:argmax`.")
+    provenance: Provenance
+    cost: Cost
+    outcomes: dict[str, str] = Field(
+        default_factory=dict,
+        description="Per-image yes/no records as base64 of packed bits; length is data.n.",
+    )
+    notes: list[str] = Field(default_factory=list)
+
+    def outcome(self, name: str) -> NDArray[np.bool_]:
+        """A per-image record, such as `correct`, as booleans."""
+        return unpack_bits(self.outcomes[name], self.data.n)
+
+    def score(self, metric: str, **condition: Scalar) -> Score:
+        """The one score of that metric whose condition contains these items."""
+        for score in self.scores:
+            if score.metric == metric and condition.items() <= score.condition.items():
+                return score
+        raise KeyError(f"{metric} {condition}")
+
+
+def pack_bits(flags: NDArray[np.bool_]) -> str:
+    """Booleans as base64 text, eight to a byte."""
+    return base64.b64encode(np.packbits(flags).tobytes()).decode("ascii")
+
+
+def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
+    """The inverse of `pack_bits`."""
+    packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+    return np.unpackbits(packed, count=length).astype(bool)

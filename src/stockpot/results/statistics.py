@@ -1,0 +1,111 @@
+"""Intervals for the scores: Wilson for proportions, bootstrap for everything else.
+
+All bootstraps resample images with an explicit seed, so an interval is as reproducible as the
+score it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+
+from stockpot.errors import BadParameterError
+
+
+class Interval(NamedTuple):
+    """A two-sided confidence interval and how it was made."""
+
+    low: float
+    high: float
+    method: str
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval for a proportion; right at 0 and 1, where the usual one is not."""
+    method = f"wilson-{confidence * 100:g}"
+    if n == 0:
+        return Interval(0.0, 1.0, method)
+    if not 0 <= successes <= n:
+        raise BadParameterError(f"expected 0 <= successes <= {n}, got {successes}.")
+    z = float(norm.ppf(0.5 + confidence / 2))
+    p = successes / n
+    scale = 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z / scale * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)))
+    # The ends are exact where rounding would leave 1 - 1e-17 or -1e-17.
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == n else min(1.0, centre + half)
+    return Interval(low, high, method)
+
+
+def bootstrap_mean(
+    values: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+) -> Interval:
+    """Percentile bootstrap interval of a mean over images."""
+    sample = np.asarray(values, dtype=np.float64)
+    means = _resampled_means(sample[:, None], seed=seed, resamples=resamples)[:, 0]
+    return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
+
+
+class PairedDifference(NamedTuple):
+    """How much better `a` is than `b` on the same images."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    n: int
+
+
+def paired_bootstrap(
+    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+) -> PairedDifference:
+    """Compare two models on the same images: resample images, keep the pairs together.
+
+    The p value is two-sided: twice the smaller share of resamples on one side of zero.
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape:
+        raise BadParameterError(
+            f"a paired comparison needs the same images, got {first.size} and {second.size}."
+        )
+    delta = first - second
+    means = _resampled_means(delta[:, None], seed=seed, resamples=resamples)[:, 0]
+    interval = _percentile(means, confidence, "paired-bootstrap")
+    # One resample is added to each side: with finitely many a p value of 0 cannot be claimed.
+    below, above = (means <= 0).sum() + 1, (means >= 0).sum() + 1
+    p_value = min(1.0, 2.0 * float(min(below, above)) / (resamples + 1))
+    return PairedDifference(float(delta.mean()), interval.low, interval.high, p_value, delta.size)
+
+
+def bootstrap_grand_mean(
+    columns: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+) -> Interval:
+    """Interval of a mean over conditions (columns), with images (rows) resampled jointly."""
+    table = np.asarray(columns, dtype=np.float64)
+    means = _resampled_means(table, seed=seed, resamples=resamples).mean(axis=1)
+    return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
+
+
+def _resampled_means(
+    sample: NDArray[np.float64], *, seed: int, resamples: int
+) -> NDArray[np.float64]:
+    n = len(sample)
+    if n == 0:
+        return np.zeros((resamples, sample.shape[1]))
+    generator = np.random.default_rng(seed)
+    means = np.empty((resamples, sample.shape[1]))
+    chunk = max(1, 2_000_000 // (n * sample.shape[1]))  # about 16 MB at a time
+    for start in range(0, resamples, chunk):
+        rows = generator.integers(0, n, size=(min(chunk, resamples - start), n))
+        means[start : start + len(rows)] = sample[rows].mean(axis=1)
+    return means
+
+
+def _percentile(means: NDArray[np.float64], confidence: float, method: str) -> Interval:
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.percentile(means, [tail, 100 - tail])
+    return Interval(float(low), float(high), method)

@@ -1,0 +1,113 @@
+"""A folder of result files: written atomically, one per cell, never rewritten when present.
+
+A cell's file name carries a digest of its key, so a rerun with the same question finds the
+answer and a changed parameter, seed, model or dataset asks anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from stockpot.errors import UserError
+from stockpot.results.schema import CellKey, CellResult
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a whole file or nothing: a temporary file beside it, then a rename."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as problem:
+        raise UserError(f"cannot write {path}: {problem.strerror or problem}.") from problem
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as problem:
+        Path(name).unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write {path}: {problem.strerror or problem}.",
+            hint="Nothing was left half-written; free some space or choose another folder.",
+        ) from problem
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def digest(key: CellKey) -> str:
+    """Twelve hex digits that stand for a key."""
+    text = json.dumps(key.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class ResultStore:
+    """The result files of one run."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, key: CellKey) -> Path:
+        """Where the cell of this key lies, or would lie."""
+        parts = [
+            re.sub(r"[^A-Za-z0-9_.-]+", "-", part) for part in (key.model, key.measure, key.data)
+        ]
+        return self.folder / f"{'--'.join(parts)}--{digest(key)}.json"
+
+    def find(self, key: CellKey) -> CellResult | None:
+        """The stored cell, or None when it was never finished."""
+        path = self.path(key)
+        return read_result(path) if path.exists() else None
+
+    def save(self, result: CellResult) -> Path:
+        """Write one cell; either the whole file appears or none."""
+        path = self.path(result.key)
+        write_atomic(path, result.model_dump_json(indent=1) + "\n")
+        return path
+
+    def __iter__(self) -> Iterator[CellResult]:
+        for path in sorted(self.folder.glob("*.json")):
+            yield read_result(path)
+
+
+def read_result(path: Path) -> CellResult:
+    """Read and check one result file."""
+    try:
+        return CellResult.model_validate_json(path.read_bytes())
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise UserError(
+            f"{path} is not a result file of this version: {where}: {first['msg']}.",
+            hint="Move it away, or rerun with --fresh.",
+        ) from problem
+
+
+def load_results(*sources: str | Path) -> list[CellResult]:
+    """All cells under these folders (a run folder or its `results` folder) or files."""
+    found: list[CellResult] = []
+    for source in map(Path, sources):
+        if source.is_file():
+            found.append(read_result(source))
+            continue
+        folder = source / "results" if (source / "results").is_dir() else source
+        if not folder.is_dir():
+            raise UserError(f"no results at {source}: expected a run folder or a result file.")
+        found.extend(ResultStore(folder))
+    if not found:
+        raise UserError(
+            f"no result files under {', '.join(map(str, sources))}.",
+            hint="Run `stockpot measure` or `stockpot run` first.",
+        )
+    return found
