@@ -1,0 +1,103 @@
+"""A classifier: pixels in [0, 1] in, logits out, and everything needed to score it fairly.
+
+It owns its resizing, normalisation, class names and feature space, so that corruptions and
+attacks meet it in pixel units and an epsilon means what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.errors import UserError
+from stockpot.models.preprocess import Preprocess
+
+
+class Network(Protocol):
+    """What a classifier wraps: a module from normalised pixels to logits."""
+
+    def __call__(self, pixels: Tensor) -> Tensor: ...
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """The representation the last linear layer reads, one row per image."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write weights and configuration so that `load_model(folder)` brings them back."""
+        ...
+
+
+class Origin(NamedTuple):
+    """Where a classifier came from."""
+
+    source: str
+    architecture: str
+    fingerprint: str
+
+
+class Classifier(nn.Module):
+    """Pixels (float in [0, 1] or uint8, NCHW, any size) to logits."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        preprocess: Preprocess,
+        classes: tuple[str, ...],
+        origin: Origin,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.preprocess = preprocess
+        self.classes = classes
+        self.origin = origin
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return cast(Tensor, self.network(self._seen(pixels)))
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """The representation before the head, one row per image."""
+        if not hasattr(self.network, "features"):
+            raise UserError(f"{self.origin.source} does not expose its features.")
+        return cast(Network, self.network).features(self._seen(pixels))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a folder that `stockpot.load_model` reads back."""
+        if not hasattr(self.network, "save"):
+            raise UserError(
+                f"{self.origin.source} was made by a factory; save its state dict instead."
+            )
+        target = Path(folder)
+        cast(Network, self.network).save(target)
+        return target
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def parameter_count(self) -> int:
+        """How many weights there are, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _seen(self, pixels: Tensor) -> Tensor:
+        if not pixels.is_floating_point():
+            pixels = pixels.float() / 255
+        return self.preprocess.normalise(self.preprocess.fit_tensor(pixels))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the previous mode comes back afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,107 @@
+"""timm and open_clip models: optional packages, imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stockpot.errors import MissingDependencyError, UserError
+from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.preprocess import Interpolation, Preprocess
+from stockpot.types import ImageSize
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import an optional package, or say exactly why it cannot be used and what to do."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as problem:
+        hint = f"Install it with: pip install 'stockpot[{extra}]'"
+        if "torchvision" in str(problem):
+            hint = (
+                f"{module} needs torchvision. Install torch and torchvision of one build from the "
+                f"same index, then: pip install 'stockpot[{extra}]'"
+            )
+        raise MissingDependencyError(
+            f"{module} cannot be imported: {problem}.", hint=hint
+        ) from None
+    except RuntimeError as problem:
+        # A torchvision built for another torch fails with a missing operator, not an ImportError.
+        reason = str(problem).strip().splitlines()[0]
+        raise MissingDependencyError(
+            f"{module} is installed but broken here: {reason}.",
+            hint="Its torchvision does not match this torch; reinstall both from one index.",
+        ) from None
+
+
+def load_timm(
+    architecture: str, *, weights: str | None = None, pretrained: bool = True, name: str = ""
+) -> Classifier:
+    """A timm model by its name; preprocessing comes from its pretrained configuration."""
+    timm = import_extra("timm", "timm")
+    module = timm.create_model(
+        architecture, pretrained=pretrained and weights is None, checkpoint_path=weights or ""
+    )
+    config = timm.data.resolve_data_config({}, model=module)
+    side = ImageSize(*config["input_size"][1:])
+    resized = side.height if config["crop_pct"] == 1 else int(side.height / config["crop_pct"])
+    interpolation: Interpolation = config["interpolation"]
+    preprocess = Preprocess(
+        side, resized, tuple(config["mean"]), tuple(config["std"]), interpolation
+    )
+    labels = tuple(str(index) for index in range(module.num_classes))
+    identity = fingerprint_tensors(module.state_dict().items())
+    origin = Origin(name or f"timm:{architecture}", architecture, identity)
+    return Classifier(module.eval(), preprocess, labels, origin)
+
+
+class _OpenClipZeroShot(nn.Module):
+    def __init__(self, model: nn.Module, head: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.head: Tensor
+        self.register_buffer("head", head)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.model.logit_scale.exp() * (self.features(pixels) @ self.head.T)  # type: ignore[operator]
+
+    def features(self, pixels: Tensor) -> Tensor:
+        return F.normalize(self.model.encode_image(pixels), dim=-1)  # type: ignore[operator]
+
+
+def load_open_clip(
+    spec: str,
+    *,
+    classes: tuple[str, ...],
+    templates: tuple[str, ...] = ("a photo of a {}.",),
+    name: str = "",
+) -> Classifier:
+    """An open_clip model as `ARCHITECTURE` or `ARCHITECTURE/PRETRAINED`, with a zero-shot head."""
+    open_clip = import_extra("open_clip", "openclip")
+    architecture, _, pretrained = spec.partition("/")
+    if not architecture:
+        raise UserError(f"expected open_clip:ARCHITECTURE/PRETRAINED, got open_clip:{spec}.")
+    model = open_clip.create_model(architecture, pretrained=pretrained or None).eval()
+    tokenizer = open_clip.get_tokenizer(architecture)
+    rows = []
+    with torch.inference_mode():
+        for label in classes:
+            prompts = [template.format(label.replace("_", " ")) for template in templates]
+            embedded = F.normalize(model.encode_text(tokenizer(prompts)), dim=-1)
+            rows.append(F.normalize(embedded.mean(dim=0), dim=-1))
+    settings = open_clip.get_model_preprocess_cfg(model)
+    side = settings["size"]
+    size = ImageSize(side, side) if isinstance(side, int) else ImageSize(*side)
+    preprocess = Preprocess(
+        size, size.height, tuple(settings["mean"]), tuple(settings["std"]), "bicubic"
+    )
+    network = _OpenClipZeroShot(model, torch.stack(rows).clone())
+    origin = Origin(
+        name or f"open_clip:{spec}", architecture, fingerprint_tensors(model.state_dict().items())
+    )
+    return Classifier(network, preprocess, classes, origin)

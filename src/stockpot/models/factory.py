@@ -1,0 +1,159 @@
+"""Any other model: a function that builds the module, and a file with its weights.
+
+`path/to/module.py:factory` or `package.module:attribute.attribute` names the function. This runs
+code that the user names; the weights beside it are data and are never unpickled as code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.errors import BadCheckpointError, MissingDependencyError, UserError
+from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
+from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Interpolation, Preprocess
+from stockpot.types import ImageSize
+
+
+def load_factory(
+    source: str,
+    *,
+    weights: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    classes: tuple[str, ...] | None = None,
+    size: int = 224,
+    resize: int | None = None,
+    squash: bool = False,
+    mean: tuple[float, float, float] = IMAGENET_MEAN,
+    std: tuple[float, float, float] = IMAGENET_STD,
+    interpolation: Interpolation = "bicubic",
+    name: str = "",
+) -> Classifier:
+    """Build a module by calling a factory and fill it from a file.
+
+    Args:
+        source: `module.py:factory` or `package.module:attribute`.
+        weights: a `.safetensors`, `.pt`, `.pth` or `.bin` file; none keeps the factory's own.
+        arguments: keyword arguments of the factory.
+        classes: class names in output order; plain numbers when left out.
+        size: the side of the square the network sees.
+        resize: the short side before the centre crop; `size` when left out.
+        squash: resize straight to the square instead, losing the aspect ratio.
+        mean: subtracted from pixels in [0, 1].
+        std: divides the pixels after that.
+        interpolation: how pictures are resized.
+        name: the name under which the model appears in results.
+    """
+    module = find_factory(source)(**(arguments or {}))
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
+    if weights is not None:
+        fill(module, read_state_dict(Path(weights)), weights)
+    square = ImageSize(size, size)
+    preprocess = Preprocess(square, square if squash else resize or size, mean, std, interpolation)
+    identity = (
+        fingerprint_files([Path(weights)])
+        if weights is not None
+        else fingerprint_tensors(module.state_dict().items())
+    )
+    outputs = _count_outputs(module, preprocess)
+    if classes is not None and len(classes) != outputs:
+        raise UserError(
+            f"{source} has {outputs} outputs, but {len(classes)} class names were given."
+        )
+    names = classes or tuple(str(index) for index in range(outputs))
+    origin = Origin(name or source, type(module).__name__, identity)
+    return Classifier(module.eval(), preprocess, names, origin)
+
+
+def find_factory(source: str) -> Callable[..., Any]:
+    """Import the function that `module:attribute` names."""
+    location, _, attributes = source.rpartition(":")
+    if location.endswith(".py"):
+        path = Path(location)
+        if not path.is_file():
+            raise UserError(f"no Python file at {location} (from {source!r}).")
+        spec = importlib.util.spec_from_file_location(f"stockpot_factory_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise UserError(f"{location} cannot be imported.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    else:
+        try:
+            module = importlib.import_module(location)
+        except ImportError as problem:
+            raise MissingDependencyError(
+                f"{location!r} (from {source!r}) cannot be imported: {problem}."
+            ) from problem
+    found: Any = module
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise UserError(f"{location} has no {attribute!r} (from {source!r}).")
+        found = getattr(found, attribute)
+    factory: Callable[..., Any] = found
+    return factory
+
+
+def read_state_dict(path: Path) -> dict[str, Tensor]:
+    """Tensors by name from a safetensors or torch file; a pickle is read as data only."""
+    if not path.is_file():
+        raise BadCheckpointError(f"no weights at {path}.")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return dict(load_file(path))
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadCheckpointError(f"{path} cannot be read as weights: {reason}") from problem
+    # Training scripts often keep the state dict beside an optimiser's.
+    for key in ("state_dict", "model", "model_state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(t, Tensor) for t in content.values()):
+        raise BadCheckpointError(f"{path} holds no state dict (a mapping from names to tensors).")
+    return dict(content)
+
+
+def fill(module: nn.Module, state: dict[str, Tensor], where: str) -> None:
+    """Load every tensor or say what does not fit; wrapper prefixes are dropped."""
+    for prefix in ("module.", "model.", "_orig_mod."):
+        if state and all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+    own = module.state_dict()
+    faults = [f"{name} is missing" for name in own.keys() - state.keys()]
+    faults += [f"{name} is not in the module" for name in state.keys() - own.keys()]
+    faults += [
+        f"{name} is {tuple(state[name].shape)}, the module has {tuple(own[name].shape)}"
+        for name in own.keys() & state.keys()
+        if own[name].shape != state[name].shape
+    ]
+    if faults:
+        shown = "; ".join(sorted(faults)[:3])
+        more = f"; and {len(faults) - 3} more" if faults[3:] else ""
+        raise BadCheckpointError(
+            f"{where} does not fit {type(module).__name__}: {shown}{more}.",
+            hint="Check the factory and its arguments.",
+        )
+    module.load_state_dict(state)
+
+
+def _count_outputs(module: nn.Module, preprocess: Preprocess) -> int:
+    was_training = module.training
+    module.eval()
+    with torch.inference_mode():
+        logits = module(torch.zeros(1, 3, *preprocess.size))
+    module.train(was_training)
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        raise UserError("the module's output is not a batch of logits (N x classes).")
+    return int(logits.shape[1])

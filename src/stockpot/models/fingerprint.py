@@ -1,0 +1,40 @@
+"""The identity of a model: the sha256 of the files that hold its weights and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
+
+
+def fingerprint_files(paths: Iterable[Path]) -> str:
+    """The sha256 over names and contents of files, in order of name."""
+    digest = hashlib.sha256()
+    for path in sorted(paths, key=lambda path: path.name):
+        with path.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest.update(f"{path.name}:{content}\n".encode())
+    return digest.hexdigest()
+
+
+def fingerprint_folder(folder: Path) -> str:
+    """The identity of a Hugging Face folder: every weight file and every JSON beside them."""
+    return fingerprint_files(
+        path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.suffix == ".json"
+    )
+
+
+def fingerprint_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """The identity of weights that are only in memory."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors, key=lambda item: item[0]):
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        if flat.numel():
+            digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

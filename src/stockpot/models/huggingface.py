@@ -1,0 +1,161 @@
+"""Hugging Face image classifiers: folders and hub ids of ViT, DeiT, Swin, BEiT, DINOv2, ResNet,
+ConvNeXt v1/v2, CLIP, SigLIP and every other architecture of `AutoModelForImageClassification`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
+from stockpot.models.preprocess import Preprocess, from_hub
+
+
+class HuggingFaceNetwork(nn.Module):
+    """A transformers image classifier as a plain module from normalised pixels to logits."""
+
+    def __init__(self, model: nn.Module, preprocess: Preprocess) -> None:
+        super().__init__()
+        self.model = model
+        self.preprocess = preprocess
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.model(pixel_values=pixels).logits
+        return logits
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """The input of the last linear layer."""
+        head = last_linear(self.model)
+        seen: list[Tensor] = []
+        handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        try:
+            self.model(pixel_values=pixels)
+        finally:
+            handle.remove()
+        return seen[0].flatten(1)
+
+    def save(self, folder: Path) -> None:
+        """Write `config.json`, safetensors and the preprocessing."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_pretrained(folder)  # type: ignore[operator]
+        text = json.dumps(self.preprocess.to_hub(), indent=2)
+        (folder / "preprocessor_config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def last_linear(model: nn.Module) -> nn.Linear:
+    """The classification head: the linear layer that was defined last."""
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not layers:
+        raise UserError(f"{type(model).__name__} has no linear head.")
+    return layers[-1]
+
+
+def resolve(source: str, *, revision: str | None = None) -> Path:
+    """A local folder as it is; a hub id downloaded (or found in the hub's cache)."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        patterns = ["*.json", "*.safetensors", "*.bin", "*.txt", "*.model"]
+        return Path(snapshot_download(source, revision=revision, allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadCheckpointError(
+            f"no model at {source!r}: it is not a folder here, not a zoo model, and the hub could "
+            f"not give it ({reason})."
+        ) from problem
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The `config.json` of a Hugging Face folder."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise BadCheckpointError(
+            f"{folder} has no config.json: expected a Hugging Face model folder.",
+            hint="For a bare state dict give a factory: `module.py:factory` with weights=FILE.",
+        )
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
+    return config
+
+
+def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:
+    """`from_pretrained` that refuses to leave a weight at its random start."""
+    try:
+        model, report = auto_class.from_pretrained(
+            folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
+    except Exception as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadCheckpointError(f"{folder} could not be loaded: {reason}") from problem
+    faults = [
+        f"{name} is {tuple(found)} in the file, {tuple(expected)} in the configuration"
+        for name, found, expected in sorted(report["mismatched_keys"])
+    ]
+    mismatched = {name for name, *_ in report["mismatched_keys"]}
+    missing = sorted(set(report["missing_keys"]) - mismatched)
+    faults += [f"{name} is missing" for name in missing]
+    if faults:
+        shown = "; ".join(faults[:3]) + (f"; and {len(faults) - 3} more" if faults[3:] else "")
+        raise BadCheckpointError(
+            f"{folder} does not fit its config.json: {shown}.",
+            hint="A classifier needs every weight, its head included.",
+        )
+    return model
+
+
+def load_huggingface(
+    source: str, *, revision: str | None = None, dtype: str = "float32", name: str = ""
+) -> Classifier:
+    """Load an image classifier with its own head."""
+    from transformers import AutoModelForImageClassification
+
+    folder = resolve(source, revision=revision)
+    config = read_config(folder)
+    model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
+    size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
+    preprocess = from_hub(folder, default_size=size if isinstance(size, int) else size[0])
+    network = HuggingFaceNetwork(model, preprocess)
+    origin = Origin(name or source, type(model).__name__, fingerprint_folder(folder))
+    return Classifier(network, preprocess, class_names(model.config.id2label), origin)
+
+
+def new_huggingface(
+    model_type: str, *, classes: tuple[str, ...], preprocess: Preprocess, seed: int, **config: Any
+) -> Classifier:
+    """A freshly initialised classifier of a transformers architecture."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    labels = dict(enumerate(classes))
+    reverse = {label: index for index, label in labels.items()}
+    try:
+        settings = AutoConfig.for_model(model_type, id2label=labels, label2id=reverse, **config)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = AutoModelForImageClassification.from_config(settings)
+    except (ValueError, TypeError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise UserError(f"no new {model_type!r} model could be made: {reason}") from problem
+    origin = Origin(
+        f"new {model_type}", type(model).__name__, fingerprint_tensors(model.state_dict().items())
+    )
+    return Classifier(HuggingFaceNetwork(model, preprocess), preprocess, classes, origin)
+
+
+def class_names(id2label: dict[int, str]) -> tuple[str, ...]:
+    """Class names in order; transformers' placeholder names become plain numbers."""
+    ordered = [id2label[index] for index in sorted(id2label)]
+    if all(label == f"LABEL_{index}" for index, label in enumerate(ordered)):
+        return tuple(str(index) for index in range(len(ordered)))
+    return tuple(ordered)

@@ -1,0 +1,188 @@
+"""How pictures become what a network sees: resize, crop, normalise.
+
+The geometry exists twice with one meaning: `fit` for a decoded picture (Pillow, the reference in
+this field) and `fit_tensor` for pixels that are already a tensor (differentiable, any device).
+A tensor that already has the network's size is taken as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from stockpot.errors import BadCheckpointError
+from stockpot.types import ImageSize
+
+Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic", "box"]
+_PIL_CODES: tuple[Interpolation, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box")
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_HALF = (0.5, 0.5, 0.5)
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Resize to `resized`, crop the centre to `size`, normalise by `mean` and `std`.
+
+    `resized` is a short side (aspect kept) or an exact size (aspect lost).
+    """
+
+    size: ImageSize
+    resized: int | ImageSize
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    interpolation: Interpolation = "bicubic"
+
+    def fit(self, image: Image.Image) -> Image.Image:
+        """Bring a picture to the network's size with Pillow."""
+        target = self._resized(ImageSize(image.height, image.width))
+        if (image.height, image.width) != target:
+            code = Image.Resampling(_PIL_CODES.index(self.interpolation))
+            image = image.resize((target.width, target.height), code)
+        if target != self.size:
+            top, left = _corner(target, self.size)
+            # A crop beyond the border is filled with black, as the hub's processors do.
+            image = image.crop((left, top, left + self.size.width, top + self.size.height))
+        return image
+
+    def fit_tensor(self, pixels: Tensor) -> Tensor:
+        """Bring NCHW pixels to the network's size; the same geometry, antialiased."""
+        height, width = pixels.shape[-2:]
+        if (height, width) == self.size:
+            return pixels
+        target = self._resized(ImageSize(height, width))
+        if (height, width) != target:
+            pixels = self._interpolate(pixels, target)
+        if target != self.size:
+            top, left = _corner(target, self.size)
+            right = self.size.width - target.width + left
+            bottom = self.size.height - target.height + top
+            pixels = F.pad(pixels, (-left, right, -top, bottom))  # a negative pad crops
+        return pixels
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """Subtract the mean and divide by the standard deviation, per channel."""
+        mean = torch.tensor(self.mean, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
+        std = torch.tensor(self.std, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
+        return (pixels - mean) / std
+
+    def __str__(self) -> str:
+        resized = self.resized if isinstance(self.resized, int) else str(self.resized)
+        numbers = "/".join(f"{m:g}:{s:g}" for m, s in zip(self.mean, self.std, strict=True))
+        return f"resize {resized} {self.interpolation} | crop {self.size} | normalise {numbers}"
+
+    def _resized(self, given: ImageSize) -> ImageSize:
+        if isinstance(self.resized, ImageSize):
+            return self.resized
+        short = min(given)
+        return ImageSize(
+            *(self.resized if side == short else int(self.resized * side / short) for side in given)
+        )
+
+    def _interpolate(self, pixels: Tensor, target: ImageSize) -> Tensor:
+        if self.interpolation in ("bilinear", "bicubic"):
+            resized = F.interpolate(
+                pixels, size=tuple(target), mode=self.interpolation, antialias=True
+            )
+            # A cubic kernel overshoots; Pillow clips to the same range.
+            return resized.clamp(0, 1) if self.interpolation == "bicubic" else resized
+        mode = {"nearest": "nearest-exact", "box": "area", "lanczos": "bicubic"}[self.interpolation]
+        options = {"antialias": True} if mode == "bicubic" else {}
+        return F.interpolate(pixels, size=tuple(target), mode=mode, **options).clamp(0, 1)
+
+    def to_hub(self) -> dict[str, Any]:
+        """The `preprocessor_config.json` that gives the same preprocessing in transformers."""
+        exact = isinstance(self.resized, ImageSize)
+        size: dict[str, int] = (
+            self.resized._asdict()
+            if isinstance(self.resized, ImageSize)
+            else {"shortest_edge": self.resized}
+        )
+        crop = self.resized != self.size
+        config: dict[str, Any] = {
+            "image_processor_type": "CLIPImageProcessor" if crop else "ViTImageProcessor",
+            "do_resize": True,
+            "size": size,
+            "resample": _PIL_CODES.index(self.interpolation),
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": list(self.mean),
+            "image_std": list(self.std),
+        }
+        if crop:
+            config |= {"do_center_crop": True, "crop_size": self.size._asdict()}
+        if exact and crop:
+            config["image_processor_type"] = "DeiTImageProcessor"
+        return config
+
+
+def from_hub(folder: Path, *, default_size: int) -> Preprocess:
+    """Read `preprocessor_config.json` (or `processor_config.json`) of a Hugging Face folder."""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as problem:
+            raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
+        return from_hub_config(config.get("image_processor", config), default_size=default_size)
+    # transformers itself would refuse such a folder; a plain resize is what its authors meant.
+    side = ImageSize(default_size, default_size)
+    return Preprocess(side, side, _HALF, _HALF, "bilinear")
+
+
+def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preprocess:
+    """The same rules as the hub's image processors, from their configuration."""
+    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    size = _sides(config.get("size", default_size), kind)
+    crop = _sides(config.get("crop_size", size), kind)
+    resized: int | ImageSize = size
+    final = crop if isinstance(crop, ImageSize) else ImageSize(crop, crop)
+    if kind.startswith("ConvNext") and isinstance(size, int):
+        # ConvNeXt: below 384 px the short side is size / crop_pct and the centre is cropped;
+        # from 384 px on the picture is squeezed to a square.
+        final = ImageSize(size, size)
+        resized = int(size / config.get("crop_pct", 224 / 256)) if size < 384 else final
+    elif not config.get("do_center_crop", False):
+        final = size if isinstance(size, ImageSize) else ImageSize(size, size)
+        resized = final
+    if not config.get("do_resize", True):
+        resized = final
+    normalised = config.get("do_normalize", True)
+    mean = config.get("image_mean", _HALF) if normalised else (0.0, 0.0, 0.0)
+    std = config.get("image_std", _HALF) if normalised else (1.0, 1.0, 1.0)
+    code = int(config.get("resample", 2 if kind.startswith("ViT") else 3))
+    return Preprocess(final, resized, _triple(mean), _triple(std), _PIL_CODES[code])
+
+
+def _sides(value: Any, kind: str) -> int | ImageSize:
+    if isinstance(value, Mapping):
+        if "shortest_edge" in value:
+            return int(value["shortest_edge"])
+        return ImageSize(int(value["height"]), int(value["width"]))
+    if isinstance(value, list | tuple):
+        return ImageSize(int(value[0]), int(value[-1]))
+    # Old files give one number: a short side for CLIP and ConvNeXt, a square for the others.
+    short = kind.startswith(("CLIP", "ConvNext", "Bit"))
+    return int(value) if short else ImageSize(int(value), int(value))
+
+
+def _triple(values: Any) -> tuple[float, float, float]:
+    if isinstance(values, int | float):
+        values = (values,) * 3
+    first, second, third = (float(value) for value in values)
+    return first, second, third
+
+
+def _corner(outer: ImageSize, inner: ImageSize) -> tuple[int, int]:
+    return (outer.height - inner.height) // 2, (outer.width - inner.width) // 2
