@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(Exception):
@@ -20,6 +21,16 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error crosses from a worker process by its text, whatever its constructor takes.
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+def _rebuild(kind: type[UserError], message: str, hint: str) -> UserError:
+    error = kind.__new__(kind)
+    UserError.__init__(error, message, hint=hint)
+    return error
 
 
 class UnknownNameError(UserError):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stockpot.registry import Registry
+from stockpot.verbs import speak
 
-measures: Registry[Callable[..., Any]] = Registry(
+if TYPE_CHECKING:
+    from stockpot.measure.measurement import Measurement
+
+measures: Registry[Callable[..., Measurement]] = Registry(
     "measures", noun="measure", package="stockpot.measure"
 )
+speak(__name__, "stockpot.measure.run:measure")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-
 Scalar = str | int | float | bool | None
 
 
@@ -46,6 +45,7 @@ class CellKey(_Document):
     data: str
     params: dict[str, Any] = Field(default_factory=dict)
     seed: int = 0
+    model_options: dict[str, Any] = Field(default_factory=dict)
     model_fingerprint: str = ""
     data_fingerprint: str = ""
 

@@ -1,0 +1,64 @@
+"""Several jobs at a time, each worker a process of its own on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from stockpot.engine import Job, Outcome, engines
+from stockpot.errors import BadParameterError, UserError
+
+
+def _start_worker(threads: int) -> None:
+    # Workers share the cores; each keeps to its part.
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+class Processes:
+    """A pool of freshly started processes."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Run jobs as workers become free; a failing job does not stop the others."""
+        workers = min(self.workers, max(1, len(jobs)))
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        # A forked torch with running threads may hang, so workers start from nothing.
+        pool = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(threads,),
+        )
+        try:
+            futures = {pool.submit(function, job): index for index, job in enumerate(jobs)}
+            for future in as_completed(futures):
+                problem = future.exception()
+                if isinstance(problem, BrokenProcessPool):
+                    problem = UserError("a worker process was killed (out of memory?).")
+                if problem is not None and not isinstance(problem, Exception):
+                    raise problem
+                value = None if problem else future.result()
+                yield Outcome(futures[future], value, problem)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@engines.register("processes")
+def processes(*, workers: int = 0) -> Processes:
+    """Several jobs at a time, each worker a process of its own.
+
+    Args:
+        workers: how many; 0 takes one per core.
+    """
+    if workers < 0:
+        raise BadParameterError(f"workers: expected 0 or more, got {workers}.")
+    return Processes(workers or os.cpu_count() or 1)

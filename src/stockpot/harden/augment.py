@@ -1,0 +1,116 @@
+"""Augmentations of whole batches, each with its own generator; nothing loops over images.
+
+Random numbers are drawn on the CPU and moved, so that a seed means the same on every device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+Augmentation = Literal["flip", "crop", "affine", "colour"]
+
+
+def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generator) -> Tensor:
+    """Apply the named augmentations in the order given."""
+    steps = {"flip": flip, "crop": crop, "affine": affine, "colour": colour}
+    for name in names:
+        pixels = steps[name](pixels, generator)
+    return pixels
+
+
+def flip(pixels: Tensor, generator: Generator) -> Tensor:
+    """Mirror half of the images."""
+    chosen = _uniform((len(pixels), 1, 1, 1), generator, pixels) < 0.5
+    return torch.where(chosen, pixels.flip(3), pixels)
+
+
+def crop(pixels: Tensor, generator: Generator, share: float = 0.125) -> Tensor:
+    """Shift by up to an eighth of the side, borders replicated (pad and crop)."""
+    n, _, height, width = pixels.shape
+    reach = max(1, round(share * max(height, width)))
+    top = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(pixels.device)
+    left = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(pixels.device)
+    padded = F.pad(pixels, (reach,) * 4, mode="replicate")
+    rows = (top[:, None] + torch.arange(height, device=pixels.device))[:, None, :, None]
+    columns = (left[:, None] + torch.arange(width, device=pixels.device))[:, None, None, :]
+    batch = torch.arange(n, device=pixels.device)[:, None, None, None]
+    channels = torch.arange(pixels.shape[1], device=pixels.device)[None, :, None, None]
+    return padded[batch, channels, rows, columns]
+
+
+def affine(
+    pixels: Tensor, generator: Generator, degrees: float = 15.0, zoom: float = 0.25
+) -> Tensor:
+    """Rotate, scale and squeeze a little; what comes from outside repeats the border."""
+    n = len(pixels)
+    draw = _uniform((n, 3), generator, pixels) * 2 - 1
+    angle = draw[:, 0] * math.radians(degrees)
+    scale_x, scale_y = torch.exp(draw[:, 1] * zoom), torch.exp(draw[:, 2] * zoom)
+    cosine, sine = angle.cos(), angle.sin()
+    zero = torch.zeros_like(angle)
+    matrix = torch.stack(
+        [
+            torch.stack([scale_x * cosine, -scale_y * sine, zero], dim=1),
+            torch.stack([scale_x * sine, scale_y * cosine, zero], dim=1),
+        ],
+        dim=1,
+    )
+    grid = F.affine_grid(matrix, list(pixels.shape), align_corners=False)
+    return F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+
+
+def colour(pixels: Tensor, generator: Generator, strength: float = 0.3) -> Tensor:
+    """Change contrast, brightness, saturation and the balance of the channels."""
+    n = len(pixels)
+    draw = _uniform((n, 6, 1, 1), generator, pixels) * 2 - 1
+    grey = pixels.mean(dim=1, keepdim=True)
+    pixels = grey + (pixels - grey) * (1 + 2 * strength * draw[:, 0:1])
+    pixels = (pixels - 0.5) * (1 + strength * draw[:, 1:2]) + 0.5 + strength * draw[:, 2:3] / 2
+    return (pixels * (1 + strength * draw[:, 3:6])).clamp(0, 1)
+
+
+def mixup(
+    pixels: Tensor, targets: Tensor, generator: Generator, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """Blend every image and its (soft) target with another's; one share per batch."""
+    share = _beta(alpha, generator)
+    other = torch.randperm(len(pixels), generator=generator).to(pixels.device)
+    return (
+        share * pixels + (1 - share) * pixels[other],
+        share * targets + (1 - share) * targets[other],
+    )
+
+
+def cutmix(
+    pixels: Tensor, targets: Tensor, generator: Generator, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """Paste a box of another image; targets are mixed by area."""
+    share = _beta(alpha, generator)
+    other = torch.randperm(len(pixels), generator=generator).to(pixels.device)
+    height, width = pixels.shape[-2:]
+    side = math.sqrt(1 - share)
+    box_height, box_width = int(height * side), int(width * side)
+    top = int(torch.randint(0, height - box_height + 1, (), generator=generator))
+    left = int(torch.randint(0, width - box_width + 1, (), generator=generator))
+    mixed = pixels.clone()
+    box = (..., slice(top, top + box_height), slice(left, left + box_width))
+    mixed[box] = pixels[other][box]
+    kept = 1 - box_height * box_width / (height * width)
+    return mixed, kept * targets + (1 - kept) * targets[other]
+
+
+def _uniform(shape: tuple[int, ...], generator: Generator, like: Tensor) -> Tensor:
+    return torch.rand(shape, generator=generator).to(like)
+
+
+def _beta(alpha: float, generator: Generator) -> float:
+    # Two gamma draws by a seeded numpy generator: torch's Beta has no generator argument.
+    import numpy as np
+
+    seed = int(torch.randint(0, 2**62, (), generator=generator))
+    return float(np.random.default_rng(seed).beta(alpha, alpha))

@@ -1,0 +1,236 @@
+"""The training loop: one for every hardening method.
+
+A method supplies an objective, a function from the model and a batch to a loss; the loop does
+the rest. Data order and everything random follow from (seed, epoch) and (seed, step), never from
+a generator that lives across steps, so a run stopped anywhere resumes to the same weights.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Generator, Tensor, nn
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError, UserError
+from stockpot.harden.augment import Augmentation, augment
+from stockpot.harden.schedule import Schedule, factor
+from stockpot.harden.state import load_state, save_state
+from stockpot.models.classifier import Classifier, evaluating
+
+Report = Callable[[int, int, dict[str, float]], None]
+"""Called after every epoch with the step, the number of steps, and what was seen."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an objective gets for one batch."""
+
+    model: Classifier
+    pixels: Tensor
+    labels: Tensor
+    generator: Generator
+    number: int
+
+
+Objective = Callable[[Step], Tensor]
+"""From one batch to the loss that is minimised."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Where the state of a run is kept, and how often it is written."""
+
+    path: Path
+    every: int = 200
+
+
+def train(
+    model: Classifier,
+    data: Dataset,
+    objective: Objective,
+    *,
+    validation: Dataset | None = None,
+    resume: Resume | None = None,
+    report: Report | None = None,
+    question: str = "",
+    epochs: int = 30,
+    batch_size: int = 128,
+    optimizer: Literal["adamw", "sgd"] = "adamw",
+    lr: float = 1e-3,
+    weight_decay: float = 0.05,
+    momentum: float = 0.9,
+    schedule: Schedule = "cosine",
+    warmup: float = 0.05,
+    clip: float = 1.0,
+    ema: float = 0.0,
+    augmentations: tuple[Augmentation, ...] = ("flip", "crop"),
+    precision: Literal["fp32", "bf16"] = "fp32",
+    keep: Literal["last", "best"] = "last",
+    seed: int = 0,
+) -> dict[str, float]:
+    """Train the model in place and say how it went.
+
+    Args:
+        epochs: passes over the data; 0 leaves the model as it is.
+        batch_size: images per step; a last incomplete batch is dropped when there are others.
+        optimizer: `adamw`, or `sgd` with Nesterov momentum.
+        lr: the peak learning rate.
+        weight_decay: on matrices and filters; biases and norms are spared.
+        momentum: of `sgd`.
+        schedule: the learning rate over the run.
+        warmup: the share of the run over which the rate rises.
+        clip: the largest gradient norm; 0 does not clip.
+        ema: decay of an exponential moving average of the weights; 0 keeps none.
+        augmentations: random changes of each batch, in this order.
+        precision: `bf16` runs the forward pass in bfloat16 where the device can.
+        keep: the weights of the `last` epoch, or of the `best` one on validation data.
+        seed: of the data order and everything random.
+    """
+    _check(epochs, batch_size, lr, ema, keep, validation)
+    device = model.device
+    pixels, labels = _gather(model, data, device)
+    per_epoch = max(1, len(labels) // batch_size)
+    total = epochs * per_epoch
+    optimiser = _optimiser(model, optimizer, lr, weight_decay, momentum)
+    averaged = copy.deepcopy(model) if ema else None
+    settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
+    asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+    best: dict[str, Any] = {"accuracy": -1.0, "weights": None}
+    start, losses = 0, torch.zeros(2, device=device)
+    if resume and (state := load_state(resume.path, asked)):
+        start = state["step"]
+        model.load_state_dict(state["model"])
+        optimiser.load_state_dict(state["optimiser"])
+        losses, best = state["losses"].to(device), state["best"]
+        if averaged is not None:
+            averaged.load_state_dict(state["averaged"])
+    seen: dict[str, float] = {}
+    model.train()
+    for step, rows in _batches(len(labels), batch_size, per_epoch, start, total, seed):
+        for group in optimiser.param_groups:
+            group["lr"] = lr * factor(schedule, step, total, int(warmup * total))
+        generator = _generator(seed, step)
+        batch = augment(pixels[rows].float() / 255, augmentations, generator)
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            loss = objective(Step(model, batch, labels[rows], generator, step))
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimiser.step()
+        if averaged is not None:
+            _follow(averaged, model, min(ema, (1 + step) / (10 + step)))
+        losses = losses + torch.stack([loss.detach().float(), loss.new_ones(()).float()])
+        if (step + 1) % per_epoch == 0:
+            seen = {"loss": float(losses[0] / losses[1])}
+            if not torch.isfinite(losses).all():
+                raise UserError(
+                    f"the loss is no longer a number after {step + 1} steps.",
+                    hint="Try a smaller lr, or precision=fp32.",
+                )
+            losses = torch.zeros(2, device=device)
+            if validation is not None:
+                candidate = averaged or model
+                seen["accuracy"] = accuracy(candidate, validation)
+                if keep == "best" and seen["accuracy"] > best["accuracy"]:
+                    weights = {k: v.cpu().clone() for k, v in candidate.state_dict().items()}
+                    best = {"accuracy": seen["accuracy"], "weights": weights}
+            if report:
+                report(step + 1, total, seen)
+        if resume and ((step + 1) % resume.every == 0 or step + 1 == total):
+            save_state(
+                resume.path,
+                {
+                    "question": asked,
+                    "step": step + 1,
+                    "model": model.state_dict(),
+                    "optimiser": optimiser.state_dict(),
+                    "averaged": averaged.state_dict() if averaged is not None else None,
+                    "losses": losses,
+                    "best": best,
+                },
+            )
+    if averaged is not None and total:
+        model.load_state_dict(averaged.state_dict())
+    if best["weights"] is not None:
+        model.load_state_dict(best["weights"])
+    model.eval()
+    return {"steps": float(total), **seen}
+
+
+def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:
+    """Plain top-1 accuracy, for choosing among epochs."""
+    right = 0
+    with evaluating(model):
+        for batch in data.batches(batch_size, model.preprocess.fit):
+            predicted = model(batch.images.to(model.device)).argmax(dim=1)
+            right += int((predicted == batch.labels.to(model.device)).sum())
+    return right / len(data)
+
+
+def _batches(
+    n: int, size: int, per_epoch: int, start: int, total: int, seed: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Row numbers of each step; the order of an epoch depends on (seed, epoch) alone."""
+    order, epoch = torch.empty(0), -1
+    for step in range(start, total):
+        if step // per_epoch != epoch:
+            epoch = step // per_epoch
+            order = torch.randperm(n, generator=_generator(seed, epoch, salt=1))
+        first = (step % per_epoch) * size
+        yield step, order[first : first + size]
+
+
+def _generator(seed: int, number: int, salt: int = 0) -> Generator:
+    text = hashlib.sha256(f"{seed}:{number}:{salt}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(text[:7], "big"))
+
+
+def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Tensor, Tensor]:
+    # Training visits every image many times: they stay decoded, as uint8, where the model is.
+    images = [batch.images for batch in data.batches(512, model.preprocess.fit)]
+    return torch.cat(images).to(device), data.labels.to(device)
+
+
+def _optimiser(
+    model: nn.Module, name: str, lr: float, weight_decay: float, momentum: float
+) -> torch.optim.Optimizer:
+    weights = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
+    spared = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
+    groups = [
+        {"params": weights, "weight_decay": weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
+    return torch.optim.AdamW(groups, lr=lr)
+
+
+def _follow(averaged: nn.Module, model: nn.Module, decay: float) -> None:
+    with torch.no_grad():
+        own = model.state_dict()
+        for name, tensor in averaged.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.lerp_(own[name], 1 - decay)
+            else:
+                tensor.copy_(own[name])
+
+
+def _check(
+    epochs: int, batch_size: int, lr: float, ema: float, keep: str, validation: Dataset | None
+) -> None:
+    if epochs < 0 or batch_size < 1 or lr <= 0 or not 0 <= ema < 1:
+        raise BadParameterError(
+            "expected epochs >= 0, batch_size >= 1, lr > 0 and 0 <= ema < 1, "
+            f"got {epochs}, {batch_size}, {lr} and {ema}."
+        )
+    if keep == "best" and validation is None:
+        raise BadParameterError("keep=best needs validation data to choose by.")

@@ -1,0 +1,40 @@
+"""The state of a training run on disk, written atomically so that a kill loses little.
+
+A run that is resumed from here continues to the same weights as one that was never stopped:
+everything random is derived from (seed, step), so the step number is the whole random state.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stockpot.errors import BadCheckpointError
+from stockpot.results.store import write_atomic
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Write tensors and plain values in torch's format."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomic(path, buffer.getvalue())
+
+
+def load_state(path: Path, question: str) -> dict[str, Any] | None:
+    """The saved state, or None when there is none; one of another run is refused."""
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadCheckpointError(f"{path} is not a training state: {reason}.") from problem
+    if state.get("question") != question:
+        raise BadCheckpointError(
+            f"{path} belongs to a run with other settings.",
+            hint="Choose another output folder, or start anew with --fresh.",
+        )
+    return state

@@ -1,0 +1,191 @@
+"""One cell of a run: one model, one measure, one dataset, described by plain values.
+
+A cell can be sent to another process or machine; it loads what it needs (and keeps the last few
+models and datasets for the next cell), measures, and saves its result file itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadParameterError, UserError
+from stockpot.measure import measures
+from stockpot.measure.measurement import Context, Progress, no_progress
+from stockpot.models.classifier import Classifier
+from stockpot.models.identity import identify
+from stockpot.models.load import load_model, zero_shot_options
+from stockpot.results.provenance import provenance
+from stockpot.results.schema import (
+    CellKey,
+    CellResult,
+    Cost,
+    DataFacts,
+    ModelFacts,
+    pack_bits,
+)
+from stockpot.results.store import ResultStore
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model by name: where it is and how to load it."""
+
+    name: str
+    source: str | Classifier
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A dataset by name: what to load, and how much of it."""
+
+    name: str
+    source: str | Dataset
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Dataset:
+        """The dataset; the last few are kept."""
+        if isinstance(self.source, Dataset):
+            return self.source
+        return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure, where to save it, and how to run."""
+
+    model: ModelSpec
+    measure: str
+    data: DataSpec
+    params: dict[str, Any]
+    seed: int
+    store: str | None
+    device: str
+    batch_size: int
+
+    def key(self) -> CellKey:
+        """The question this cell answers; loads the data, not the model."""
+        data = self.data.load()
+        spec = self.model
+        return CellKey(
+            model=spec.name,
+            measure=self.measure,
+            data=self.data.name,
+            params=self.params,
+            seed=self.seed,
+            model_options=_plain(spec.options),
+            model_fingerprint=identify(spec.source, spec.options),
+            data_fingerprint=data.fingerprint,
+        )
+
+
+def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
+    """Measure one cell and save it; a cell that is already saved is read, not repeated."""
+    key = cell.key()
+    store = ResultStore(cell.store) if cell.store else None
+    if store and (known := store.find(key)):
+        return known
+    data = cell.data.load()
+    device = pick_device(cell.device)
+    model = _model_for(cell.model, data, device)
+    context = Context(device, cell.batch_size, cell.seed, progress)
+    start = time.perf_counter()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    found = measures.get(cell.measure)(model, data, context, **cell.params)
+    result = CellResult(
+        key=key,
+        scores=found.scores,
+        data=DataFacts(
+            name=data.name,
+            split=data.split,
+            n=len(data),
+            classes=len(data.classes),
+            fingerprint=data.fingerprint,
+            licence=data.licence,
+        ),
+        model=ModelFacts(
+            name=cell.model.name,
+            source=model.origin.source,
+            fingerprint=key.model_fingerprint,
+            architecture=model.origin.architecture,
+            parameters=model.parameter_count,
+            preprocessing=str(model.preprocess),
+            class_space=found.class_space,
+        ),
+        convention=found.convention,
+        provenance=provenance(_device_name(device)),
+        cost=Cost(
+            wall_seconds=time.perf_counter() - start,
+            device=_device_name(device),
+            peak_memory_bytes=(
+                torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+            ),
+            images=found.images,
+        ),
+        outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+        notes=list(found.notes),
+    )
+    if store:
+        store.save(result)
+    return result
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is the first accelerator there is, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadParameterError(f"device {name!r} cannot be used: {reason}.") from problem
+    return device
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+    if isinstance(spec.source, Classifier):
+        return spec.source.to(device)
+    options = zero_shot_options(spec.source, data.classes, data.templates, **spec.options)
+    text = json.dumps(_plain(options), sort_keys=True)
+    return _load_model(spec.source, text, str(device))
+
+
+@lru_cache(maxsize=2)
+def _load_model(source: str, options: str, device: str) -> Classifier:
+    return load_model(source, **json.loads(options)).to(device).eval()
+
+
+@lru_cache(maxsize=4)
+def _load_dataset(source: str, options: str) -> Dataset:
+    return load_dataset(source, **json.loads(options))
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(options, default=_as_text))
+    except TypeError as problem:
+        raise UserError(f"model options must be plain values: {problem}.") from problem
+    return plain
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not")

@@ -1,0 +1,119 @@
+"""Accuracy on the images as they are, and how well the confidence fits it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.measure import measures
+from stockpot.measure.class_space import ClassSpace, match_classes
+from stockpot.measure.measurement import (
+    Context,
+    Measurement,
+    forward_batches,
+    proportion,
+    with_interval,
+)
+from stockpot.models.classifier import Classifier
+from stockpot.results.statistics import Interval, bootstrap_mean
+
+
+@measures.register("clean")
+def clean(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    top: int = 5,
+    bins: int = 15,
+    class_space: ClassSpace = "all",
+    per_class: bool = True,
+) -> Measurement:
+    """Top-1 and top-k accuracy, per-class accuracy, NLL and calibration error.
+
+    Args:
+        top: the k of top-k accuracy; left out where there are no more classes than that.
+        bins: equal-width confidence bins of the expected calibration error.
+        class_space: where the data covers only some of the model's classes, whether the
+            prediction is the best of `all` outputs or of the covered `subset`.
+        per_class: also give the accuracy of every class.
+    """
+    if top < 1 or bins < 1:
+        raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
+    mapping = match_classes(model.classes, data.classes, class_space)
+    right, right_top, losses, confidences = [], [], [], []
+    for logits, batch in forward_batches(model, data, context, "clean"):
+        logits, targets = mapping.project(logits, batch.labels)
+        best = logits.topk(min(top, logits.shape[1]), dim=1).indices
+        right.append(best[:, 0] == targets)
+        right_top.append((best == targets[:, None]).any(dim=1))
+        losses.append(F.cross_entropy(logits, targets, reduction="none"))
+        confidences.append(logits.softmax(dim=1).amax(dim=1))
+    correct = torch.cat(right).numpy()
+    nll = torch.cat(losses).double().numpy()
+    confidence = torch.cat(confidences).double().numpy()
+    seed = context.seed
+    scores = [proportion("accuracy", correct)]
+    if top > 1 and len(model.classes) > top:
+        scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).numpy()))
+    scores += [
+        with_interval(
+            "nll",
+            float(nll.mean()),
+            len(data),
+            bootstrap_mean(nll, seed=seed),
+            better=False,
+            unit="nats",
+        ),
+        with_interval(
+            "ece",
+            calibration_error(confidence, correct, bins),
+            len(data),
+            _calibration_interval(confidence, correct, bins, seed),
+            better=False,
+        ),
+    ]
+    if per_class:
+        labels = data.labels.numpy()
+        for index, name in enumerate(data.classes):
+            members = labels == index
+            if members.any():
+                scores.append(proportion("class_accuracy", correct[members], {"class": name}))
+    return Measurement(
+        scores=scores,
+        convention=f"top1:{mapping.space}; ece:{bins}-equal-width",
+        images=len(data),
+        outcomes={"correct": correct},
+        notes=(mapping.note,) if mapping.note else (),
+        class_space=mapping.description,
+    )
+
+
+def calibration_error(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int
+) -> float:
+    """Expected calibration error: mean gap of confidence and accuracy over confidence bins."""
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(which, weights=confidence - correct, minlength=bins)
+    return float(np.abs(gaps).sum() / max(len(confidence), 1))
+
+
+def _calibration_interval(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int, seed: int
+) -> Interval:
+    # Percentile bootstrap; ECE is biased upwards on few images, and so is its interval.
+    generator = np.random.default_rng(seed)
+    n = len(confidence)
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    gap = confidence - correct
+    values = []
+    for _ in range(500):
+        rows = generator.integers(0, n, n)
+        gaps = np.bincount(which[rows], weights=gap[rows], minlength=bins)
+        values.append(np.abs(gaps).sum() / n)
+    low, high = np.percentile(values, [2.5, 97.5])
+    return Interval(float(low), float(high), "bootstrap-95")

@@ -1,0 +1,96 @@
+"""What a measure receives besides model and data, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.models.classifier import Classifier, evaluating
+from stockpot.results.schema import Score
+from stockpot.results.statistics import Interval, wilson
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is going on, how many images are done, and how many there are."""
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """The silent progress."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """How to run: none of it may change a number."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    batch_size: int = 256
+    seed: int = 0
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The scores of one model on one dataset."""
+
+    scores: list[Score]
+    convention: str
+    images: int
+    outcomes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    class_space: str = ""
+
+
+def forward_batches(
+    model: Classifier, data: Dataset, context: Context, what: str
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Logits of every batch, on the CPU in float32, with the batch they belong to."""
+    done = 0
+    with evaluating(model):
+        for batch in data.batches(context.batch_size, model.preprocess.fit):
+            logits = model(batch.images.to(context.device, non_blocking=True))
+            done += len(batch.labels)
+            context.progress(what, done, len(data))
+            yield logits.float().cpu(), batch
+
+
+def proportion(
+    metric: str,
+    flags: NDArray[np.bool_],
+    condition: Mapping[str, str | int | float] | None = None,
+    *,
+    better: bool = True,
+) -> Score:
+    """A share of images as a score with its Wilson interval."""
+    successes, n = int(flags.sum()), int(flags.size)
+    value = successes / n if n else 0.0
+    interval = wilson(successes, n)
+    return with_interval(metric, value, n, interval, better=better, condition=condition)
+
+
+def with_interval(
+    metric: str,
+    value: float,
+    n: int,
+    interval: Interval,
+    *,
+    better: bool | None = True,
+    unit: str = "fraction",
+    condition: Mapping[str, str | int | float] | None = None,
+) -> Score:
+    """A score and the interval that belongs to it."""
+    return Score(
+        metric=metric,
+        value=value,
+        n=n,
+        ci_low=interval.low,
+        ci_high=interval.high,
+        ci_method=interval.method,
+        higher_is_better=better,
+        unit=unit,
+        condition=dict(condition or {}),
+    )

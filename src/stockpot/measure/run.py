@@ -1,0 +1,195 @@
+"""`stockpot.measure`: models x measures x datasets, each cell saved as soon as it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.engine import engines
+from stockpot.errors import BadParameterError, PartialResultsError, UserError
+from stockpot.measure import measures as registry
+from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
+from stockpot.measure.measurement import Progress, no_progress
+from stockpot.models.classifier import Classifier
+from stockpot.results.schema import CellResult
+from stockpot.results.store import ResultStore
+
+Source = str | Path | Classifier
+Models = Source | Sequence[Source] | Mapping[str, Source]
+Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
+Done = Callable[[CellResult, int, int], None]
+
+
+def measure(
+    models: Models,
+    measures: Measures,
+    *,
+    data: str | Path | Dataset | Sequence[str | Dataset] | Mapping[str, Any],
+    out: str | Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int = 256,
+    engine: str = "serial",
+    model_options: Mapping[str, Any] | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    progress: Progress = no_progress,
+    done: Done | None = None,
+) -> list[CellResult]:
+    """Measure every model with every measure on every dataset.
+
+    Args:
+        models: sources as for `load_model`, or classifiers; a list, or a mapping from names.
+        measures: names, or a mapping from names to parameters.
+        data: a dataset, its name or path; a list of them, or a mapping from names.
+        out: the run folder; results go to `out/results`, and what is there is not repeated.
+        seed: the seed of everything random.
+        device: `auto`, `cpu`, `cuda`, ...
+        batch_size: images per forward pass.
+        engine: where the cells run: `serial` or `processes`.
+        model_options: options of `load_model` for every model.
+        data_options: options of `load_dataset` for every dataset.
+        progress: called as images are done.
+        done: called as cells are done, with how many are and how many there are.
+
+    Raises:
+        PartialResultsError: some cells failed; the others are saved and listed in the message.
+    """
+    if batch_size < 1:
+        raise BadParameterError(f"batch_size: expected at least 1, got {batch_size}.")
+    cells = [
+        Cell(
+            model=model,
+            measure=name,
+            data=dataset,
+            params=params,
+            seed=seed,
+            store=str(Path(out) / "results") if out else None,
+            device=device,
+            batch_size=batch_size,
+        )
+        for model, dataset, (name, params) in product(
+            model_specs(models, model_options),
+            data_specs(data, data_options),
+            measure_specs(measures),
+        )
+    ]
+    return run_cells(cells, engine=engine, progress=progress, done=done)
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    *,
+    engine: str = "serial",
+    progress: Progress = no_progress,
+    done: Done | None = None,
+) -> list[CellResult]:
+    """Run cells on an engine; what is already saved is read back."""
+    runner = engines.get(engine)()
+    job = partial(run_cell, progress=progress) if engine == "serial" else run_cell
+    results: dict[int, CellResult] = {}
+    waiting: list[int] = []
+    for index, cell in enumerate(cells):
+        # Finished cells are found here, so that no worker starts for nothing.
+        known = ResultStore(cell.store).find(cell.key()) if cell.store else None
+        if known is None:
+            waiting.append(index)
+        else:
+            results[index] = known
+            _tell(done, known, len(results), len(cells))
+    failures: list[tuple[Cell, Exception]] = []
+    for outcome in runner.run(job, [cells[index] for index in waiting]):
+        index = waiting[outcome.job]
+        if outcome.error is not None:
+            failures.append((cells[index], outcome.error))
+            continue
+        results[index] = outcome.value
+        _tell(done, outcome.value, len(results), len(cells))
+    if failures:
+        _raise(failures, len(results))
+    return [results[index] for index in range(len(cells))]
+
+
+def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:
+    if done:
+        done(result, count, total)
+
+
+def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
+    for _, error in failures:
+        if not isinstance(error, UserError):
+            raise error
+    if saved == 0 and len({str(error) for _, error in failures}) == 1:
+        raise failures[0][1]
+    lines = "; ".join(
+        f"{cell.model.name} x {cell.measure} x {cell.data.name}: {error}"
+        for cell, error in failures
+    )
+    count = f"{len(failures)} of {saved + len(failures)} cells failed, {saved} are saved."
+    raise PartialResultsError(f"{count} {lines}")
+
+
+def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
+    """Names and sources; a source without a name is named after its last part."""
+    chosen = dict(options or {})
+    if isinstance(models, str | Path | Classifier):
+        models = [models]
+    if isinstance(models, Mapping):
+        return [ModelSpec(name, _source(source), chosen) for name, source in models.items()]
+    named: dict[str, ModelSpec] = {}
+    for source in models:
+        origin = source.origin.source if isinstance(source, Classifier) else str(source)
+        name = _short(origin)
+        if name in named:
+            raise UserError(
+                f"two models are named {name!r}: {named[name].source} and {source}.",
+                hint="Give them names: NAME=SOURCE.",
+            )
+        named[name] = ModelSpec(name, _source(source), chosen)
+    return list(named.values())
+
+
+def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
+    """Datasets by name."""
+    chosen = dict(options or {})
+    if isinstance(data, str | Path | Dataset):
+        data = [data]
+    if isinstance(data, Mapping):
+        return [
+            DataSpec(name, source if isinstance(source, Dataset) else str(source), chosen)
+            for name, source in data.items()
+        ]
+    return [
+        DataSpec(source.name, source, {})
+        if isinstance(source, Dataset)
+        else DataSpec(_short(str(source)), str(source), chosen)
+        for source in data
+    ]
+
+
+def measure_specs(measures: Measures) -> list[tuple[str, dict[str, Any]]]:
+    """Measure names with checked parameters, before any model is loaded."""
+    chosen: Iterable[tuple[str, Mapping[str, Any]]]
+    if isinstance(measures, str):
+        chosen = [(name.strip(), {}) for name in measures.split(",")]
+    elif isinstance(measures, Mapping):
+        chosen = list(measures.items())
+    else:
+        chosen = [
+            (item, {})
+            if isinstance(item, str)
+            else (str(item["measure"]), {k: v for k, v in item.items() if k != "measure"})
+            for item in measures
+        ]
+    return [(name, registry.get(name).validate(params)) for name, params in chosen]
+
+
+def _source(source: Source) -> str | Classifier:
+    return source if isinstance(source, Classifier) else str(source)
+
+
+def _short(source: str) -> str:
+    return source.rstrip("/").rpartition("/")[2].removeprefix("zoo:")
