@@ -1,0 +1,105 @@
+"""`stockpot data list|get|build|info`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stockpot.cli.options import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, get, build and describe datasets.",
+    epilog="Examples: stockpot data get cifar10 mnist | stockpot data info icons",
+)
+
+
+@app.command("list", epilog="Examples: stockpot data list | stockpot data list --json")
+def list_(as_json: AsJson = False) -> None:
+    """List the datasets and whether they are here."""
+    import json
+
+    from stockpot.cli.console import table
+    from stockpot.datasets import datasets
+    from stockpot.datasets.catalogue import catalogue, is_present
+
+    rows = []
+    for row in datasets.listings():
+        here = "to fetch" if row.name in catalogue and not is_present(row.name) else "here"
+        rows.append((row.name, here, row.summary))
+    if as_json:
+        keys = ("name", "state", "summary")
+        typer.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
+    else:
+        table(["name", "state", "what it is"], rows)
+
+
+@app.command(
+    "get", epilog="Examples: stockpot data get cifar10 | stockpot data get mnist quickdraw"
+)
+def get(names: Annotated[list[str], typer.Argument(help="Datasets to fetch.")]) -> None:
+    """Fetch named datasets into the cache; what is there is not fetched again."""
+    from stockpot.datasets.catalogue import fetch, find
+
+    chosen = [find(name).name for name in names]
+    for name in chosen:
+        typer.echo(f"{name}: {fetch(name)}")
+
+
+@app.command(
+    "build",
+    epilog="Examples: stockpot data build icons -o icons.parquet | "
+    "stockpot data build icons --share-alike",
+)
+def build(
+    name: Annotated[str, typer.Argument(help="A dataset that can be built: icons.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; in the cache by default.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Pixels per side.")] = 64,
+    share_alike: Annotated[
+        bool, typer.Option("--share-alike", help="Also the CC-BY-SA families.")
+    ] = False,
+) -> None:
+    """Build a dataset from its sources."""
+    from stockpot.errors import UnknownNameError
+
+    if name != "icons":
+        raise UnknownNameError("dataset that can be built", name, ["icons"])
+    from stockpot.datasets.icons.build import build as build_icons
+
+    typer.echo(f"icons: {build_icons(out, size=size, include_share_alike=share_alike)}")
+
+
+@app.command("info", epilog="Examples: stockpot data info | stockpot data info icons --json")
+def info(
+    names: Annotated[list[str] | None, typer.Argument(help="All that are here if none.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Counts, classes, licence and fingerprint of datasets."""
+    import json
+
+    from stockpot.cli.console import table
+    from stockpot.datasets.catalogue import describe, described_names
+
+    rows = [describe(name) for name in names or described_names()]
+    if as_json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=1, default=str))
+        return
+    table(
+        ["name", "images", "classes", "licence", "fingerprint", "where"],
+        [
+            (
+                row.name,
+                " + ".join(f"{count:,} {split}" for split, count in row.counts.items()),
+                row.classes,
+                row.licence,
+                row.fingerprint[:16],
+                row.location,
+            )
+            for row in rows
+        ],
+    )

@@ -1,0 +1,29 @@
+"""`stockpot export DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NAME = "export"
+EXAMPLES = (
+    "Examples: stockpot export runs/demo --format csv -o demo.csv | "
+    "stockpot export runs/demo --format eval-results -o cards/"
+)
+
+
+def command(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders or result files.")],
+    format: Annotated[
+        str, typer.Option("--format", help="csv, lm-eval, eval-results or robustbench.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A file (csv) or a folder.")],
+) -> None:
+    """Write results in another tool's format."""
+    from stockpot.results.export import export
+    from stockpot.results.store import load_results
+
+    for path in export(load_results(*folders), format, out):
+        typer.echo(str(path))

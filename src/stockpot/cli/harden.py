@@ -1,0 +1,56 @@
+"""`stockpot harden METHOD MODEL`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stockpot.cli.options import DataOptions, Device, Params
+
+NAME = "harden"
+EXAMPLES = (
+    "Examples: stockpot harden nominal icons-vit --data icons -p epochs=3 -o runs/vit-more | "
+    "stockpot show nominal"
+)
+
+
+def command(
+    method: Annotated[str, typer.Argument(help="A method from `stockpot list hardeners`.")],
+    model: Annotated[str, typer.Argument(help="A model, as for `stockpot measure`.")],
+    data: Annotated[str, typer.Option("--data", help="Training data (its train split).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the trained model.")],
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Also use the data's val split (for keep=best).")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="At most this many training images.")] = None,
+    params: Params = None,
+    data_option: DataOptions = None,
+    device: Device = "auto",
+) -> None:
+    """Train a model with a hardening method; killed and started again, it goes on."""
+    from stockpot.cli.console import ImageProgress
+    from stockpot.cli.options import key_values
+    from stockpot.datasets.load import load_dataset
+    from stockpot.harden.run import harden
+    from stockpot.measure.cells import pick_device
+
+    options = key_values(data_option, "-d")
+    with ImageProgress() as bar:
+
+        def report(step: int, total: int, seen: dict[str, float]) -> None:
+            numbers = ", ".join(f"{key} {value:.4f}" for key, value in seen.items())
+            bar(f"{method}: {numbers}", step, total)
+
+        harden(
+            method,
+            model,
+            load_dataset(data, **{"split": "train", "limit": limit, **options}),
+            validation=load_dataset(data, **{**options, "split": "val"}) if validate else None,
+            out=out,
+            device=str(pick_device(device)),
+            report=report,
+            **key_values(params, "-p"),
+        )
+    typer.echo(f"model: {out}")

@@ -1,0 +1,77 @@
+"""The `stockpot` command. Commands import what they need when they run, so `--help` is quick."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from stockpot.cli import (
+    data,
+    doctor,
+    export,
+    harden,
+    listing,
+    measure,
+    report,
+    run,
+    show,
+    validate,
+)
+from stockpot.errors import PartialResultsError, UserError
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+for module in (run, measure, harden, report, export, listing, show, validate, doctor):
+    app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
+app.add_typer(data.app, name="data")
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Examples: stockpot run recipes/demo.yaml | "
+    "stockpot measure icons-resnet --data icons --with clean",
+)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Many checkpoints in, one robust image classifier out, with the evidence."""
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"stockpot {installed('stockpot')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """The entry point: turns errors into one line and an exit code.
+
+    0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved.
+    """
+    try:
+        app()
+    except PartialResultsError as problem:
+        _fail(problem, str(problem), 3)
+    except UserError as problem:
+        _fail(problem, str(problem), 1)
+    except KeyboardInterrupt as problem:
+        _fail(problem, "interrupted. What was finished is saved; the same command goes on.", 1)
+    except OSError as problem:
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        where = f" ({problem.filename})" if problem.filename else ""
+        _fail(problem, f"{problem.strerror}{where}. Nothing was left half-written.", 1)
+
+
+def _fail(problem: BaseException, message: str, code: int) -> None:
+    if os.environ.get("STOCKPOT_TRACEBACK"):
+        traceback.print_exception(problem)
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.flush()
+    sys.exit(code)

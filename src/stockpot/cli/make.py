@@ -1,0 +1,107 @@
+"""Carrying out the parts of a recipe that make models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stockpot.cli.console import ImageProgress, err
+from stockpot.errors import UserError
+from stockpot.measure.cells import DataSpec, ModelSpec
+from stockpot.recipe import Recipe
+
+
+def data_spec(recipe: Recipe, name: str) -> DataSpec:
+    """A dataset of the recipe."""
+    entry = recipe.data[name]
+    options = {"split": entry.split, "limit": entry.limit, **entry.params}
+    return DataSpec(name, entry.dataset, options)
+
+
+def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
+    """A model of the recipe: where it is, or where it will have been made."""
+    entry = recipe.models.get(name)
+    if entry is not None and entry.load is not None:
+        return ModelSpec(name, entry.load, entry.params)
+    return ModelSpec(name, str(folder / "models" / name), {})
+
+
+def make_model(recipe: Recipe, name: str, folder: Path) -> None:
+    """Make one model from its parents and save it under `models/`."""
+    out = folder / "models" / name
+    if name in recipe.models:
+        _new(recipe, name, out)
+    elif name in recipe.harden:
+        _harden(recipe, name, folder, out)
+    else:
+        _fuse(recipe, name, folder, out)
+
+
+def _new(recipe: Recipe, name: str, out: Path) -> None:
+    from stockpot.models.huggingface import new_huggingface
+    from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+    from stockpot.types import ImageSize
+
+    entry = recipe.models[name]
+    if entry.new is None or entry.data is None:
+        raise UserError(f"{name} is not a new model.")
+    side = ImageSize(entry.size, entry.size)
+    model = new_huggingface(
+        entry.new,
+        classes=data_spec(recipe, entry.data).load().classes,
+        preprocess=Preprocess(side, side, IMAGENET_MEAN, IMAGENET_STD),
+        seed=entry.seed,
+        **entry.params,
+    )
+    model.save(out)
+    err.print(f"{name}: a new {entry.new} with {model.parameter_count:,} parameters")
+
+
+def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
+    from stockpot.harden.run import harden
+    from stockpot.measure.cells import pick_device
+
+    entry = recipe.harden[name]
+    spec = model_spec(recipe, entry.model, folder)
+    with ImageProgress() as bar:
+
+        def report(step: int, total: int, seen: dict[str, float]) -> None:
+            bar(f"{name}: {_numbers(seen)}", step, total)
+
+        model = harden(
+            entry.method,
+            spec.source,
+            data_spec(recipe, entry.data).load(),
+            validation=data_spec(recipe, entry.validation).load() if entry.validation else None,
+            out=out,
+            device=str(pick_device(recipe.device)),
+            report=report,
+            **{"seed": recipe.seed, **entry.params},
+        )
+    err.print(f"{name}: {entry.method} from {entry.model}, {model.parameter_count:,} parameters")
+
+
+def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
+    from stockpot.fuse.run import fuse
+
+    entry = recipe.fuse[name]
+    fuse(
+        entry.method,
+        {member: _checkpoint(recipe, member, folder) for member in entry.models},
+        base=_checkpoint(recipe, entry.base, folder) if entry.base else None,
+        out=out,
+        **entry.params,
+    )
+    err.print(f"{name}: {entry.method} of {', '.join(entry.models)}")
+
+
+def _checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
+    from stockpot.models.load import zoo_folder, zoo_names
+
+    source = str(model_spec(recipe, name, folder).source)
+    short = source.removeprefix("zoo:")
+    return str(zoo_folder() / short) if short in zoo_names() else source
+
+
+def _numbers(seen: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value:.4f}" for key, value in seen.items())

@@ -1,0 +1,90 @@
+"""`stockpot measure MODEL...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stockpot.cli.options import AsJson, DataOptions, Device, ModelOptions, Params, Seed
+
+if TYPE_CHECKING:
+    from stockpot.results.schema import CellResult
+
+NAME = "measure"
+EXAMPLES = (
+    "Examples: stockpot measure icons-resnet icons-vit --data icons --with clean,cost | "
+    "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare"
+)
+
+
+def command(
+    models: Annotated[list[str], typer.Argument(help="Models, as SOURCE or NAME=SOURCE.")],
+    data: Annotated[str, typer.Option("--data", help="A dataset's name, folder or file.")],
+    measures: Annotated[str, typer.Option("--with", help="Measures, by comma.")] = "clean",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A run folder to save the results in.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    params: Params = None,
+    model_option: ModelOptions = None,
+    data_option: DataOptions = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    engine: Annotated[str, typer.Option(help="Where cells run: serial, processes.")] = "serial",
+    as_json: AsJson = False,
+) -> None:
+    """Measure models, print the scores and (with -o) save them.
+
+    With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE.
+    """
+    from stockpot.cli.console import ImageProgress, err
+    from stockpot.cli.options import key_values, named
+    from stockpot.cli.scores import print_scores
+    from stockpot.measure.run import measure
+
+    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    with ImageProgress() as progress:
+
+        def done(result: CellResult, count: int, total: int) -> None:
+            err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
+
+        results = measure(
+            named(models, "model"),
+            _with_params(measures, key_values(params, "-p")),
+            data=data,
+            out=out,
+            seed=seed,
+            device=device,
+            batch_size=batch_size,
+            engine=engine,
+            model_options=key_values(model_option, "-m"),
+            data_options=options,
+            progress=progress,
+            done=done,
+        )
+    if as_json:
+        typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")
+        return
+    print_scores(results)
+    if out is not None:
+        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}")
+
+
+def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:
+    from stockpot.errors import BadParameterError
+
+    chosen: dict[str, dict[str, object]] = {name.strip(): {} for name in measures.split(",")}
+    for key, value in params.items():
+        measure, dot, name = key.partition(".")
+        if not dot:
+            if len(chosen) > 1:
+                raise BadParameterError(f"-p {key}: with several measures write MEASURE.{key}=...")
+            measure, name = next(iter(chosen)), key
+        if measure not in chosen:
+            raise BadParameterError(f"-p {key}: {measure!r} is not among --with {measures}.")
+        chosen[measure][name] = value
+    return chosen

@@ -1,0 +1,62 @@
+"""Command-line pieces that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from stockpot.errors import BadParameterError, UserError
+
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="KEY=VALUE", help="A parameter of the method."),
+]
+ModelOptions = Annotated[
+    list[str] | None,
+    typer.Option("--model-option", "-m", metavar="KEY=VALUE", help="An option of every model."),
+]
+DataOptions = Annotated[
+    list[str] | None,
+    typer.Option("--data-option", "-d", metavar="KEY=VALUE", help="An option of the data."),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def key_values(pairs: Sequence[str] | None, flag: str) -> dict[str, Any]:
+    """Read `key=value` options; values are YAML, and a bare comma makes a list."""
+    found: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise BadParameterError(f"{flag} {pair}: expected KEY=VALUE.")
+        if key in found:
+            raise BadParameterError(f"{flag} {key} is given twice.")
+        found[key] = _value(text, f"{flag} {key}")
+    return found
+
+
+def _value(text: str, where: str) -> Any:
+    if "," in text and text[:1] not in "[{\"'":
+        return [_value(part, where) for part in text.split(",")]
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise BadParameterError(f"{where}: {text!r} cannot be read as a value.") from problem
+
+
+def named(sources: Sequence[str], what: str) -> dict[str, str] | list[str]:
+    """`NAME=SOURCE` arguments as a mapping; plain sources stay a list."""
+    if not any("=" in source for source in sources):
+        return list(sources)
+    pairs = [source.partition("=") for source in sources]
+    if not all(equals for _, equals, _ in pairs):
+        raise UserError(f"name either every {what} (NAME=SOURCE) or none.")
+    names = [name for name, _, _ in pairs]
+    if len(set(names)) != len(names):
+        raise UserError(f"two {what}s have the same name: {', '.join(sorted(names))}.")
+    return {name: source for name, _, source in pairs}

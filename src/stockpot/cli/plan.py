@@ -1,0 +1,106 @@
+"""A recipe as work: which models must be made, in which order, and which cells are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stockpot.errors import UserError
+from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
+
+
+def check(file: RecipeFile) -> None:
+    """Check methods, measures, datasets and their parameters against the registries."""
+    from stockpot.datasets import datasets
+    from stockpot.fuse import fusers
+    from stockpot.harden import hardeners
+    from stockpot.harden.run import split_params
+    from stockpot.measure import measures
+
+    recipe = file.recipe
+    for name, data in recipe.data.items():
+        if data.dataset in datasets or not Path(data.dataset).exists():
+            options = {**data.params, "split": data.split}
+            entry = _named(file, ("data", name, "dataset"), datasets, data.dataset)
+            if "split" not in {parameter.name for parameter in entry.parameters}:
+                options.pop("split")
+            _valid(file, ("data", name), entry.validate, options)
+    for name, run in recipe.harden.items():
+        _named(file, ("harden", name, "method"), hardeners, run.method)
+        _valid(file, ("harden", name), lambda p, m=run.method: split_params(m, p), run.params)
+    for name, soup in recipe.fuse.items():
+        entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
+        _valid(file, ("fuse", name), entry.validate, soup.params)
+    for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
+        place = ("measure", "with", index)
+        entry = _named(file, (*place, "measure"), measures, item.measure)
+        _valid(file, place, entry.validate, item.params)
+    build_order(file)
+
+
+def _named(file: RecipeFile, path: tuple[str | int, ...], registry: Any, name: str) -> Any:
+    try:
+        return registry.get(name)
+    except UserError as problem:
+        file.fail(path, str(problem))
+
+
+def _valid(
+    file: RecipeFile, path: tuple[str | int, ...], validate: Any, params: dict[str, Any]
+) -> None:
+    try:
+        validate(params)
+    except UserError as problem:
+        key = next((key for key in params if f"{key!r}" in problem.message), None)
+        file.fail((*path, key) if key else path, str(problem))
+
+
+def build_order(file: RecipeFile) -> list[str]:
+    """Models that are made by the recipe, each after those it is made from."""
+    recipe = file.recipe
+    made_from = parents(recipe)
+    order: list[str] = []
+    open_names: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in order or name not in made_from:
+            return
+        if name in open_names:
+            circle = " -> ".join([*open_names[open_names.index(name) :], name])
+            section = "harden" if name in recipe.harden else "fuse"
+            file.fail((section, name), f"is made from itself: {circle}.")
+        open_names.append(name)
+        for parent in made_from[name]:
+            visit(parent)
+        open_names.pop()
+        order.append(name)
+
+    for name in made_from:
+        visit(name)
+    return order
+
+
+def parents(recipe: Recipe) -> dict[str, list[str]]:
+    """For every model that the recipe makes, the models it is made from."""
+    new: dict[str, list[str]] = {
+        name: [] for name, model in recipe.models.items() if model.new is not None
+    }
+    hardened = {name: [run.model] for name, run in recipe.harden.items()}
+    fused = {
+        name: [*soup.models, *([soup.base] if soup.base else [])]
+        for name, soup in recipe.fuse.items()
+    }
+    return {**new, **hardened, **fused}
+
+
+def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:
+    """Every (model, measure) pair, models first, in the order of the recipe."""
+    if recipe.measure is None:
+        return []
+    chosen = recipe.measure.models or recipe.model_names
+    return [
+        (model, entry)
+        for model in recipe.model_names
+        for entry in recipe.measure.with_
+        if model in (entry.models or chosen)
+    ]

@@ -1,0 +1,25 @@
+"""Scores as a table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stockpot.cli.console import out, table
+from stockpot.results.headline import headline_columns, headline_rows, split_by_data
+from stockpot.results.schema import CellResult
+
+
+def print_scores(results: Sequence[CellResult]) -> None:
+    """One table per dataset: models down, headline scores across."""
+    for data, cells in split_by_data(results).items():
+        columns = headline_columns(cells)
+        facts = cells[0].data
+        title = f"{data}: {facts.n} images of {facts.name} ({facts.split}), 95 % intervals"
+        rows = [
+            [model, *(shown.text for shown in row)]
+            for model, row in headline_rows(cells, columns).items()
+        ]
+        out.print()
+        table(["model", *(column.title for column in columns)], rows, title=title)
+        for note in sorted({note for cell in cells for note in cell.notes}):
+            out.print(f"note: {note}")

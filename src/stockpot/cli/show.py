@@ -1,0 +1,87 @@
+"""`stockpot show NAME`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from stockpot.cli.options import AsJson
+
+NAME = "show"
+EXAMPLES = "Examples: stockpot show clean | stockpot show ties --json"
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="A method, measure, dataset, ... by its name.")],
+    as_json: AsJson = False,
+) -> None:
+    """Describe one method, measure, dataset or zoo model, with its parameters."""
+    from stockpot.errors import UnknownNameError
+    from stockpot.kinds import KINDS, registry
+
+    known: list[str] = []
+    found: list[dict[str, Any]] = []
+    for kind in KINDS:
+        entries = registry(kind)
+        known += entries.names()
+        if name in entries:
+            found.append(_describe(kind, entries.get(name)))
+    if not found:
+        card = _zoo_card(name, known)
+        if card is not None:
+            typer.echo(card)
+            return
+        raise UnknownNameError("method, measure, dataset or zoo model", name, known)
+    if as_json:
+        typer.echo(json.dumps(found if len(found) > 1 else found[0], indent=1, default=str))
+        return
+    for description in found:
+        _print(description)
+
+
+def _describe(kind: str, entry: Any) -> dict[str, Any]:
+    from stockpot.registry import Entry
+
+    description, _, _ = entry.doc.partition("\nArgs:\n")
+    rows = [parameter._asdict() for parameter in entry.parameters]
+    if kind == "hardeners":
+        from stockpot.harden.run import training
+
+        loop: Entry[Any] = training
+        rows += [parameter._asdict() for parameter in loop.parameters]
+    return {
+        "name": entry.name,
+        "kind": kind,
+        "paper": entry.paper,
+        "description": description.strip(),
+        "module": entry.function.__module__,
+        "parameters": rows,
+    }
+
+
+def _print(description: dict[str, Any]) -> None:
+    from stockpot.cli.console import table
+
+    paper = f"  ({description['paper']})" if description["paper"] else ""
+    typer.echo(f"{description['name']}: one of the {description['kind']}{paper}\n")
+    typer.echo(description["description"] + "\n")
+    rows = [
+        (row["name"], row["type"], "required" if row["required"] else row["default"], row["doc"])
+        for row in description["parameters"]
+    ]
+    if rows:
+        table(["parameter", "type", "default", "meaning"], rows)
+    else:
+        typer.echo("It takes no parameters.")
+
+
+def _zoo_card(name: str, known: list[str]) -> str | None:
+    from stockpot.zoo import cards
+
+    for card in cards():
+        known.append(card.name)
+        if card.name == name:
+            return card.text
+    return None

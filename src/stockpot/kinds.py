@@ -1,0 +1,33 @@
+"""The registries by the name of their kind, as `stockpot list` knows them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from stockpot.errors import UnknownNameError
+from stockpot.registry import Listing, Registry
+
+_ROOMS = {
+    "fusers": "fuse",
+    "hardeners": "harden",
+    "corruptions": "corrupt",
+    "defences": "defend",
+    "datasets": "datasets",
+    "measures": "measure",
+    "engines": "engine",
+}
+KINDS = tuple(_ROOMS)
+
+
+def registry(kind: str) -> Registry[Any]:
+    """The registry of a kind; imports its room's `__init__` only, which needs no torch."""
+    if kind not in _ROOMS:
+        raise UnknownNameError("kind", kind, _ROOMS)
+    found: Registry[Any] = getattr(importlib.import_module(f"stockpot.{_ROOMS[kind]}"), kind)
+    return found
+
+
+def listings(kind: str) -> list[Listing]:
+    """Everything of a kind: name, summary, module, paper."""
+    return registry(kind).listings()

@@ -1,0 +1,52 @@
+"""One self-contained HTML file: no server, no network, nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from stockpot.report.sections import class_tables, comparisons, leaderboards, run_details
+from stockpot.results.provenance import package_version
+from stockpot.results.schema import CellResult
+from stockpot.results.store import load_results, write_atomic
+
+
+def report(
+    results: str | Path | Sequence[CellResult], out: str | Path, *, title: str = "Stockpot report"
+) -> Path:
+    """Write a page from results, or from the run folder that holds them."""
+    cells = load_results(results) if isinstance(results, str | Path) else results
+    return write_page(cells, Path(out), title=title)
+
+
+def write_page(results: Sequence[CellResult], out: Path, *, title: str, subtitle: str = "") -> Path:
+    """Render and write the page; an old one is replaced in one step."""
+    write_atomic(out, render(results, title=title, subtitle=subtitle))
+    return out
+
+
+def render(results: Sequence[CellResult], *, title: str, subtitle: str = "") -> str:
+    """The page as text; the same results give the same page."""
+    environment = Environment(
+        loader=PackageLoader("stockpot.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    values: dict[str, Any] = {
+        "title": title,
+        "subtitle": subtitle,
+        "boards": leaderboards(results),
+        "comparisons": comparisons(results),
+        "class_tables": class_tables(results),
+        "details": run_details(results),
+        "models": len({result.key.model for result in results}),
+        "cells": len(results),
+        "made": max((result.provenance.created for result in results), default=""),
+        "version": package_version("stockpot"),
+    }
+    return environment.get_template("page.html.j2").render(values)

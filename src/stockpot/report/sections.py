@@ -1,0 +1,172 @@
+"""What a page says, worked out from result files: plain values for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from stockpot.report.charts import Whisker, shade, whiskers
+from stockpot.results.headline import (
+    Column,
+    Shown,
+    format_score,
+    headline_columns,
+    headline_rows,
+    split_by_data,
+)
+from stockpot.results.schema import CellResult
+from stockpot.results.statistics import paired_bootstrap
+
+
+class Leaderboard(NamedTuple):
+    """One dataset: its table of models and the chart of their accuracy."""
+
+    data: str
+    facts: str
+    columns: list[Column]
+    rows: dict[str, list[Shown]]
+    chart: Markup | None
+    notes: list[str]
+
+
+class ClassTable(NamedTuple):
+    """Accuracy of every class under every model."""
+
+    data: str
+    models: list[str]
+    rows: list[tuple[str, int, list[tuple[str, str]]]]
+
+
+class Comparison(NamedTuple):
+    """Two models on the same images."""
+
+    data: str
+    better: str
+    worse: str
+    difference: str
+    interval: str
+    p_value: str
+    clear: bool
+
+
+def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
+    """The headline scores, one table per dataset, best accuracy first."""
+    boards = []
+    for data, cells in split_by_data(results).items():
+        columns = headline_columns(cells)
+        rows = headline_rows(cells, columns)
+        first = next((i for i, column in enumerate(columns) if column.metric == "accuracy"), None)
+        chart = None
+        if first is not None:
+            rows = dict(sorted(rows.items(), key=lambda item: -_value(item[1][first])))
+            chart = _accuracy_chart(rows, first)
+        facts = cells[0].data
+        text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
+        notes = sorted({note for cell in cells for note in cell.notes})
+        boards.append(Leaderboard(data, text, columns, rows, chart, notes))
+    return boards
+
+
+def _value(shown: Shown) -> float:
+    return shown.score.value if shown.score else -1.0
+
+
+def _accuracy_chart(rows: dict[str, list[Shown]], position: int) -> Markup | None:
+    points = [
+        Whisker(model, score.value, score.ci_low, score.ci_high, shown[position].text)
+        for model, shown in rows.items()
+        if (score := shown[position].score)
+        and score.ci_low is not None
+        and score.ci_high is not None
+    ]
+    return whiskers(points) if points else None
+
+
+def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
+    """Per-class accuracy, hardest class first."""
+    tables = []
+    for data, cells in split_by_data(results).items():
+        models: list[str] = []
+        found: dict[str, dict[str, Any]] = {}
+        for cell in cells:
+            scores = [score for score in cell.scores if score.metric == "class_accuracy"]
+            if scores:
+                models.append(cell.key.model)
+            for score in scores:
+                found.setdefault(str(score.condition["class"]), {})[cell.key.model] = score
+        if not found:
+            continue
+        rows = []
+        for name, by_model in found.items():
+            shown = [
+                (format_score(by_model[m]), shade(by_model[m].value))
+                if m in by_model
+                else ("-", "")
+                for m in models
+            ]
+            mean = sum(score.value for score in by_model.values()) / len(by_model)
+            count = next(iter(by_model.values())).n
+            rows.append((mean, (name, count, shown)))
+        ordered = [row for _, row in sorted(rows, key=lambda item: item[0])]
+        tables.append(ClassTable(data, models, ordered))
+    return tables
+
+
+def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
+    """Every pair of models on the same images, by paired bootstrap."""
+    found = []
+    for data, cells in split_by_data(results).items():
+        usable = [cell for cell in cells if cell.key.measure == "clean" and cell.outcomes]
+        for first, second in combinations(usable, 2):
+            if first.data.fingerprint != second.data.fingerprint:
+                continue
+            pair = paired_bootstrap(first.outcome("correct"), second.outcome("correct"))
+            a, b = first.key.model, second.key.model
+            low, high = pair.low, pair.high
+            if pair.difference < 0:
+                a, b, low, high = b, a, -high, -low
+            found.append(
+                Comparison(
+                    data,
+                    a,
+                    b,
+                    f"{100 * abs(pair.difference):+.1f}",
+                    f"{100 * low:+.1f} to {100 * high:+.1f}",
+                    f"{pair.p_value:.3f}" if pair.p_value >= 0.001 else "< 0.001",
+                    low > 0,
+                )
+            )
+    return found
+
+
+def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
+    """Where each cell came from."""
+    return [
+        {
+            "model": cell.key.model,
+            "measure": cell.key.measure,
+            "data": cell.key.data,
+            "architecture": cell.model.architecture,
+            "preprocessing": cell.model.preprocessing,
+            "classes": cell.model.class_space,
+            "convention": cell.convention,
+            "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
+            "seed": str(cell.key.seed),
+            "n": f"{cell.data.n:,}",
+            "data fingerprint": cell.data.fingerprint[:16],
+            "model fingerprint": cell.model.fingerprint[:16],
+            "time": f"{cell.cost.wall_seconds:.1f} s on {cell.cost.device}",
+            "code": _code(cell),
+            "made": cell.provenance.created,
+        }
+        for cell in results
+    ]
+
+
+def _code(cell: CellResult) -> str:
+    made = cell.provenance
+    commit = f" ({made.commit[:10]}{', modified' if made.dirty else ''})" if made.commit else ""
+    return f"stockpot {made.stockpot}{commit}, torch {made.torch}, Python {made.python}"

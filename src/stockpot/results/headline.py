@@ -1,0 +1,143 @@
+"""Which few scores stand for a cell in a table, and how numbers are written for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stockpot.results.schema import CellResult, Score
+
+_TITLES = {
+    "accuracy": "accuracy",
+    "top5_accuracy": "top-5",
+    "nll": "NLL",
+    "ece": "ECE",
+    "parameters": "parameters",
+    "flops_per_image": "FLOPs/image",
+    "images_per_second": "images/s",
+    "latency": "latency",
+    "peak_memory": "peak memory",
+    "mean_corruption_accuracy": "mean corruption acc.",
+    "mce": "mCE",
+    "relative_mce": "relative mCE",
+    "robust_accuracy": "robust",
+    "union_accuracy": "union",
+}
+
+
+class Column(NamedTuple):
+    """One score of a table: a metric under a condition."""
+
+    measure: str
+    metric: str
+    condition: tuple[tuple[str, object], ...]
+    title: str
+
+
+class Shown(NamedTuple):
+    """A score as text, with the score it came from (none where the cell is empty)."""
+
+    text: str
+    score: Score | None
+    best: bool = False
+
+
+def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
+    """Cells grouped by dataset, in order of appearance."""
+    groups: dict[str, list[CellResult]] = {}
+    for result in results:
+        groups.setdefault(result.key.data, []).append(result)
+    return groups
+
+
+def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
+    """The scores worth a column: no per-class and no per-severity ones."""
+    columns: dict[tuple[str, str, tuple[tuple[str, object], ...]], Column] = {}
+    for cell in cells:
+        for score in cell.scores:
+            if not _is_headline(score):
+                continue
+            condition = _shown_condition(score)
+            title = _TITLES.get(score.metric, score.metric.replace("_", " "))
+            if condition:
+                title += " " + " ".join(str(value) for _, value in condition)
+            key = (cell.key.measure, score.metric, condition)
+            columns.setdefault(key, Column(cell.key.measure, score.metric, condition, title))
+    return list(columns.values())
+
+
+def headline_rows(cells: Sequence[CellResult], columns: Sequence[Column]) -> dict[str, list[Shown]]:
+    """For every model its scores in the order of the columns; the best of each is marked."""
+    models = list(dict.fromkeys(cell.key.model for cell in cells))
+    table: dict[str, list[Shown]] = {model: [] for model in models}
+    for column in columns:
+        scores = {model: _find(cells, model, column) for model in models}
+        best = _best([score for score in scores.values() if score is not None])
+        for model, score in scores.items():
+            text = format_score(score) if score else "-"
+            table[model].append(Shown(text, score, score is not None and score.value == best))
+    return table
+
+
+def format_score(score: Score, *, interval: bool = True) -> str:
+    """A number for people: percents, thousands, units, and its interval."""
+    value = format_value(score.value, score.unit)
+    if not interval or score.ci_low is None or score.ci_high is None or score.n <= 1:
+        return value
+    low = format_value(score.ci_low, score.unit, bare=True)
+    high = format_value(score.ci_high, score.unit, bare=True)
+    return f"{value} [{low}, {high}]"
+
+
+def format_value(value: float, unit: str, *, bare: bool = False) -> str:
+    """One value in its unit; `bare` leaves the unit's sign out."""
+    match unit:
+        case "fraction":
+            return f"{100 * value:.1f}" + ("" if bare else " %")
+        case "count":
+            return _thousands(value)
+        case "bytes":
+            return f"{value / 2**20:.1f}" + ("" if bare else " MiB")
+        case "seconds":
+            return f"{1000 * value:.2f}" + ("" if bare else " ms")
+        case "per_second":
+            return f"{value:.0f}" + ("" if bare else "/s")
+        case _:
+            return f"{value:.3f}"
+
+
+def _thousands(value: float) -> str:
+    for factor, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.2f} {sign}"
+    return f"{value:.0f}"
+
+
+def _is_headline(score: Score) -> bool:
+    return not {"class", "corruption", "severity"} & score.condition.keys()
+
+
+def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:
+    # How a cost was timed is a detail; the norm of an attack is not.
+    kept = ("norm", "eps", "baseline", "generator", "oracle")
+    return tuple((key, score.condition[key]) for key in kept if key in score.condition)
+
+
+def _find(cells: Sequence[CellResult], model: str, column: Column) -> Score | None:
+    for cell in cells:
+        if cell.key.model == model and cell.key.measure == column.measure:
+            for score in cell.scores:
+                if (
+                    score.metric == column.metric
+                    and _is_headline(score)
+                    and _shown_condition(score) == column.condition
+                ):
+                    return score
+    return None
+
+
+def _best(scores: Sequence[Score]) -> float | None:
+    if len(scores) < 2 or scores[0].higher_is_better is None:
+        return None
+    pick = max if scores[0].higher_is_better else min
+    return pick(score.value for score in scores)
