@@ -1,0 +1,134 @@
+"""From what a user writes (a folder, a file, a hub id) to the files that hold the weights.
+
+This module does not import torch: the files can be found, and their hashing begun, while torch is
+still being imported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from stockpot.errors import BadCheckpointError, MissingDependencyError
+
+Format = Literal["safetensors", "torch", "adapter"]
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+_FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
+    ("adapter_config.json", "adapter"),
+    ("model.safetensors.index.json", "safetensors"),
+    ("model.safetensors", "safetensors"),
+    ("pytorch_model.bin.index.json", "torch"),
+    ("pytorch_model.bin", "torch"),
+)
+_WANTED_FROM_HUB = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a checkpoint lies."""
+
+    label: str
+    format: Format
+    files: tuple[Path, ...]
+    folder: Path | None
+    config: tuple[tuple[str, Any], ...] = ()
+    """The adapter's settings, when it is one."""
+
+
+def locate(spec: str | Path) -> Location:
+    """Find the weight files of a folder, a file or a hub id (`owner/name`, `owner/name@rev`)."""
+    text = str(spec)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _in_folder(path, text)
+    if path.is_file():
+        return _single_file(path, text)
+    if _HUB_ID.fullmatch(text):
+        return _in_folder(_download(text), text)
+    raise BadCheckpointError(
+        f"no checkpoint at {text!r}.",
+        hint="Give a model folder, a .safetensors, .bin or .pt file, or a hub id (owner/name).",
+    )
+
+
+def _in_folder(folder: Path, label: str) -> Location:
+    for name, form in _FOLDER_NAMES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        if form == "adapter":
+            return _adapter(folder, label)
+        files = _indexed_files(path) if name.endswith(".index.json") else (path,)
+        return Location(label, form, files, folder)
+    # A folder written by another tool: accept it when its weights are not ambiguous.
+    for pattern, form in (("*.safetensors", "safetensors"), ("*.bin", "torch"), ("*.pt", "torch")):
+        found = sorted(folder.glob(pattern))
+        if len(found) == 1:
+            return Location(label, form, (found[0],), folder)  # type: ignore[arg-type]
+    here = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+    raise BadCheckpointError(
+        f"{label}: expected model.safetensors, pytorch_model.bin or an index of shards, "
+        f"found {here}."
+    )
+
+
+def _single_file(path: Path, label: str) -> Location:
+    if path.name.endswith(".index.json"):
+        form: Format = "safetensors" if "safetensors" in path.name else "torch"
+        return Location(label, form, _indexed_files(path), path.parent)
+    folder = path.parent if (path.parent / "config.json").is_file() else None
+    if path.suffix == ".safetensors":
+        return Location(label, "safetensors", (path,), folder)
+    if path.suffix in _TORCH_SUFFIXES:
+        return Location(label, "torch", (path,), folder)
+    raise BadCheckpointError(
+        f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}."
+    )
+
+
+def _indexed_files(index: Path) -> tuple[Path, ...]:
+    try:
+        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    except (ValueError, KeyError, AttributeError) as problem:
+        raise BadCheckpointError(f"{index}: not an index of shards ({problem}).") from None
+    files = tuple(index.parent / name for name in dict.fromkeys(shards))
+    missing = [path.name for path in files if not path.is_file()]
+    if missing:
+        raise BadCheckpointError(f"{index}: the shard {missing[0]} is missing.")
+    return files
+
+
+def _adapter(folder: Path, label: str) -> Location:
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    for name in ("adapter_model.safetensors", "adapter_model.bin"):
+        if (folder / name).is_file():
+            return Location(label, "adapter", (folder / name,), folder, tuple(config.items()))
+    raise BadCheckpointError(f"{label}: adapter_config.json without adapter_model.safetensors.")
+
+
+def _download(spec: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingDependencyError(
+            "huggingface_hub is not installed.", hint="pip install huggingface_hub"
+        ) from None
+    name, _, revision = spec.partition("@")
+    try:
+        folder = Path(
+            snapshot_download(name, revision=revision or None, allow_patterns=_WANTED_FROM_HUB)
+        )
+        if not any(folder.glob("*.safetensors")):
+            wanted = [*_WANTED_FROM_HUB, "*.bin"]
+            folder = Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
+    except Exception as problem:  # the hub client raises many unrelated kinds
+        reason = str(problem).strip().partition("\n")[0]
+        raise BadCheckpointError(
+            f"{spec!r} is neither a local path nor a hub model that could be fetched: {reason}"
+        ) from None
+    return folder

@@ -1,0 +1,56 @@
+"""Open anything that holds weights as a `Source`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.safetensors_file import SafetensorsSource
+from stockpot.checkpoints.source import Source
+from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
+from stockpot.errors import BadCheckpointError
+
+Spec = str | Path | Location | Mapping[str, Tensor] | Source
+
+
+def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) -> Source:
+    """Open a folder, file, hub id or state dict; nothing but headers is read.
+
+    Args:
+        spec: what to open.
+        label: how messages call it; by default what was given.
+        base: the model under a LoRA adapter, when the adapter's own config should not choose it.
+    """
+    if isinstance(spec, Mapping):
+        return StateDictSource(spec, label=label or "state dict")
+    if isinstance(spec, str | Path):
+        spec = locate(spec)
+    if isinstance(spec, Location):
+        return _open_located(spec, label or spec.label, base)
+    return spec
+
+
+def _open_located(location: Location, label: str, base: Source | None) -> Source:
+    if location.format == "safetensors":
+        return SafetensorsSource(location.files, label=label, folder=location.folder)
+    if location.format == "torch":
+        return open_torch_files(location.files, label=label, folder=location.folder)
+    config: dict[str, Any] = dict(location.config)
+    if base is None:
+        name = config.get("base_model_name_or_path")
+        if not name:
+            raise BadCheckpointError(
+                f"{label}: is a LoRA adapter whose config does not name its base.",
+                hint="Give the base with --base.",
+            )
+        base = open_checkpoint(name)
+    if location.files[0].suffix == ".safetensors":
+        adapter: Source = SafetensorsSource(location.files, label=label, folder=location.folder)
+    else:
+        adapter = open_torch_files(location.files, label=label, folder=location.folder)
+    return AdapterSource(base, adapter, config, label=label)

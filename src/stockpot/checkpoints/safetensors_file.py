@@ -1,0 +1,146 @@
+"""Checkpoints in safetensors files, one or sharded, mapped into memory and never copied.
+
+The header of a file is read and checked when it is opened; the values are views of the mapping, so
+reading costs no private memory.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stockpot.checkpoints.source import TensorInfo
+from stockpot.errors import BadCheckpointError
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_LONGEST_HEADER = 100_000_000
+
+
+class _Place(NamedTuple):
+    file: int
+    offset: int
+    info: TensorInfo
+
+
+class SafetensorsSource:
+    """One model in one or more safetensors files."""
+
+    def __init__(self, files: tuple[Path, ...], *, label: str, folder: Path | None) -> None:
+        self.label = label
+        self.folder = folder
+        self.files = files
+        self.tied: Mapping[str, str] = {}
+        self._places: dict[str, _Place] = {}
+        self._maps: list[mmap.mmap] = []
+        self._descriptors: list[int] = []
+        for number, path in enumerate(files):
+            self._open(number, path)
+
+    def _open(self, number: int, path: Path) -> None:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header, start = _read_header(path, file.read(8), size, file)
+            # A private mapping: torch asks for a writable buffer, and nobody may change the file.
+            self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+            self._descriptors.append(os.dup(file.fileno()))
+        end = start
+        entries = []
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            begin, stop, info = _checked_entry(path, name, entry)
+            end = max(end, start + stop)
+            entries.append((start + begin, name, info))
+        if end != size:
+            raise BadCheckpointError(
+                f"{path}: the header promises {end} bytes, the file has {size}.",
+                hint="It is cut short or corrupt: fetch it again.",
+            )
+        for offset, name, info in sorted(entries, key=lambda entry: (entry[0], entry[1])):
+            if name in self._places:
+                raise BadCheckpointError(f"{self.label}: {name!r} is in two shards.")
+            self._places[name] = _Place(number, offset, info)
+
+    def __del__(self) -> None:
+        for descriptor in getattr(self, "_descriptors", ()):
+            os.close(descriptor)
+
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        return {name: place.info for name, place in self._places.items()}
+
+    def read(self, name: str) -> Tensor:
+        place = self._places[name]
+        if not place.info.numel:
+            return torch.empty(place.info.shape, dtype=place.info.dtype)
+        values = torch.frombuffer(
+            self._maps[place.file],
+            dtype=place.info.dtype,
+            count=place.info.numel,
+            offset=place.offset,
+        )
+        return values.view(place.info.shape)
+
+    def prefetch(self, name: str) -> None:
+        place = self._places[name]
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(
+                self._descriptors[place.file],
+                place.offset,
+                place.info.nbytes,
+                os.POSIX_FADV_WILLNEED,
+            )
+
+
+def _read_header(
+    path: Path, first: bytes, size: int, file: object
+) -> tuple[dict[str, object], int]:
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or length > min(size - 8, _LONGEST_HEADER):
+        raise BadCheckpointError(f"{path}: not a safetensors file, or cut short ({size} bytes).")
+    try:
+        header = json.loads(file.read(length))  # type: ignore[attr-defined]
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise BadCheckpointError(f"{path}: the safetensors header is not valid JSON.")
+    return header, 8 + length
+
+
+def _checked_entry(path: Path, name: str, entry: object) -> tuple[int, int, TensorInfo]:
+    try:
+        dtype = DTYPES[entry["dtype"]]  # type: ignore[index]
+        begin, stop = (int(value) for value in entry["data_offsets"])  # type: ignore[index]
+        info = TensorInfo(tuple(int(value) for value in entry["shape"]), dtype)  # type: ignore[index]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise BadCheckpointError(
+            f"{path}: {name!r} has a broken header entry ({problem})."
+        ) from None
+    if stop - begin != info.nbytes or begin < 0:
+        raise BadCheckpointError(
+            f"{path}: {name!r} is {info} but holds {stop - begin} bytes.",
+            hint="The file is corrupt: fetch it again.",
+        )
+    return begin, stop, info

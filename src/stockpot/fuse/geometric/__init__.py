@@ -1,0 +1,1 @@
+"""Methods that look at lengths and angles of whole tensors."""

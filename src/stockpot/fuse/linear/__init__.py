@@ -1,0 +1,1 @@
+"""Methods that are linear in the weights."""

@@ -1,0 +1,50 @@
+"""Task arithmetic: add what the members changed to the base (Ilharco et al., arXiv:2212.04089).
+
+A negative scale or weight forgets a task (negation); several members add tasks (addition).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from stockpot.fuse import fusers
+from stockpot.fuse.kinds import Slab, TensorFuser
+
+
+@fusers.register(
+    "task_arithmetic", paper="arXiv:2212.04089", needs_base=True, linear=True, symmetric=True
+)
+def task_arithmetic(
+    *, scale: float = 0.3, weights: list[float] | None = None, normalize: bool = False
+) -> TensorFuser:
+    """Add the members' changes to the base.
+
+    theta = theta_0 + scale * sum_t w_t (theta_t - theta_0). Negative numbers subtract: a negative
+    scale makes the model forget, a negative weight takes one task out.
+
+    Args:
+        scale: multiplies the summed change before it is added to the base.
+        weights: one number per member; all 1 by default.
+        normalize: divide the weights by their sum.
+    """
+    factors = normalized(weights, normalize)
+
+    def merge(slab: Slab) -> Tensor:
+        total: Tensor | None = None
+        for index, delta in enumerate(slab.deltas()):
+            if factors is not None:
+                delta *= factors[index]
+            total = delta if total is None else total.add_(delta)
+        assert total is not None
+        total *= scale
+        return total.add_(slab.base)
+
+    return TensorFuser(merge, elementwise=True)
+
+
+def normalized(weights: list[float] | None, normalize: bool) -> list[float] | None:
+    """The weights, divided by their sum when that is wished."""
+    if weights is None or not normalize:
+        return weights
+    total = sum(weights)
+    return [weight / total for weight in weights]

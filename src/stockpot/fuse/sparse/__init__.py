@@ -1,0 +1,1 @@
+"""Methods that keep a part of each change."""

@@ -1,0 +1,1 @@
+"""Methods that work on the singular vectors of matrices."""

@@ -1,0 +1,181 @@
+"""Walk over aligned checkpoints tensor by tensor, with a few threads and little memory.
+
+A tensor is cut into stretches that fit a core's cache when the work is elementwise, and taken
+whole otherwise. The cut depends on the tensor alone, never on the number of threads, so the
+result has the same bits however it was computed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stockpot.checkpoints.alignment import Alignment, Row
+from stockpot.checkpoints.source import Source
+from stockpot.errors import BadCheckpointError
+from stockpot.fuse.kinds import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
+
+STRETCH = 1 << 17
+"""Elements of a stretch: half a megabyte in fp32, so that a few of them stay in cache."""
+DEVICE_STRETCH = 1 << 24
+_AHEAD = 8
+
+Ready = TensorFuser | SwitchFuser
+
+
+class Piece(NamedTuple):
+    """A stretch of a tensor, or a whole one (`stop` is None)."""
+
+    row: Row
+    start: int
+    stop: int | None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Aligned checkpoints and how to walk over them."""
+
+    alignment: Alignment
+    device: str = "cpu"
+    accumulate: torch.dtype = torch.float32
+    threads: int = 0
+
+    @property
+    def workers(self) -> int:
+        """The number of threads: one per core unless told, two for a GPU."""
+        if self.threads:
+            return self.threads
+        return 2 if self.device != "cpu" else max(1, len(os.sched_getaffinity(0)))
+
+    def pieces(self, rows: Iterable[Row], elementwise: Callable[[Row], bool]) -> Iterator[Piece]:
+        """The walk's steps in file order."""
+        step = STRETCH if self.device == "cpu" else DEVICE_STRETCH
+        for row in rows:
+            if not elementwise(row):
+                yield Piece(row, 0, None)
+                continue
+            for start in range(0, max(row.info.numel, 1), step):
+                yield Piece(row, start, min(start + step, row.info.numel))
+
+    def slab(self, piece: Piece) -> Slab:
+        """The values of a piece, read when they are used."""
+        row = piece.row
+
+        def read(index: int) -> Tensor:
+            source, name = self._source(row, index)
+            values = source.read(name)
+            if piece.stop is not None:
+                values = values.reshape(-1)[piece.start : piece.stop]
+            dtype = torch.promote_types(self.accumulate, values.dtype)
+            values = values.to(self.device, dtype)
+            _check_finite(values, source, name)
+            return values
+
+        return Slab(row.name, row.info, read, len(row.members), piece.start)
+
+    def _source(self, row: Row, index: int) -> tuple[Source, str]:
+        if index >= 0:
+            return self.alignment.members[index], row.members[index]
+        if self.alignment.base is None or row.base is None:
+            raise LookupError("a method that is not marked as needing a base asked for it")
+        return self.alignment.base, row.base
+
+    def walk(self, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
+        """Do the work on every piece; the first error stops all."""
+        rows = list(dict.fromkeys(piece.row for piece in pieces))
+        number = {row: index for index, row in enumerate(rows)}
+
+        def step(piece: Piece) -> None:
+            if piece.start == 0:
+                for row in rows[number[piece.row] + 1 : number[piece.row] + _AHEAD : _AHEAD - 1]:
+                    self._prefetch(row)
+            work(piece)
+
+        with _one_torch_thread(self.workers), ThreadPoolExecutor(self.workers) as pool:
+            try:
+                for _ in pool.map(step, pieces):
+                    pass
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _prefetch(self, row: Row) -> None:
+        for source, name in zip(self.alignment.members, row.members, strict=True):
+            source.prefetch(name)
+        if self.alignment.base is not None and row.base is not None:
+            self.alignment.base.prefetch(row.base)
+
+    def gather(self, passes: Sequence[Pass], rows: Sequence[Row]) -> list[Any]:
+        """Run several passes in one walk."""
+        count = len(self.alignment.members)
+        elementwise = all(look.elementwise for look in passes)
+        pieces = list(self.pieces(rows, lambda row: elementwise))
+        free: list[list[Any]] = []
+        made: list[list[Any]] = []
+
+        def work(piece: Piece) -> None:
+            # list.pop and append are atomic: each worker borrows a set of accumulators.
+            try:
+                mine = free.pop()
+            except IndexError:
+                mine = [look.begin(count) for look in passes]
+                made.append(mine)
+            slab = self.slab(piece)
+            for look, seen in zip(passes, mine, strict=True):
+                look.observe(seen, slab)
+            free.append(mine)
+
+        self.walk(pieces, work)
+        return [look.finish([part[i] for part in made]) for i, look in enumerate(passes)]
+
+    def prepare(self, fusers: Sequence[Fuser], rows: Sequence[Row]) -> list[Ready]:
+        """Run the stages of staged fusers, in step, until each is ready to merge."""
+        ready: dict[int, Ready] = {}
+        waiting: list[tuple[int, Stages, Pass]] = []
+        for index, fuser in enumerate(fusers):
+            if isinstance(fuser, StagedFuser):
+                stages = fuser.stages()
+                waiting.append((index, stages, next(stages)))
+            else:
+                ready[index] = fuser
+        while waiting:
+            distinct = list(dict.fromkeys(look for _, _, look in waiting))
+            results = dict(zip(distinct, self.gather(distinct, rows), strict=True))
+            still = []
+            for index, stages, look in waiting:
+                try:
+                    still.append((index, stages, stages.send(results[look])))
+                except StopIteration as done:
+                    ready[index] = done.value
+            waiting = still
+        return [ready[index] for index in range(len(fusers))]
+
+
+def _check_finite(values: Tensor, source: Source, name: str) -> None:
+    # A sum is the cheapest look at every element; only a strange sum is worth a closer one.
+    if torch.isfinite(values.sum()) or torch.isfinite(values).all():
+        return
+    kind = "NaN" if torch.isnan(values).any() else "an infinite value"
+    raise BadCheckpointError(
+        f"{source.label}: tensor {name!r} holds {kind}; nothing was written.",
+        hint="Leave the checkpoint out, or skip the tensor with --exclude.",
+    )
+
+
+@contextmanager
+def _one_torch_thread(workers: int) -> Iterator[None]:
+    """Let our threads share the cores instead of torch's, which would only get in their way."""
+    before = torch.get_num_threads()
+    if workers > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,1 @@
+"""Methods that make one model per member from a shared change."""
