@@ -1,1 +1,54 @@
-"""Stockpot: many checkpoints in, one robust image classifier out, with the evidence."""
+"""Stockpot: many checkpoints in, one robust image classifier out, with the evidence.
+
+The public names are below; each is imported when it is first used, so `import stockpot` is quick
+and needs no torch. Verbs such as `stockpot.fuse` are rooms that can be called.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from stockpot.errors import UserError
+
+if TYPE_CHECKING:
+    from stockpot.corrupt.apply import corrupt
+    from stockpot.datasets.load import load_dataset
+    from stockpot.fuse.run import fuse
+    from stockpot.harden.run import harden
+    from stockpot.kinds import names as list
+    from stockpot.measure.run import measure
+    from stockpot.models.load import load_model
+    from stockpot.report.page import report
+
+_ROOMS = ("corrupt", "fuse", "harden", "measure", "report")
+_FUNCTIONS = {
+    "list": "stockpot.kinds:names",
+    "load_dataset": "stockpot.datasets.load:load_dataset",
+    "load_model": "stockpot.models.load:load_model",
+}
+
+__all__ = [
+    "UserError",
+    "corrupt",
+    "fuse",
+    "harden",
+    "list",
+    "load_dataset",
+    "load_model",
+    "measure",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"stockpot.{name}")
+    if name in _FUNCTIONS:
+        module, _, attribute = _FUNCTIONS[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    raise AttributeError(f"module 'stockpot' has no attribute {name!r}")
+
+
+def __dir__() -> Any:
+    return sorted({*globals(), *__all__})

@@ -31,3 +31,8 @@ def registry(kind: str) -> Registry[Any]:
 def listings(kind: str) -> list[Listing]:
     """Everything of a kind: name, summary, module, paper."""
     return registry(kind).listings()
+
+
+def names(kind: str) -> list[str]:
+    """The names of everything of a kind, such as `fusers`, `measures` or `datasets`."""
+    return registry(kind).names()

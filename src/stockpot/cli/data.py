@@ -7,17 +7,26 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson
+from stockpot.cli.options import AsJson, examples
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="List, get, build and describe datasets.",
-    epilog="Examples: stockpot data get cifar10 mnist | stockpot data info icons",
+    epilog=examples(
+        "stockpot data get cifar10 mnist",
+        "stockpot data info icons",
+    ),
 )
 
 
-@app.command("list", epilog="Examples: stockpot data list | stockpot data list --json")
+@app.command(
+    "list",
+    epilog=examples(
+        "stockpot data list",
+        "stockpot data list --json",
+    ),
+)
 def list_(as_json: AsJson = False) -> None:
     """List the datasets and whether they are here."""
     import json
@@ -38,7 +47,11 @@ def list_(as_json: AsJson = False) -> None:
 
 
 @app.command(
-    "get", epilog="Examples: stockpot data get cifar10 | stockpot data get mnist quickdraw"
+    "get",
+    epilog=examples(
+        "stockpot data get cifar10",
+        "stockpot data get mnist quickdraw",
+    ),
 )
 def get(names: Annotated[list[str], typer.Argument(help="Datasets to fetch.")]) -> None:
     """Fetch named datasets into the cache; what is there is not fetched again."""
@@ -51,8 +64,10 @@ def get(names: Annotated[list[str], typer.Argument(help="Datasets to fetch.")]) 
 
 @app.command(
     "build",
-    epilog="Examples: stockpot data build icons -o icons.parquet | "
-    "stockpot data build icons --share-alike",
+    epilog=examples(
+        "stockpot data build icons -o icons.parquet",
+        "stockpot data build icons --share-alike",
+    ),
 )
 def build(
     name: Annotated[str, typer.Argument(help="A dataset that can be built: icons.")],
@@ -74,7 +89,13 @@ def build(
     typer.echo(f"icons: {build_icons(out, size=size, include_share_alike=share_alike)}")
 
 
-@app.command("info", epilog="Examples: stockpot data info | stockpot data info icons --json")
+@app.command(
+    "info",
+    epilog=examples(
+        "stockpot data info",
+        "stockpot data info icons --json",
+    ),
+)
 def info(
     names: Annotated[list[str] | None, typer.Argument(help="All that are here if none.")] = None,
     as_json: AsJson = False,

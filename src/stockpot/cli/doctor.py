@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import typer
 
-from stockpot.cli.options import AsJson
+from stockpot.cli.options import AsJson, examples
 
 NAME = "doctor"
-EXAMPLES = "Examples: stockpot doctor | stockpot doctor --json"
+EXAMPLES = examples(
+    "stockpot doctor",
+    "stockpot doctor --json",
+)
 
 
 class Finding(NamedTuple):

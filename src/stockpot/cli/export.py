@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from stockpot.cli.options import examples
+
 NAME = "export"
-EXAMPLES = (
-    "Examples: stockpot export runs/demo --format csv -o demo.csv | "
-    "stockpot export runs/demo --format eval-results -o cards/"
+EXAMPLES = examples(
+    "stockpot export runs/demo --format csv -o demo.csv",
+    "stockpot export runs/demo --format eval-results -o cards/",
 )
 
 

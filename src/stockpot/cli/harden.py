@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import DataOptions, Device, Params
+from stockpot.cli.options import DataOptions, Device, Params, examples
 
 NAME = "harden"
-EXAMPLES = (
-    "Examples: stockpot harden nominal icons-vit --data icons -p epochs=3 -o runs/vit-more | "
-    "stockpot show nominal"
+EXAMPLES = examples(
+    "stockpot harden nominal icons-vit --data icons -p epochs=3 -o runs/vit-more",
+    "stockpot show nominal",
 )
 
 

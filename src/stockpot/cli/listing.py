@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson
+from stockpot.cli.options import AsJson, examples
 
 NAME = "list"
-EXAMPLES = "Examples: stockpot list fusers | stockpot list datasets --json"
+EXAMPLES = examples(
+    "stockpot list fusers",
+    "stockpot list datasets --json",
+)
 
 
 def command(

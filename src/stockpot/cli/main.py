@@ -22,6 +22,7 @@ from stockpot.cli import (
     show,
     validate,
 )
+from stockpot.cli.options import examples
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -32,8 +33,10 @@ app.add_typer(data.app, name="data")
 
 @app.callback(
     invoke_without_command=True,
-    epilog="Examples: stockpot run recipes/demo.yaml | "
-    "stockpot measure icons-resnet --data icons --with clean",
+    epilog=examples(
+        "stockpot run recipes/demo.yaml",
+        "stockpot measure icons-resnet --data icons --with clean",
+    ),
 )
 def root(
     context: typer.Context,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson, DataOptions, Device, ModelOptions, Params, Seed
+from stockpot.cli.options import AsJson, DataOptions, Device, ModelOptions, Params, Seed, examples
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
 
 NAME = "measure"
-EXAMPLES = (
-    "Examples: stockpot measure icons-resnet icons-vit --data icons --with clean,cost | "
-    "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare"
+EXAMPLES = examples(
+    "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
+    "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
 )
 
 

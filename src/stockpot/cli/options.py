@@ -27,6 +27,11 @@ Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def examples(*lines: str) -> str:
+    """Copyable examples for the end of a command's help, kept on lines of their own."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def key_values(pairs: Sequence[str] | None, flag: str) -> dict[str, Any]:
     """Read `key=value` options; values are YAML, and a bare comma makes a list."""
     found: dict[str, Any] = {}

@@ -82,15 +82,11 @@ def build_order(file: RecipeFile) -> list[str]:
 
 def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
-    new: dict[str, list[str]] = {
-        name: [] for name, model in recipe.models.items() if model.new is not None
-    }
-    hardened = {name: [run.model] for name, run in recipe.harden.items()}
-    fused = {
-        name: [*soup.models, *([soup.base] if soup.base else [])]
-        for name, soup in recipe.fuse.items()
-    }
-    return {**new, **hardened, **fused}
+    made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
+    made |= {name: [run.model] for name, run in recipe.harden.items()}
+    for name, soup in recipe.fuse.items():
+        made[name] = [*soup.models, *([soup.base] if soup.base else [])]
+    return made
 
 
 def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from stockpot.cli.options import examples
+
 NAME = "report"
-EXAMPLES = "Examples: stockpot report runs/demo | stockpot report runs/a runs/b -o both.html"
+EXAMPLES = examples(
+    "stockpot report runs/demo",
+    "stockpot report runs/a runs/b -o both.html",
+)
 
 
 def command(

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stockpot.cli.options import examples
+
 if TYPE_CHECKING:
     from stockpot.measure.cells import Cell
     from stockpot.recipe import Recipe, RecipeFile
     from stockpot.results.schema import CellResult
 
 NAME = "run"
-EXAMPLES = (
-    "Examples: stockpot run recipes/demo.yaml | "
-    "stockpot run recipes/demo.yaml -o runs/two --set seed=2 --dry-run"
+EXAMPLES = examples(
+    "stockpot run recipes/demo.yaml",
+    "stockpot run recipes/demo.yaml -o runs/two --set seed=2 --dry-run",
 )
 
 

@@ -7,10 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from stockpot.cli.options import AsJson
+from stockpot.cli.options import AsJson, examples
 
 NAME = "show"
-EXAMPLES = "Examples: stockpot show clean | stockpot show ties --json"
+EXAMPLES = examples(
+    "stockpot show clean",
+    "stockpot show ties --json",
+)
 
 
 def command(

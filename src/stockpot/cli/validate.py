@@ -7,8 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from stockpot.cli.options import examples
+
 NAME = "validate"
-EXAMPLES = "Examples: stockpot validate recipes/demo.yaml | stockpot validate --schema > r.json"
+EXAMPLES = examples(
+    "stockpot validate recipes/demo.yaml",
+    "stockpot validate --schema > r.json",
+)
 
 
 def command(

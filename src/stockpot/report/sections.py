@@ -101,12 +101,8 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
             continue
         rows = []
         for name, by_model in found.items():
-            shown = [
-                (format_score(by_model[m]), shade(by_model[m].value))
-                if m in by_model
-                else ("-", "")
-                for m in models
-            ]
+            scores = [by_model.get(model) for model in models]
+            shown = [(format_score(s), shade(s.value)) if s else ("-", "") for s in scores]
             mean = sum(score.value for score in by_model.values()) / len(by_model)
             count = next(iter(by_model.values())).n
             rows.append((mean, (name, count, shown)))
