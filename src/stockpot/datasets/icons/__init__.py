@@ -1,0 +1,1 @@
+"""Icons: real emoji art of openly licensed design families, class x concept x style."""
