@@ -5,6 +5,8 @@ ConvNeXt v1/v2, CLIP, SigLIP and every other architecture of `AutoModelForImageC
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ class HuggingFaceNetwork(nn.Module):
     def save(self, folder: Path) -> None:
         """Write `config.json`, safetensors and the preprocessing."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(folder)  # type: ignore[operator]
+        with quietly():
+            self.model.save_pretrained(folder)  # type: ignore[operator]
         text = json.dumps(self.preprocess.to_hub(), indent=2)
         (folder / "preprocessor_config.json").write_text(text + "\n", encoding="utf-8")
 
@@ -89,12 +92,29 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep transformers' progress bars and advice off the user's terminal."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
 def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:
     """`from_pretrained` that refuses to leave a weight at its random start."""
     try:
-        model, report = auto_class.from_pretrained(
-            folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
-        )
+        with quietly():
+            model, report = auto_class.from_pretrained(
+                folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            )
     except Exception as problem:
         reason = str(problem).strip().splitlines()[0]
         raise BadCheckpointError(f"{folder} could not be loaded: {reason}") from problem

@@ -1,0 +1,27 @@
+"""Every engine: all jobs, errors as values, no job lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from stockpot.engine import engines
+from stockpot.errors import BadParameterError, UnknownNameError, UserError
+
+
+def job(number: int) -> int:
+    if number == 3:
+        raise UnknownNameError("thing", "three", ["tree"])
+    return number * number
+
+
+@pytest.mark.parametrize("name", engines.names())
+def test_outcomes(name: str) -> None:
+    outcomes = {outcome.job: outcome for outcome in engines.get(name)().run(job, [1, 2, 3, 4])}
+    assert {index: outcomes[index].value for index in (0, 1, 3)} == {0: 1, 1: 4, 3: 16}
+    assert isinstance(outcomes[2].error, UserError)
+    assert "Did you mean tree" in str(outcomes[2].error)
+
+
+def test_workers_are_counted() -> None:
+    with pytest.raises(BadParameterError):
+        engines.get("processes")(workers=-1)

@@ -1,0 +1,154 @@
+"""The training loop's laws: zero steps, fixed seeds, resume equals never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from pico import make_classifier, make_dataset
+from stockpot.errors import UserError
+from stockpot.harden import hardeners
+from stockpot.harden.augment import augment, crop, cutmix, flip, mixup
+from stockpot.harden.loop import Resume, train
+from stockpot.harden.run import harden
+from stockpot.harden.schedule import factor
+from stockpot.models.load import load_model
+
+SETTINGS = {"epochs": 3, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(784, 4)
+        )
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(a: dict, b: dict) -> bool:
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("method", hardeners.names())
+def test_zero_epochs_change_nothing(method: str) -> None:
+    model = make_classifier(network())
+    before = weights(model)
+    train(model, make_dataset(), hardeners.get(method)(), epochs=0)
+    assert same(before, weights(model))
+
+
+@pytest.mark.parametrize("method", hardeners.names())
+def test_a_seed_fixes_the_weights(method: str) -> None:
+    runs = []
+    for _ in range(2):
+        model = make_classifier(network())
+        torch.rand(3)  # the global generator must not matter
+        train(model, make_dataset(), hardeners.get(method)(), **SETTINGS)
+        runs.append(weights(model))
+    assert same(*runs)
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", hardeners.names())
+@pytest.mark.parametrize("stop_at", [1, 4, 7, 14])
+def test_stopped_and_resumed_equals_uninterrupted(method: str, stop_at: int, tmp_path) -> None:
+    data = make_dataset()
+    whole = make_classifier(network())
+    train(whole, data, hardeners.get(method)(), validation=data, keep="best", **SETTINGS)
+
+    resume = Resume(tmp_path / "state.pt", every=1)
+    objective = hardeners.get(method)()
+    steps = 0
+
+    def interrupted(step):
+        nonlocal steps
+        if steps == stop_at:
+            raise StopError
+        steps += 1
+        return objective(step)
+
+    with pytest.raises(StopError):
+        train(
+            make_classifier(network()), data, interrupted,
+            validation=data, keep="best", resume=resume, **SETTINGS,
+        )  # fmt: skip
+    again = make_classifier(network())
+    train(again, data, objective, validation=data, keep="best", resume=resume, **SETTINGS)
+    assert same(weights(whole), weights(again))
+
+
+def test_training_learns() -> None:
+    model = make_classifier(network())
+    data = make_dataset()
+    seen = train(
+        model, data, hardeners.get("nominal")(), validation=data, epochs=30, batch_size=8,
+        lr=0.01, augmentations=(),
+    )  # fmt: skip
+    assert seen["accuracy"] > 0.9
+
+
+def test_harden_saves_a_model_that_loads(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
+    model = harden("nominal", pico_vit, make_dataset(), out=tmp_path / "m", epochs=1, batch_size=8)
+    again = load_model(tmp_path / "m")
+    pixels = torch.rand(2, 3, 16, 16)
+    with torch.inference_mode():
+        assert torch.equal(model(pixels), again.eval()(pixels))
+    assert (tmp_path / "m" / "training.json").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "toy.npz"] == ["m"]
+    with pytest.raises(UserError, match="exists already"):
+        harden("nominal", pico_vit, make_dataset(), out=tmp_path / "m")
+
+
+def test_unknown_parameters_are_suggested(pico_vit: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean epochs"):
+        harden("nominal", pico_vit, make_dataset(), epoch=1)
+
+
+def test_other_settings_do_not_resume(tmp_path: Path) -> None:
+    resume = Resume(tmp_path / "state.pt", every=1)
+    objective = hardeners.get("nominal")()
+    train(make_classifier(network()), make_dataset(), objective, resume=resume, **SETTINGS)
+    with pytest.raises(UserError, match="other settings"):
+        train(
+            make_classifier(network()), make_dataset(), objective, resume=resume,
+            **{**SETTINGS, "lr": 0.02},
+        )  # fmt: skip
+
+
+def test_schedules_start_peak_and_end_where_they_should() -> None:
+    cosine = [factor("cosine", step, 100, 10) for step in range(100)]
+    assert cosine[0] == pytest.approx(0.1)
+    assert cosine[9] == cosine[10] == 1.0
+    assert cosine[55] == pytest.approx(0.5)
+    assert cosine[99] < 0.001
+    cycle = [factor("one_cycle", step, 100, 0) for step in range(100)]
+    assert max(cycle) == 1.0
+    assert cycle.index(1.0) in (39, 40)
+    assert cycle[99] == pytest.approx(1 / 60)
+
+
+def test_augmentations_keep_what_they_must() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.rand(6, 3, 16, 20)
+    mirrored = flip(pixels, generator)
+    for before, after in zip(pixels, mirrored, strict=True):
+        assert torch.equal(before, after) or torch.equal(before.flip(2), after)
+    shifted = crop(pixels, generator)
+    assert set(shifted.unique().tolist()) <= set(pixels.unique().tolist())
+    changed = augment(pixels, ("flip", "crop", "affine", "colour"), generator)
+    assert changed.shape == pixels.shape
+    assert 0 <= float(changed.min()) <= float(changed.max()) <= 1
+    targets = torch.eye(6)
+    for mix in (mixup, cutmix):
+        _, soft = mix(pixels, targets, generator, 1.0)
+        torch.testing.assert_close(soft.sum(1), torch.ones(6))

@@ -1,0 +1,60 @@
+"""Cells: saved one by one, found again, and the same on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stockpot.errors import PartialResultsError, UserError
+from stockpot.measure.run import measure
+from stockpot.results.store import ResultStore
+
+
+def comparable(results) -> list:
+    return [(r.key, r.scores, r.outcomes, r.convention) for r in results]
+
+
+def test_engines_agree(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
+    models = {"a": pico_vit, "b": pico_vit}
+    serial = measure(models, "clean", data=str(toy_file), out=tmp_path / "s", device="cpu")
+    spread = measure(
+        models, "clean", data=str(toy_file), out=tmp_path / "p", engine="processes", device="cpu"
+    )
+    assert comparable(serial) == comparable(spread)
+    assert len(list(ResultStore(tmp_path / "p" / "results"))) == 2
+
+
+def test_finished_cells_are_not_repeated(pico_vit, toy_file, tmp_path, monkeypatch) -> None:
+    first = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
+    monkeypatch.setattr("stockpot.measure.cells.load_model", None)  # any load would fail
+    again = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
+    assert again == first
+
+
+def test_a_changed_question_is_asked_anew(pico_vit, toy_file, tmp_path) -> None:
+    measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
+    measure({"a": pico_vit}, {"clean": {"top": 2}}, data=str(toy_file), out=tmp_path)
+    assert len(list(ResultStore(tmp_path / "results"))) == 2
+
+
+def test_one_failing_cell_does_not_lose_the_others(pico_vit, toy_file, tmp_path) -> None:
+    with pytest.raises(PartialResultsError, match=r"1 of 2 cells failed, 1 are saved.*no model"):
+        measure({"good": pico_vit, "bad": "/nowhere/x"}, "clean", data=str(toy_file), out=tmp_path)
+    assert [r.key.model for r in ResultStore(tmp_path / "results")] == ["good"]
+
+
+def test_names_are_checked_before_any_work(pico_vit, toy_file) -> None:
+    with pytest.raises(UserError, match="Did you mean clean"):
+        measure(pico_vit, "claen", data=str(toy_file))
+    with pytest.raises(UserError, match="Did you mean bins"):
+        measure(pico_vit, {"clean": {"bin": 3}}, data=str(toy_file))
+    with pytest.raises(UserError, match="two models are named"):
+        measure([pico_vit, pico_vit], "clean", data=str(toy_file))
+
+
+def test_objects_work_as_well_as_paths(perfect, toy_data) -> None:
+    (result,) = measure({"perfect": perfect}, "clean", data=toy_data)
+    assert result.score("accuracy").value == 1.0
+    assert result.data.fingerprint == toy_data.fingerprint
+    assert result.model.preprocessing.startswith("resize 16x16")

@@ -1,0 +1,82 @@
+"""Models given as a function and a file of weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.load import load_model
+
+MODULE = """
+import torch
+from torch import nn
+
+def make(width=4):
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, width), nn.ReLU(), nn.Linear(width, 5))
+
+def wrong():
+    return "not a module"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    path = tmp_path / "nets.py"
+    path.write_text(MODULE)
+    return path
+
+
+def weights(width: int = 4) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"1.weight": (width, 192), "1.bias": (width,), "3.weight": (5, width), "3.bias": (5,)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("form", ["safetensors", "pt", "nested", "prefixed"])
+def test_weights_are_found_in_every_usual_form(form: str, module: Path, tmp_path: Path) -> None:
+    state = weights()
+    path = tmp_path / ("w.safetensors" if form == "safetensors" else "w.pt")
+    if form == "safetensors":
+        save_file(state, path)
+    elif form == "nested":
+        torch.save({"state_dict": state, "epoch": 3}, path)
+    elif form == "prefixed":
+        torch.save({f"module.{name}": tensor for name, tensor in state.items()}, path)
+    else:
+        torch.save(state, path)
+    model = load_model(f"{module}:make", weights=str(path), size=8, mean=(0, 0, 0), std=(1, 1, 1))
+    pixels = torch.rand(2, 3, 8, 8)
+    hidden = torch.relu(pixels.flatten(1) @ state["1.weight"].T + state["1.bias"])
+    torch.testing.assert_close(model(pixels), hidden @ state["3.weight"].T + state["3.bias"])
+    assert model.classes == ("0", "1", "2", "3", "4")
+
+
+def test_what_does_not_fit_is_named(module: Path, tmp_path: Path) -> None:
+    torch.save(weights(width=6), tmp_path / "w.pt")
+    with pytest.raises(BadCheckpointError, match=r"1\.bias is \(6,\), the module has \(4,\)"):
+        load_model(f"{module}:make", weights=str(tmp_path / "w.pt"), size=8)
+    load_model(f"{module}:make", weights=str(tmp_path / "w.pt"), size=8, arguments={"width": 6})
+
+
+def test_a_pickle_with_code_is_refused(module: Path, tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pt")  # a whole module, not a state dict
+    with pytest.raises(BadCheckpointError, match="cannot be read as weights"):
+        load_model(f"{module}:make", weights=str(tmp_path / "w.pt"), size=8)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options", "words"),
+    [
+        (":mkae", {}, "has no 'mkae'"),
+        (":wrong", {}, "expected a torch module"),
+        (":make", {"weights": "none.pt"}, "no weights at none.pt"),
+        (":make", {"classes": ("a", "b")}, "5 outputs, but 2 class names"),
+    ],
+)
+def test_faults_are_answered_in_words(suffix: str, options: dict, words: str, module: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        load_model(f"{module}{suffix}", size=8, **options)

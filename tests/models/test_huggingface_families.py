@@ -1,0 +1,207 @@
+"""Every supported Hugging Face family: built, saved, loaded, equal to the library's own logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.preprocess import Preprocess
+from stockpot.types import ImageSize
+
+LABELS = dict(enumerate(("ant", "bee", "cat")))
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32}
+VIT = {**TINY, "intermediate_size": 32, "patch_size": 8}
+STAGES = {"depths": [1, 1], "hidden_sizes": [8, 16], "num_stages": 2}
+
+FAMILIES = {
+    "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**VIT, id2label=LABELS)),
+    "deit": lambda: hf.DeiTForImageClassification(hf.DeiTConfig(**VIT, id2label=LABELS)),
+    "beit": lambda: hf.BeitForImageClassification(hf.BeitConfig(**VIT, id2label=LABELS)),
+    "dinov2": lambda: hf.Dinov2ForImageClassification(
+        hf.Dinov2Config(**TINY, patch_size=8, mlp_ratio=2, id2label=LABELS)
+    ),
+    "swin": lambda: hf.SwinForImageClassification(
+        hf.SwinConfig(
+            image_size=32, patch_size=4, embed_dim=8, depths=[1, 1], num_heads=[2, 2],
+            window_size=4, id2label=LABELS,
+        )
+    ),
+    "resnet": lambda: hf.ResNetForImageClassification(
+        hf.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic",
+            id2label=LABELS,
+        )
+    ),
+    "convnext": lambda: hf.ConvNextForImageClassification(
+        hf.ConvNextConfig(**STAGES, image_size=32, id2label=LABELS)
+    ),
+    "convnextv2": lambda: hf.ConvNextV2ForImageClassification(
+        hf.ConvNextV2Config(**STAGES, image_size=32, id2label=LABELS)
+    ),
+    "clip": lambda: hf.CLIPForImageClassification(
+        hf.CLIPConfig(vision_config=VIT, text_config=TEXT, projection_dim=8, id2label=LABELS)
+    ),
+    "siglip": lambda: hf.SiglipForImageClassification(
+        hf.SiglipConfig(vision_config=VIT, text_config=SIGLIP_TEXT, id2label=LABELS)
+    ),
+}  # fmt: skip
+TEXT = {
+    "vocab_size": 99, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "max_position_embeddings": 24,
+    "bos_token_id": 97, "eos_token_id": 98, "pad_token_id": 98,
+}  # fmt: skip
+SIGLIP_TEXT = {key: TEXT[key] for key in list(TEXT)[:6]} | {"projection_size": 16}
+PLAIN = Preprocess(ImageSize(32, 32), ImageSize(32, 32), (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
+
+
+def save(model: torch.nn.Module, folder: Path) -> None:
+    import json
+
+    model.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(PLAIN.to_hub()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_equal_the_library(family: str, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = FAMILIES[family]().eval()
+    for parameter in model.parameters():  # some heads start at zero
+        parameter.data += 0.02 * torch.randn(parameter.shape, generator=seeded(3))
+    save(model, tmp_path / "m")
+    pixels = torch.rand(3, 3, 32, 32, generator=seeded(1))
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (PLAIN.mean, PLAIN.std))
+    with torch.inference_mode():
+        expected = model(pixel_values=(pixels - mean) / std).logits
+        ours = load_model(tmp_path / "m").eval()
+        assert torch.equal(ours(pixels), expected)
+        assert ours.classes == ("ant", "bee", "cat")
+        again = load_model(ours.save(tmp_path / "again")).eval()
+        assert torch.equal(again(pixels), expected)
+        features = ours.features(pixels)
+    assert features.ndim == 2
+    assert len(features) == 3
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pico CLIPModel with a byte-pair tokenizer of single letters."""
+    import json
+
+    folder = tmp_path_factory.mktemp("clip")
+    letters = [*"abcdefghijklmnopqrstuvwxyz."]
+    words = letters + [letter + "</w>" for letter in letters]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    vocabulary |= {"<|startoftext|>": 97, "<|endoftext|>": 98}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    tokenizer = hf.CLIPTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer.save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = hf.CLIPModel(
+            hf.CLIPConfig(vision_config=VIT, text_config=TEXT, projection_dim=8)
+        ).eval()
+    save(model, folder)
+    return folder
+
+
+@pytest.mark.parametrize("layout", ["new", "old"])
+def test_zero_shot_head_is_the_cosine_classifier(
+    layout: str, dual_encoder: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    folder = Path(shutil.copytree(dual_encoder, tmp_path / "clip"))
+    if layout == "old":
+        # Files written before transformers 5 carry position ids and nest the vision tower.
+        state = load_file(folder / "model.safetensors")
+        state["vision_model.embeddings.position_ids"] = torch.arange(17)[None]
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    classes, templates = ("ant", "big bee"), ("a photo of a {}.", "{}.")
+    ours = load_model(folder, classes=classes, templates=templates).eval()
+    model = hf.CLIPModel.from_pretrained(dual_encoder).eval()
+    tokenizer = hf.CLIPTokenizer.from_pretrained(dual_encoder)
+    pixels = torch.rand(2, 3, 32, 32, generator=seeded(2))
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (PLAIN.mean, PLAIN.std))
+    rows = []
+    with torch.inference_mode():
+        for name in classes:
+            tokens = tokenizer(
+                [t.format(name) for t in templates], return_tensors="pt", padding=True
+            )
+            text = model.get_text_features(**tokens).pooler_output
+            text = (text / text.norm(dim=-1, keepdim=True)).mean(0)
+            rows.append(text / text.norm())
+        image = model.get_image_features(pixel_values=(pixels - mean) / std).pooler_output
+        image = image / image.norm(dim=-1, keepdim=True)
+        expected = model.logit_scale.exp() * image @ torch.stack(rows).T
+        torch.testing.assert_close(ours(pixels), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dual_encoder_asks_for_classes(dual_encoder: Path) -> None:
+    with pytest.raises(UserError, match=r"dual encoder.*classes"):
+        load_model(dual_encoder)
+    options = zero_shot_options(dual_encoder, ("ant",), ("a {}",))
+    assert options == {"classes": ("ant",), "templates": ("a {}",)}
+
+
+def test_a_model_with_a_head_needs_no_classes(pico_vit: Path) -> None:
+    assert zero_shot_options(pico_vit, ("ant",), ("a {}",)) == {}
+
+
+def test_wrong_shapes_and_missing_weights_are_named(pico_vit: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = Path(shutil.copytree(pico_vit, tmp_path / "broken"))
+    state = load_file(folder / "model.safetensors")
+    state["classifier.weight"] = torch.zeros(7, 16)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        BadCheckpointError, match=r"classifier\.weight is \(7, 16\) in the file, \(4"
+    ):
+        load_model(folder)
+    del state["classifier.weight"]
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadCheckpointError, match=r"classifier\.weight is missing"):
+        load_model(folder)
+
+
+def test_a_truncated_file_is_named(pico_vit: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = Path(shutil.copytree(pico_vit, tmp_path / "cut"))
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadCheckpointError, match="cut could not be loaded"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("no/such/folder/here", "no model at"),
+        ("icons-resnt", "no model at 'icons-resnt'"),
+        ("timm:resnet18", "timm cannot be imported|is installed but broken"),
+        ("missing.py:make", "no Python file at missing.py"),
+        ("no_such_package:make", "cannot be imported"),
+    ],
+)
+def test_bad_sources_are_answered_in_words(source: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        load_model(source)
+
+
+def test_unknown_options_are_suggested(pico_vit: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean revision"):
+        load_model(pico_vit, revison="main")

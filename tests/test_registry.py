@@ -1,0 +1,127 @@
+"""The registry: signature as schema, suggestions, static listing, third-party entry points."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+from stockpot.errors import BadParameterError, UnknownNameError, UserError
+from stockpot.kinds import KINDS, registry
+from stockpot.registry import Registry
+
+
+def make() -> Registry:
+    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+
+    @things.register("mix", paper="arXiv:0000.00000")
+    def mix(tensors: list, *, scale: float = 0.3, names: tuple[str, ...] = ()) -> tuple:
+        """Mix things.
+
+        Args:
+            scale: how much,
+                in all.
+            names: which ones.
+        """
+        return tensors, scale, names
+
+    return things
+
+
+def test_parameters_come_from_the_signature() -> None:
+    rows = make().get("mix").parameters
+    assert [(row.name, row.default, row.doc) for row in rows] == [
+        ("scale", 0.3, "how much, in all."),
+        ("names", (), "which ones."),
+    ]
+
+
+def test_text_becomes_the_annotated_type() -> None:
+    assert make().get("mix")([1], scale="0.5", names=["a"]) == ([1], 0.5, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"scael": 1}, "Did you mean scale?"),
+        ({"scale": "much"}, "got 'much'"),
+        ({"scael": 1}, "It takes: scale, names."),
+    ],
+)
+def test_bad_parameters_are_named(params: dict, words: str) -> None:
+    with pytest.raises(BadParameterError, match=words.replace("?", r"\?")):
+        make().get("mix")([], **params)
+
+
+def test_unknown_name_is_suggested() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean mix"):
+        make().get("mxi")
+
+
+def test_a_docstring_is_demanded() -> None:
+    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+    with pytest.raises(TypeError, match="docstring"):
+        things.register("bare")(lambda: None)
+
+
+def test_entry_points_are_loaded_only_for_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = make()
+    loaded = []
+
+    class Point:
+        name, value = "extra", "somewhere:extra"
+
+        def load(self) -> None:
+            loaded.append(self.name)
+
+            @things.register("extra")
+            def extra() -> str:
+                """An outsider."""
+                return "outside"
+
+    monkeypatch.setattr("stockpot.registry.entry_points", lambda group: [Point()])
+    things.get("mix")
+    assert not loaded
+    assert things.get("extra")() == "outside"
+    assert loaded == ["extra"]
+
+
+def test_a_broken_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        name, value = "bad", "nowhere:bad"
+
+        def load(self) -> None:
+            raise ImportError("no module named nowhere")
+
+    monkeypatch.setattr("stockpot.registry.entry_points", lambda group: [Point()])
+    with pytest.raises(UserError, match=r"plug-in 'bad' \(nowhere:bad\)"):
+        make().get("other")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_static_listing_equals_what_registers(kind: str) -> None:
+    """Every name found in the source registers when its module is imported, and is described."""
+    found = registry(kind)
+    assert found.names(), kind
+    for row in found.listings():
+        entry = found.get(row.name)
+        assert entry.summary == row.summary
+        assert entry.function.__module__ == row.module
+        documented = {parameter.name for parameter in entry.parameters if parameter.doc}
+        missing = {parameter.name for parameter in entry.parameters} - documented
+        assert not missing, f"{row.name}: undocumented {missing}"
+
+
+def test_listing_needs_no_torch() -> None:
+    code = (
+        "import sys; from stockpot.kinds import KINDS, listings; [listings(k) for k in KINDS];"
+        "import stockpot, stockpot.cli.main; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_metadata_names_the_command() -> None:
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="stockpot")
+    assert [script.value for script in scripts] == ["stockpot.cli.main:main"]
