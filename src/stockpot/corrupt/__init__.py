@@ -1,4 +1,9 @@
-"""The ImageNet-C corruptions as batched, seeded functions on any device."""
+"""The ImageNet-C corruptions as batched, seeded functions on any device.
+
+Fifteen corruptions make the benchmark; four more were published beside them so that a method may be
+tuned without looking at the test. `BENCHMARK` must never serve as augmentation: a model trained on
+a corruption is no longer measured by it. `EXTRA` is what validation may use.
+"""
 
 from __future__ import annotations
 
@@ -10,3 +15,21 @@ from stockpot.registry import Registry
 corruptions: Registry[Callable[..., Any]] = Registry(
     "corruptions", noun="corruption", package="stockpot.corrupt"
 )
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+}
+"""The benchmark's four groups, in the order in which its tables print them."""
+
+BENCHMARK: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
+"""The fifteen that the benchmark averages over; never to be trained on."""
+
+EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+"""The four that are offered for validation."""
+
+SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
+
+__all__ = ["BENCHMARK", "EXTRA", "GROUPS", "SEVERITIES", "corruptions"]

@@ -1,0 +1,126 @@
+"""`corrupt`: one corruption at one severity over a batch of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stockpot.corrupt import SEVERITIES, corruptions
+from stockpot.corrupt.constants import TABLES, Constants, Profile, profile_for
+from stockpot.corrupt.draws import Draws
+from stockpot.errors import BadDataError, BadParameterError
+from stockpot.types import ImageSize
+
+SMALLEST_SIDE = 16
+
+# On a CPU the batch is worked off in portions of about this many values: one picture of 224 px, or
+# some fifty of 32 px. A portion's few float copies then stay in the cache, which is worth a factor
+# of two to three, and memory does not grow with the batch.
+_CPU_PORTION = 3 * 224 * 224
+
+
+def corrupt(
+    images: Tensor,
+    name: str,
+    severity: int,
+    *,
+    seed: int | Sequence[int] = 0,
+    profile: Profile | Literal["auto"] = "auto",
+    **params: Any,
+) -> Tensor:
+    """Corrupt a batch; dtype, shape and device stay.
+
+    The benchmark is defined on 8-bit pictures: floats are rounded to the nearest of the 256 levels
+    first, and the result lies on these levels again. So `corrupt(x / 255)` is `corrupt(x) / 255`.
+
+    Args:
+        images: N x 3 x H x W, uint8 or float in [0, 1], at least 16 px a side.
+        name: a corruption by its ImageNet-C folder name, such as `gaussian_noise`.
+        severity: 1 (mild) to 5.
+        seed: an int (image i uses seed + i) or one int per image. The pixels of an image depend on
+            its own seed alone, not on the batch, the order or the device.
+        profile: `imagenet` (constants made for 224 px), `cifar` (32 px), or `auto` by the size.
+        params: the corruption's own parameters, such as frost's `overlays`.
+    """
+    entry = corruptions.get(name)
+    settings = entry.validate(params)
+    _check_images(images)
+    seeds = _seeds(seed, len(images))
+    constants = constants_for(name, severity, profile, image_size(images))
+    pixels = images if images.dtype == torch.uint8 else _to_levels(images)
+    result = torch.empty_like(pixels, memory_format=torch.contiguous_format)
+    portion = len(images)
+    if images.device.type == "cpu" and not entry.tags.get("whole_batch"):
+        portion = max(1, _CPU_PORTION // max(1, pixels[:1].numel()))
+    for start in range(0, len(images), max(1, portion)):
+        rows = slice(start, start + portion)
+        draws = Draws(seeds[rows], f"{name}:{severity}", images.device)
+        result[rows] = entry.function(pixels[rows], constants, draws, **settings)
+    return result if images.dtype == torch.uint8 else result.to(images.dtype) / 255
+
+
+def constants_for(
+    name: str, severity: int, profile: Profile | Literal["auto"], size: ImageSize
+) -> Constants:
+    """The constants of one corruption and severity under a profile."""
+    if severity not in SEVERITIES:
+        raise BadParameterError(f"severity: expected a whole number 1 to 5, got {severity!r}.")
+    if profile == "auto":
+        profile = profile_for(size)
+    if profile not in TABLES:
+        raise BadParameterError(f"profile: expected imagenet, cifar or auto, got {profile!r}.")
+    return TABLES[profile][name][severity - 1]
+
+
+def describe(
+    name: str,
+    profile: Profile | Literal["auto"] = "auto",
+    size: ImageSize | None = None,
+    **params: Any,
+) -> str:
+    """What a result made with this corruption must say of it: constants, parameters, codec."""
+    entry = corruptions.get(name)
+    settings = entry.validate(params)
+    if profile == "auto" and size is not None:
+        profile = profile_for(size)
+    parts = [f"{profile} constants", *(f"{key}={value}" for key, value in settings.items())]
+    if note := entry.tags.get("note"):
+        parts.append(str(note))
+    return f"{name} ({', '.join(parts)})"
+
+
+def image_size(images: Tensor) -> ImageSize:
+    """Height and width of a batch."""
+    return ImageSize(images.shape[-2], images.shape[-1])
+
+
+def _check_images(images: Tensor) -> None:
+    if images.ndim != 4 or images.shape[1] != 3:
+        raise BadDataError(
+            f"expected images as N x 3 x H x W, got shape {tuple(images.shape)}.",
+            hint="Repeat a grey channel three times; add a batch axis to a single picture.",
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise BadDataError(f"expected images as uint8 or float in [0, 1], got {images.dtype}.")
+    if min(images.shape[-2:]) < SMALLEST_SIDE:
+        raise BadDataError(
+            f"expected images of at least {SMALLEST_SIDE} px a side, got {image_size(images)}."
+        )
+
+
+def _seeds(seed: int | Sequence[int], count: int) -> Sequence[int]:
+    if isinstance(seed, int):
+        return range(seed, seed + count)
+    seeds = [int(one) for one in seed]
+    if len(seeds) != count:
+        raise BadParameterError(
+            f"seed: expected one int, or one per image ({count}), got {len(seeds)}."
+        )
+    return seeds
+
+
+def _to_levels(images: Tensor) -> Tensor:
+    return (images.float() * 255).round_().clamp_(0, 255).to(torch.uint8)

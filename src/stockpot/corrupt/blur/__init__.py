@@ -1,0 +1,1 @@
+"""Blur: gaussian, defocus, glass, motion and zoom."""

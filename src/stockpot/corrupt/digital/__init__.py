@@ -1,0 +1,1 @@
+"""Digital: elastic, pixelate and JPEG."""

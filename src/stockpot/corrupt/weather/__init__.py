@@ -1,0 +1,1 @@
+"""Weather: snow, frost, fog and spatter."""

@@ -1,0 +1,91 @@
+"""Our own frost: ferns of ice grown from random seeds over a soft haze.
+
+The photographs that the original benchmark laid over its pictures have no stated origin, so these
+five textures are drawn instead: each takes the colour statistics (mean and deviation of the
+channels) of one photograph, and its share of slow and fine structure by eye. They are made once per
+process, from a fixed seed, on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.separable import smooth
+from stockpot.corrupt.weather.fog import plasma
+
+SIDE = 512
+_BRANCHES, _POINTS = 48, 40
+
+
+class Texture(NamedTuple):
+    """How one overlay is drawn."""
+
+    ferns: int
+    length: float
+    """Of a fern's stem in pixels, the longest."""
+    spread: float
+    """Angle between stem and branches in degrees."""
+    haze: float
+    """Share of the variance that is slow."""
+    mean: tuple[int, int, int]
+    deviation: tuple[int, int, int]
+
+
+TEXTURES: tuple[Texture, ...] = (
+    Texture(500, 60, 25, 0.65, (78, 149, 166), (27, 16, 15)),
+    Texture(420, 90, 20, 0.45, (201, 205, 214), (21, 22, 23)),
+    Texture(420, 90, 30, 0.45, (201, 205, 214), (21, 22, 23)),
+    Texture(700, 50, 60, 0.40, (138, 153, 165), (28, 28, 30)),
+    Texture(260, 140, 55, 0.40, (112, 123, 135), (44, 43, 42)),
+)
+
+
+@cache
+def overlays() -> tuple[Tensor, ...]:
+    """The five overlays, uint8 3 x 512 x 512 each."""
+    return tuple(draw(texture, number) for number, texture in enumerate(TEXTURES))
+
+
+def draw(texture: Texture, seed: int) -> Tensor:
+    """One overlay."""
+    draws = Draws([seed], "frost overlay", torch.device("cpu"))
+    haze = plasma(draws.uniform((SIDE * SIDE - 1,)) * 2 - 1, decay=2.0)
+    ice = _ferns(texture, draws)
+    ice = ice - smooth(ice, 24)  # slow structure is the haze's part
+    mixed = math.sqrt(texture.haze) * _standard(haze) + math.sqrt(1 - texture.haze) * _standard(ice)
+    mean = torch.tensor(texture.mean).view(3, 1, 1)
+    deviation = torch.tensor(texture.deviation).view(3, 1, 1)
+    return (mean + deviation * _standard(mixed)).clamp(0, 255).to(torch.uint8)
+
+
+def _ferns(texture: Texture, draws: Draws) -> Tensor:
+    """Brightness of ferns: a stem, and branches on both sides that shorten towards the tip."""
+    shape = texture.ferns, 1, 1
+    x, y, direction, length, bend = (
+        draws.uniform(shape, stream=stream)[0].double().numpy() for stream in range(1, 6)
+    )
+    jitter = draws.uniform((texture.ferns, _BRANCHES, 1), stream=6)[0].double().numpy()
+    length = texture.length * (0.25 + 0.75 * length)
+    along = np.linspace(0, 1, _BRANCHES)[:, None]
+    side = np.where(np.arange(_BRANCHES) % 2, 1, -1)[:, None]
+    out = np.linspace(0, 1, _POINTS) * 0.45 * (1 - along) * (0.6 + 0.8 * jitter)
+    heading = 2 * math.pi * direction + 0.8 * (bend - 0.5) * along
+    branch = heading + side * math.radians(texture.spread)
+    columns = SIDE * x + length * (along * np.cos(heading) + out * np.cos(branch))
+    rows = SIDE * y + length * (along * np.sin(heading) + out * np.sin(branch))
+    place = (rows.astype(np.int64) % SIDE) * SIDE + columns.astype(np.int64) % SIDE
+    weight = np.broadcast_to(1 - 0.7 * np.linspace(0, 1, _POINTS), place.shape)
+    density = np.bincount(place.ravel(), weight.ravel(), minlength=SIDE * SIDE)
+    ice = torch.from_numpy(density).float().view(1, SIDE, SIDE)
+    return 1 - torch.exp(-smooth(ice, 0.6) / 1.5)
+
+
+def _standard(field: Tensor) -> Tensor:
+    return (field - field.mean()) / field.std()

@@ -1,0 +1,99 @@
+"""Canny edges and the distance to the nearest one, batched and in integers, after OpenCV.
+
+Spatter's water needs both. The distance is OpenCV's 5 x 5 chamfer metric: the cheapest path of
+straight, diagonal and knight steps. Such a path can take its steps in any order, so the metric is
+eight one-dimensional minima after each other, each found by doubling the step length.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Costs of a straight, a diagonal and a knight step in 1/65536, OpenCV's 1, 1.4 and 2.1969.
+_STRAIGHT, _DIAGONAL, _KNIGHT = 65536, 91750, 143976
+_LINES = (
+    ((0, 1), _STRAIGHT),
+    ((1, 0), _STRAIGHT),
+    ((1, 1), _DIAGONAL),
+    ((1, -1), _DIAGONAL),
+    ((1, 2), _KNIGHT),
+    ((1, -2), _KNIGHT),
+    ((2, 1), _KNIGHT),
+    ((2, -1), _KNIGHT),
+)
+_TAN_22 = 13573  # tan(22.5 degrees) * 2^15
+_LONGEST_WEAK_CHAIN = 32
+
+
+def find_edges(layer: Tensor, low: int, high: int) -> Tensor:
+    """Canny edges of N x H x W integers: thin ridges of the gradient, strong or joined to strong.
+
+    Weak pixels join through at most 32 steps, so that no device has to wait to look whether the
+    growth is over; in drops the chains are a few pixels long.
+    """
+    across, along = _sobel(layer)
+    magnitude = across.abs() + along.abs()
+    ridge = _is_ridge(magnitude, across, along) & (magnitude > low)
+    edges = ridge & (magnitude > high)
+    for _ in range(_LONGEST_WEAK_CHAIN):
+        near = F.max_pool2d(edges[:, None].float(), 3, stride=1, padding=1)[:, 0] > 0
+        grown = near & ridge
+        if layer.is_cpu and torch.equal(grown, edges):
+            break
+        edges = grown
+    return edges
+
+
+def _sobel(layer: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient to the right and downwards; outside, the border pixel repeats."""
+    padded = F.pad(layer[:, None].float(), (1, 1, 1, 1), mode="replicate")[:, 0].int()
+    lines = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    columns = padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]
+    return lines[..., 2:] - lines[..., :-2], columns[:, 2:] - columns[:, :-2]
+
+
+def _is_ridge(magnitude: Tensor, across: Tensor, along: Tensor) -> Tensor:
+    """Where the magnitude is largest along the gradient's direction, one of four."""
+    height, width = magnitude.shape[1:]
+    padded = F.pad(magnitude, (1, 1, 1, 1))
+
+    def at(down: int, right: int) -> Tensor:
+        return padded[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
+
+    x, y = across.abs(), along.abs() << 15
+    flat = y < x * _TAN_22
+    steep = y > x * (_TAN_22 + 65536)
+    level = (magnitude > at(0, -1)) & (magnitude >= at(0, 1))
+    upright = (magnitude > at(-1, 0)) & (magnitude >= at(1, 0))
+    falling = (magnitude > at(-1, -1)) & (magnitude > at(1, 1))
+    rising = (magnitude > at(-1, 1)) & (magnitude > at(1, -1))
+    slanted = torch.where((across ^ along) < 0, rising, falling)
+    return torch.where(flat, level, torch.where(steep, upright, slanted))
+
+
+def distance_to_edge(edges: Tensor, furthest: int) -> Tensor:
+    """The chamfer distance to the nearest edge in 1/65536 px, cut at `furthest` px; int32."""
+    limit = furthest * _STRAIGHT
+    distance = torch.where(edges, 0, limit).to(torch.int32)
+    height, width = distance.shape[1:]
+    for (down, right), cost in _LINES:
+        steps = 1
+        while steps * cost < limit and steps * down < height and steps * abs(right) < width:
+            here, there = _overlap(down * steps, right * steps, height, width)
+            # Forth and back along the line; the second may use what the first has found.
+            for target, source in ((here, there), (there, here)):
+                region = distance[:, *target]
+                torch.minimum(region, distance[:, *source] + steps * cost, out=region)
+            steps *= 2
+    return distance
+
+
+def _overlap(
+    down: int, right: int, height: int, width: int
+) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """The part of a picture and the same part moved by (down, right), both inside."""
+    columns = slice(max(0, -right), width - max(0, right))
+    moved = slice(max(0, right), width - max(0, -right))
+    return (slice(0, height - down), columns), (slice(down, height), moved)
