@@ -106,6 +106,10 @@ class TensorFuser:
 
     merge: Callable[[Slab], Tensor]
     elementwise: bool = False
+    """Whether it may see a tensor in stretches."""
+    keeps_equal: bool = False
+    """Whether members that are all the same must come back bit for bit although the arithmetic
+    rounds: three times x, divided by three, need not be x."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from stockpot.checkpoints.source import Source
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.kinds import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
 
-STRETCH = 1 << 17
-"""Elements of a stretch: half a megabyte in fp32, so that a few of them stay in cache."""
+STRETCH = 1 << 18
+"""Elements of a stretch: one megabyte in fp32, so that a few of them stay in cache."""
 DEVICE_STRETCH = 1 << 24
 _AHEAD = 8
 

@@ -1,0 +1,88 @@
+"""What every fusion takes besides the method's own parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from stockpot.errors import BadParameterError
+
+Accumulate = Literal["fp32", "fp64"]
+DTYPES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+}
+_CHOICES = {
+    "head": ("keep", "drop", "first"),
+    "accumulate": ("fp32", "fp64"),
+    "bn": ("linear", "recompute"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fusion is run.
+
+    Args:
+        exclude: globs of tensor names that are not fused but taken from the base or first member.
+        intersect: fuse what all checkpoints have in one shape; take the rest from the first.
+        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        dtype: the dtype of the result (fp32, bf16, fp16, fp64); by default the first member's.
+        max_shard: the largest file to write, such as 5GB.
+        device: where the arithmetic runs: cpu, cuda, cuda:1, ...
+        accumulate: the dtype of the arithmetic, at least that of the inputs: fp32 or fp64.
+        bn: combine BatchNorm statistics linearly, or mark them for re-estimation (recompute).
+        threads: worker threads; 0 means one per core.
+        hashes: write the sha256 of the parents into the model card.
+        command: the command line to write into the model card.
+    """
+
+    exclude: tuple[str, ...] = ()
+    intersect: bool = False
+    head: Literal["keep", "drop", "first"] = "keep"
+    dtype: str | None = None
+    max_shard: str | int = "5GB"
+    device: str = "cpu"
+    accumulate: Accumulate = "fp32"
+    bn: Literal["linear", "recompute"] = "linear"
+    threads: int = 0
+    hashes: bool = True
+    command: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                choices = ", ".join(allowed)
+                raise BadParameterError(
+                    f"{name}: expected one of {choices}, got {getattr(self, name)!r}."
+                )
+        if self.dtype is not None and self.dtype not in DTYPES:
+            if self.dtype not in DTYPES.values():
+                choices = ", ".join(DTYPES)
+                raise BadParameterError(f"dtype: expected one of {choices}, got {self.dtype!r}.")
+            short = next(key for key, value in DTYPES.items() if value == self.dtype)
+            object.__setattr__(self, "dtype", short)
+
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, for the model card."""
+        default = Options()
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "command" and getattr(self, field.name) != getattr(default, field.name)
+        }
+
+
+def split_options(settings: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """Part keyword arguments into options and the method's parameters."""
+    names = {field.name for field in fields(Options)}
+    chosen = {key: value for key, value in settings.items() if key in names}
+    if isinstance(exclude := chosen.get("exclude", ()), str):
+        chosen["exclude"] = (exclude,)
+    else:
+        chosen["exclude"] = tuple(exclude)
+    params = {key: value for key, value in settings.items() if key not in names}
+    return replace(Options(), **chosen), params

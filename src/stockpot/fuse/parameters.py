@@ -1,0 +1,132 @@
+"""Parameters that differ from tensor to tensor.
+
+Any parameter may be given as a mapping from globs to values, the first match counting, or, where
+a number is expected, as a list that is spread over the depth of the network: the first value for
+the embeddings and the first block, the last for the last block and the head, the others
+interpolated between. Methods know nothing of this: each gets plain values for its tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import yaml
+
+from stockpot.checkpoints.layouts import plain_name
+from stockpot.errors import BadParameterError
+from stockpot.registry import Entry
+
+_FIRST = re.compile(r"embed|patch|stem|cls_token|class_|pos_|position|pre_|ln_pre|conv1|bn1|conv_in")
+
+
+class Assignment(NamedTuple):
+    """The distinct sets of parameters, and which set each tensor has."""
+
+    distinct: tuple[dict[str, Any], ...]
+    of: dict[str, int]
+
+
+def assign(
+    entry: Entry[Callable[..., Any]], params: Mapping[str, Any], names: Sequence[str]
+) -> Assignment:
+    """Work out every tensor's parameters; they are validated here, before any work."""
+    given = {key: _from_text(value) for key, value in params.items()}
+    numbers = {
+        row.name
+        for row in entry.parameters
+        if isinstance(row.default, int | float) and not isinstance(row.default, bool)
+    }
+    varying = {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, Mapping)
+        or (key in numbers and isinstance(value, list))
+        or (isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value))
+    }
+    fixed = {key: value for key, value in given.items() if key not in varying}
+    if not varying:
+        return Assignment((entry.validate(fixed),), dict.fromkeys(names, 0))
+    depth = depths(names)
+    sets: dict[str, int] = {}
+    distinct: list[dict[str, Any]] = []
+    of = {}
+    for name in names:
+        values = dict(fixed)
+        for key, schedule in varying.items():
+            value = _value(schedule, name, depth[name], key in numbers)
+            if value is not None:
+                values[key] = value
+        mark = json.dumps(values, sort_keys=True, default=str)
+        if mark not in sets:
+            sets[mark] = len(distinct)
+            distinct.append(entry.validate(values))
+        of[name] = sets[mark]
+    return Assignment(tuple(distinct), of)
+
+
+def _from_text(value: Any) -> Any:
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise BadParameterError(f"expected a YAML list or mapping, got {value!r}.") from None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _value(schedule: Any, name: str, depth: float, number: bool) -> Any:
+    if isinstance(schedule, Mapping):
+        plain = plain_name(name)
+        for glob, value in schedule.items():
+            if fnmatchcase(name, str(glob)) or fnmatchcase(plain, str(glob)):
+                return _value(value, name, depth, number)
+        return None
+    if isinstance(schedule, list):
+        if number:
+            return interpolate(schedule, depth)
+        return [_value(item, name, depth, True) for item in schedule]
+    return schedule
+
+
+def interpolate(values: Sequence[float], depth: float) -> float:
+    """The value at a depth from 0 to 1 on the line through equally spaced values."""
+    if not values:
+        raise BadParameterError("expected at least one number for a gradient over depth, got [].")
+    position = depth * (len(values) - 1)
+    low = min(int(position), len(values) - 1)
+    high = min(low + 1, len(values) - 1)
+    share = position - low
+    return (1 - share) * float(values[low]) + share * float(values[high])
+
+
+def depths(names: Sequence[str]) -> dict[str, float]:
+    """How deep in the network each tensor lies, from 0 to 1.
+
+    The blocks are the numbered parts of the names, in natural order. What has no number is at
+    the beginning when it is an embedding or a stem, else at the end.
+    """
+    blocks = {name: _block(name) for name in names}
+    order = sorted({block for block in blocks.values() if block is not None})
+    last = len(order) - 1
+    place = {block: index / last if last else 1.0 for index, block in enumerate(order)}
+    found = {}
+    for name, block in blocks.items():
+        if block is None:
+            found[name] = 0.0 if _FIRST.search(plain_name(name)) else 1.0
+        else:
+            found[name] = place[block]
+    return found
+
+
+def _block(name: str) -> tuple[tuple[str, int], ...] | None:
+    parts = plain_name(name).split(".")
+    marks = []
+    for part in parts:
+        match = re.fullmatch(r"(\D*)(\d+)", part)
+        if match and (not match[1] or match[1] in ("layer", "block", "stage")):
+            marks.append((match[1], int(match[2])))
+    # `classifier.1` and the like number the layers of a head, not the depth of the network.
+    return tuple(marks) if marks and not parts[0].startswith(("classifier", "head")) else None

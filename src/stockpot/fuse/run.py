@@ -1,0 +1,184 @@
+"""Fuse checkpoints: the calls that users and the command line make.
+
+This module imports torch only when a call has found its files and begun to hash them, so that the
+two seconds of import and hashing pass together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+from stockpot.checkpoints.hashes import FileHashes
+from stockpot.checkpoints.locate import Location, locate
+from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.options import Options, split_options
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stockpot.checkpoints.source import Source
+    from stockpot.fuse.plan import Plan
+
+    Spec: TypeAlias = str | Path | Location | Mapping[str, Tensor] | nn.Module | Source
+    Weights: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be fused, found but not opened."""
+
+    method: str
+    members: Mapping[str, Any]
+    base: Any | None
+    options: Options
+    points: Mapping[str, Mapping[str, Any]]
+    """The method's parameters; several sets for a sweep, each with its label."""
+
+
+@overload
+def fuse(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    base: Spec | None = None,
+    out: None = None,
+    **settings: Any,
+) -> dict[str, Any]: ...
+@overload
+def fuse(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    base: Spec | None = None,
+    out: str | Path,
+    **settings: Any,
+) -> Path: ...
+def fuse(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    base: Spec | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> dict[str, Any] | Path:
+    """Fuse checkpoints into one.
+
+    Args:
+        method: the name of a fusion method, such as `average` or `ties`.
+        members: folders, files, hub ids, modules or state dicts; a list, or a mapping of names.
+        base: the model that the members were fine-tuned from, for the methods that need it.
+        out: a folder to write, in the Hugging Face layout; without it the weights are returned.
+        **settings: the method's parameters and the options of `stockpot.fuse.options.Options`.
+
+    Returns:
+        A state dict, or the path of the folder. Methods that make a model per member (`emr`,
+        `tall_mask`) give a state dict per member name, or a folder with one folder per member.
+    """
+    options, params = split_options(settings)
+    request = _request(method, members, base, options, {"": params})
+    with _hashing(request, wanted=out is not None) as hashes:
+        from stockpot.fuse.execute import execute
+
+        results = execute(request, Path(out) if out is not None else None, hashes)
+    return results if isinstance(results, Path) else results[""]
+
+
+def sweep(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    key: str,
+    values: Sequence[Any],
+    base: Spec | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Fuse the same checkpoints with several values of one parameter, reading them once.
+
+    Args:
+        method: the name of a fusion method.
+        members: as for `fuse`.
+        key: the parameter that varies, such as `scale`.
+        values: its values.
+        base: as for `fuse`.
+        out: a folder that gets one model folder per value, named `key=value`.
+        **settings: the other parameters and options.
+
+    Returns:
+        `key=value` -> state dict, or -> path of its folder.
+    """
+    if not values:
+        raise BadParameterError(f"sweep: expected values for {key!r}, got none.")
+    options, params = split_options(settings)
+    points = {f"{key}={value}": {**params, key: value} for value in values}
+    request = _request(method, members, base, options, points)
+    with _hashing(request, wanted=out is not None) as hashes:
+        from stockpot.fuse.execute import execute
+
+        results = execute(request, Path(out) if out is not None else None, hashes)
+    if isinstance(results, Path):
+        return {label: results / label for label in points}
+    return results
+
+
+def plan(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    base: Spec | None = None,
+    **settings: Any,
+) -> Plan:
+    """Check everything that `fuse` would check and say what it would cost, without running it."""
+    options, params = split_options(settings)
+    request = _request(method, members, base, options, {"": params})
+    from stockpot.fuse.execute import plan_request
+
+    return plan_request(request)
+
+
+def _request(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    base: Spec | None,
+    options: Options,
+    points: Mapping[str, Mapping[str, Any]],
+) -> Request:
+    if method not in fusers:
+        fusers.get(method)  # raises with suggestions, before torch is imported
+    if isinstance(members, str | Path):
+        members = [members]
+    named = dict(members) if isinstance(members, Mapping) else _named(members)
+    found = {label: _located(spec) for label, spec in named.items()}
+    return Request(method, found, None if base is None else _located(base), options, points)
+
+
+def _named(members: Sequence[Spec]) -> dict[str, Spec]:
+    named: dict[str, Spec] = {}
+    for number, spec in enumerate(members, start=1):
+        label = str(spec).rstrip("/") if isinstance(spec, str | Path) else f"member {number}"
+        named[label if label not in named else f"{label} ({number})"] = spec
+    return named
+
+
+def _located(spec: Spec) -> Any:
+    return locate(spec) if isinstance(spec, str | Path) else spec
+
+
+@contextmanager
+def _hashing(request: Request, *, wanted: bool) -> Iterator[FileHashes | None]:
+    if not wanted or not request.options.hashes:
+        yield None
+        return
+    checkpoints = [request.base, *request.members.values()]
+    hashes = FileHashes(
+        path for found in checkpoints if isinstance(found, Location) for path in found.files
+    )
+    try:
+        yield hashes
+    finally:
+        hashes.stop()
