@@ -244,11 +244,14 @@ def _targets(label: str, members: list[str], switches: bool) -> list[str]:
 
 
 def _all_equal(stream: Stream) -> bool:
-    """Whether all members are the same; ends at the first tensor that differs."""
-    sources = stream.alignment.members
+    """Whether all members, and the base if it is used, are the same; ends at a difference."""
+    sources = list(stream.alignment.members)
     for row in stream.alignment.rows:
         first = sources[0].read(row.members[0])
-        for source, name in zip(sources[1:], row.members[1:], strict=True):
+        others = list(zip(sources[1:], row.members[1:], strict=True))
+        if stream.alignment.base is not None and row.base is not None:
+            others.append((stream.alignment.base, row.base))
+        for source, name in others:
             values = source.read(name)
             if values.dtype != first.dtype or not torch.equal(values, first):
                 return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
+from stockpot.fuse.checks import normalized
 from stockpot.fuse.kinds import Slab, TensorFuser
 
 
@@ -35,16 +36,7 @@ def task_arithmetic(
             if factors is not None:
                 delta *= factors[index]
             total = delta if total is None else total.add_(delta)
-        assert total is not None
-        total *= scale
-        return total.add_(slab.base)
+        return slab.base if total is None else total.mul_(scale).add_(slab.base)
 
     return TensorFuser(merge, elementwise=True)
 
-
-def normalized(weights: list[float] | None, normalize: bool) -> list[float] | None:
-    """The weights, divided by their sum when that is wished."""
-    if weights is None or not normalize:
-        return weights
-    total = sum(weights)
-    return [weight / total for weight in weights]

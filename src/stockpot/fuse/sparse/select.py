@@ -1,8 +1,9 @@
-"""The exact k-th smallest magnitude among all changes of a model, in two streamed passes.
+"""Exact order statistics of all changes of a model, in two streamed passes.
 
-The bits of a non-negative float, read as an integer, order as the float does. The first pass
-counts the leading bits; those tell in which bin the wanted value lies. The second counts the
-remaining bits inside that bin. Nothing is sorted or kept, whatever the size of the model.
+The bits of a float, read as a signed integer with the magnitude of negative ones flipped, order
+as the floats do. The first pass counts the leading 16 bits, which tell the bin of the wanted value;
+the second counts the trailing 16 bits inside that bin. Nothing is sorted or kept, whatever the
+size of the model.
 """
 
 from __future__ import annotations
@@ -15,40 +16,42 @@ from torch import Tensor
 
 from stockpot.fuse.kinds import Pass, Slab
 
-_LEADING = 16
-_TRAILING = 15
+_BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
 
-Change = Callable[[Slab, int], Tensor]
-"""What is measured of a member's slab; its plain change unless a method alters it first."""
+Measured = Callable[[Slab], Sequence[Tensor]]
+"""What is ranked: one tensor per member. Equal callables share their passes."""
+Ranks = Callable[[int], Sequence[int]]
+"""From the number of values to the ranks wanted, counted from 1 for the smallest."""
 
 
-def plain_change(slab: Slab, index: int) -> Tensor:
-    """The member's values less the base's."""
-    return slab.delta(index)
+@dataclass(frozen=True)
+class Magnitudes:
+    """The size of every member's change."""
+
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        return [delta.abs_() for delta in slab.deltas()]
 
 
-Selection = Generator[Pass, Tensor, list[float]]
-
-
-def _bits(change: Tensor) -> Tensor:
-    return change.float().reshape(-1).view(torch.int32) & _MAGNITUDE
+def _keys(values: Tensor) -> Tensor:
+    bits = values.float().reshape(-1).view(torch.int32)
+    return bits ^ ((bits >> 31) & _MAGNITUDE)
 
 
 @dataclass(frozen=True)
 class LeadingBits:
-    """Per member, how many magnitudes begin with each pattern of the first 16 bits."""
+    """Per member, how many values begin with each pattern of 16 bits."""
 
-    change: Change = plain_change
+    measured: Measured
     elementwise: bool = True
 
     def begin(self, count: int) -> Tensor:
-        return torch.zeros(count, 1 << _LEADING, dtype=torch.int64)
+        return torch.zeros(count, _BINS, dtype=torch.int64)
 
     def observe(self, seen: Tensor, slab: Slab) -> None:
-        for index in range(slab.count):
-            leading = _bits(self.change(slab, index)) >> _TRAILING
-            seen[index] += torch.bincount(leading, minlength=1 << _LEADING).cpu()
+        for index, values in enumerate(self.measured(slab)):
+            leading = (_keys(values) >> 16) + (_BINS >> 1)
+            seen[index] += torch.bincount(leading, minlength=_BINS).cpu()
 
     def finish(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(parts)).sum(dim=0)
@@ -56,35 +59,62 @@ class LeadingBits:
 
 @dataclass(frozen=True)
 class TrailingBits:
-    """Per member, how many magnitudes of one bin end with each pattern of the last 15 bits."""
+    """Per member and bin, how many values of the bin end with each pattern of 16 bits."""
 
-    bins: tuple[int, ...]
-    change: Change = plain_change
+    bins: tuple[tuple[int, ...], ...]
+    measured: Measured
     elementwise: bool = True
 
     def begin(self, count: int) -> Tensor:
-        return torch.zeros(count, 1 << _TRAILING, dtype=torch.int64)
+        return torch.zeros(count, len(self.bins[0]), _BINS, dtype=torch.int64)
 
     def observe(self, seen: Tensor, slab: Slab) -> None:
-        for index, wanted in enumerate(self.bins):
-            bits = _bits(self.change(slab, index))
-            inside = bits[(bits >> _TRAILING) == wanted] & ((1 << _TRAILING) - 1)
-            seen[index] += torch.bincount(inside, minlength=1 << _TRAILING).cpu()
+        for index, values in enumerate(self.measured(slab)):
+            keys = _keys(values)
+            leading = (keys >> 16) + (_BINS >> 1)
+            for place, wanted in enumerate(self.bins[index]):
+                inside = keys[leading == wanted] & (_BINS - 1)
+                seen[index, place] += torch.bincount(inside, minlength=_BINS).cpu()
 
     def finish(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(parts)).sum(dim=0)
 
 
-def kth_magnitudes(rank_of: Callable[[int], int], change: Change = plain_change) -> Selection:
-    """The stages that find each member's k-th smallest magnitude, `k = rank_of(elements)`."""
-    leading = yield LeadingBits(change)
-    rank = rank_of(int(leading[0].sum()))
+Selection = Generator[Pass, Tensor, list[list[float]]]
+
+
+def order_statistics(measured: Measured, ranks: Ranks) -> Selection:
+    """The stages that find, for each member, the values of the wanted ranks."""
+    leading = yield LeadingBits(measured)
+    wanted = torch.tensor(list(ranks(int(leading[0].sum()))))
     below = leading.cumsum(dim=1)
-    bins = [int(torch.searchsorted(row, rank)) for row in below]
-    rest = [rank - (int(row[b - 1]) if b else 0) for row, b in zip(below, bins, strict=True)]
-    trailing = yield TrailingBits(tuple(bins), change)
-    values = []
-    for row, wanted, b in zip(trailing.cumsum(dim=1), rest, bins, strict=True):
-        pattern = (b << _TRAILING) | int(torch.searchsorted(row, wanted))
-        values.append(float(torch.tensor(pattern, dtype=torch.int32).view(torch.float32)))
-    return values
+    bins = torch.stack([torch.searchsorted(row, wanted) for row in below])
+    inside = [
+        wanted - torch.where(b > 0, row[(b - 1).clamp(min=0)], 0)
+        for row, b in zip(below, bins, strict=True)
+    ]
+    trailing = yield TrailingBits(tuple(tuple(row.tolist()) for row in bins), measured)
+    found = []
+    for counts, rests, places in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
+        row = []
+        for count, rest, place in zip(counts, rests, places, strict=True):
+            key = ((int(place) - (_BINS >> 1)) << 16) | int(torch.searchsorted(count, rest))
+            row.append(_value(key))
+        found.append(row)
+    return found
+
+
+def _value(key: int) -> float:
+    bits = torch.tensor(key, dtype=torch.int32)
+    bits = bits ^ ((bits >> 31) & _MAGNITUDE)
+    return float(bits.view(torch.float32))
+
+
+def kth_smallest(values: Tensor, rank: int) -> Tensor:
+    """The value of a rank (1 is the smallest) in one tensor of fp32, without sorting it."""
+    keys = _keys(values)
+    leading = (keys >> 16) + (_BINS >> 1)
+    below = torch.bincount(leading, minlength=_BINS).cumsum(dim=0)
+    place = int(torch.searchsorted(below, rank))
+    rest = rank - (int(below[place - 1]) if place else 0)
+    return values.reshape(-1)[leading == place].kthvalue(rest).values

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_share
 from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
-from stockpot.fuse.sparse.select import kth_magnitudes
+from stockpot.fuse.sparse.elect import Reduce, SignSum, disjoint
+from stockpot.fuse.sparse.select import Magnitudes, Measured, order_statistics
+from stockpot.fuse.sparse.trim import just_below, keep_largest, trim
 
-Reduce = Literal["mean", "sum", "max"]
 Scope = Literal["model", "tensor"]
 
 
@@ -42,127 +42,52 @@ def ties(
         scope: trim over the whole model (the paper) or in each tensor.
         weights: one number per member, multiplied in before signs are elected; all 1 by default.
     """
+    check_share("density", density)
     if scope == "tensor":
 
-        def merge_tensor(slab: Slab) -> Tensor:
-            trimmed = [keep_largest(delta, density) for delta in slab.deltas()]
-            return slab.base + scale * disjoint(trimmed, weights, reduce, majority=1.0)
-
-        return TensorFuser(merge_tensor)
-
-    def stages() -> Stages:
-        thresholds = yield from kth_magnitudes(lambda total: total - int(total * density))
-        limits = tuple(map(_just_below, thresholds))
-        majority = yield SignSum(limits, None if weights is None else tuple(weights))
-
         def merge(slab: Slab) -> Tensor:
-            trimmed = [trim(slab.delta(i), limit) for i, limit in enumerate(limits)]
-            merged = disjoint(trimmed, weights, reduce, majority)
-            return merged.mul_(scale).add_(slab.base)
+            trimmed = [keep_largest(delta, density) for delta in slab.deltas()]
+            return disjoint(trimmed, weights, reduce, majority=1.0).mul_(scale).add_(slab.base)
 
-        return TensorFuser(merge, elementwise=True)
-
-    return StagedFuser(stages, passes=3)
+        return TensorFuser(merge)
+    return StagedFuser(
+        lambda: global_ties(PlainChanges(), density, scale, reduce, weights), passes=3
+    )
 
 
 @dataclass(frozen=True)
-class SignSum:
-    """The sign that prevails among the elected signs of all weights: -1, 0 or 1."""
+class PlainChanges:
+    """Every member's change, as it is."""
 
-    limits: tuple[float, ...]
-    weights: tuple[float, ...] | None
-    elementwise: bool = True
-
-    def begin(self, count: int) -> list[float]:
-        return [0.0]
-
-    def observe(self, seen: list[float], slab: Slab) -> None:
-        trimmed = [trim(slab.delta(i), limit) for i, limit in enumerate(self.limits)]
-        total = add_up(weighed(trimmed, self.weights))
-        seen[0] += float(total.sign_().sum(dtype=torch.float64))
-
-    def finish(self, parts: Sequence[list[float]]) -> float:
-        total = sum(part[0] for part in parts)
-        return float((total > 0) - (total < 0))
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        return list(slab.deltas())
 
 
-def _just_below(threshold: float) -> float:
-    """The float before a threshold: being above it is reaching the threshold."""
-    value = torch.tensor(threshold, dtype=torch.float32)
-    return float(torch.nextafter(value, torch.tensor(-1.0)))
+@dataclass(frozen=True)
+class _Sizes:
+    changes: Measured
+
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        return [change.abs() for change in self.changes(slab)]
 
 
-def trim(change: Tensor, limit: float) -> Tensor:
-    """Set to zero every change whose magnitude, in fp32, is not above the limit."""
-    if limit < 0:
-        return change
-    if change.dtype == torch.float32:
-        return F.hardshrink(change, limit)
-    return change * (change.float().abs() > limit)
+def global_ties(
+    changes: Measured,
+    density: float,
+    scale: float,
+    reduce: Reduce,
+    weights: Sequence[float] | None,
+) -> Stages:
+    """The stages of TIES with one threshold per model, over any kind of change."""
+    sizes = Magnitudes() if isinstance(changes, PlainChanges) else _Sizes(changes)
+    found = yield from order_statistics(sizes, lambda total: [total - int(total * density)])
+    limits = tuple(just_below(threshold) for (threshold,) in found)
+    majority = yield SignSum(changes, limits, None if weights is None else tuple(weights))
 
+    def merge(slab: Slab) -> Tensor:
+        trimmed = [
+            trim(change, limit) for change, limit in zip(changes(slab), limits, strict=True)
+        ]
+        return disjoint(trimmed, weights, reduce, majority).mul_(scale).add_(slab.base)
 
-def keep_largest(change: Tensor, density: float) -> Tensor:
-    """Keep exactly int(density * n) entries, at least one; the first ones among equals."""
-    count = change.numel()
-    if density >= 1:
-        return change
-    if density <= 0 or not count:
-        return torch.zeros_like(change)
-    kept = max(1, int(density * count))
-    size = change.abs().reshape(-1)
-    threshold = size.kthvalue(count - kept + 1).values
-    mask = size > threshold
-    ties_left = kept - int(mask.sum())
-    equal = (size == threshold).nonzero().squeeze(1)[:ties_left]
-    mask[equal] = True
-    return change * mask.view_as(change)
-
-
-def weighed(changes: Sequence[Tensor], weights: Sequence[float] | None) -> Sequence[Tensor]:
-    """The changes, each multiplied by its member's weight."""
-    if weights is None:
-        return changes
-    return [change * weight for change, weight in zip(changes, weights, strict=True)]
-
-
-def add_up(tensors: Sequence[Tensor]) -> Tensor:
-    """The sum over members, in the order of torch's own reduction over the first dimension."""
-    if len(tensors) >= 16:
-        return torch.stack(list(tensors)).sum(dim=0)
-    total = tensors[0].clone()
-    for values in tensors[1:]:
-        total += values
-    return total
-
-
-def disjoint(
-    changes: Sequence[Tensor], weights: Sequence[float] | None, reduce: Reduce, majority: float
-) -> Tensor:
-    """Combine, weight by weight, the changes that have the elected sign.
-
-    Args:
-        changes: the trimmed changes of all members.
-        weights: one number per member, or none.
-        reduce: mean, sum or max.
-        majority: the sign of a weight whose changes cancel exactly.
-    """
-    changes = weighed(changes, weights)
-    total = add_up(changes)
-    positive = total >= 0 if majority > 0 else total > 0
-    ups = [change.clamp(min=0) for change in changes]
-    downs = [change.clamp(max=0) for change in changes]
-    if reduce == "max":
-        up, down = ups[0], downs[0]
-        for high, low in zip(ups[1:], downs[1:], strict=True):
-            up, down = torch.maximum(up, high), torch.minimum(down, low)
-        largest = torch.where(positive, up, down)
-        return largest if majority else largest * (total != 0)
-    merged = torch.where(positive, add_up(ups), add_up(downs))
-    if reduce == "mean":
-        shares = weights if weights is not None else [1.0] * len(changes)
-        rising = add_up([up.sign() * share for up, share in zip(ups, shares, strict=True)])
-        falling = add_up([low.sign() * -share for low, share in zip(downs, shares, strict=True)])
-        divisor = torch.where(positive, rising, falling)
-        divisor[divisor == 0] = 1
-        merged /= divisor
-    return merged
+    return TensorFuser(merge, elementwise=True)

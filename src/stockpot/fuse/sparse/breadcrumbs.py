@@ -1,0 +1,58 @@
+"""Model breadcrumbs: drop the smallest and the largest changes (Davari, arXiv:2312.06795)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_share
+from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.sparse.elect import Reduce, disjoint
+from stockpot.fuse.sparse.trim import add_up, keep_ranks, weighed
+
+
+@fusers.register("breadcrumbs", paper="arXiv:2312.06795", needs_base=True, symmetric=True)
+def breadcrumbs(
+    *,
+    density: float = 0.143,
+    gamma: float = 0.007,
+    scale: float = 0.3,
+    elect: bool = False,
+    reduce: Reduce = "sum",
+    weights: list[float] | None = None,
+) -> TensorFuser:
+    """Drop the smallest changes and the outliers of every tensor, add the rest up.
+
+    Of a tensor's n changes the int(gamma n) largest are dropped, the next int(density n) are kept
+    and the rest is dropped. The paper's bounds 0.85 and 0.993 are the defaults.
+
+    Args:
+        density: the share of the changes that is kept.
+        gamma: the share of the largest changes that is dropped.
+        scale: multiplies the merged change before it is added to the base.
+        elect: merge only changes with the elected sign (mergekit's breadcrumbs_ties).
+        reduce: for elect, how agreeing changes combine.
+        weights: one number per member; all 1 by default.
+    """
+    check_share("density", density)
+    check_share("gamma", gamma)
+
+    def merge(slab: Slab) -> Tensor:
+        kept = [middle(delta, density, gamma) for delta in slab.deltas()]
+        if elect:
+            total = disjoint(kept, weights, reduce, majority=1.0)
+        else:
+            total = add_up(weighed(kept, weights))
+        return total.mul_(scale).add_(slab.base)
+
+    return TensorFuser(merge)
+
+
+def middle(change: Tensor, density: float, gamma: float) -> Tensor:
+    """A change without its smallest and its largest entries."""
+    if density >= 1:
+        return change
+    count = change.numel()
+    kept, outliers = int(density * count), int(gamma * count)
+    first = max(0, count - kept - outliers)
+    return keep_ranks(change, first, min(first + kept, count))

@@ -1,0 +1,94 @@
+"""DARE: drop changes at random and rescale the rest (Yu et al., arXiv:2311.03099)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_positive, check_share
+from stockpot.fuse.kinds import Fuser, Slab, StagedFuser, TensorFuser
+from stockpot.fuse.sparse.chance import uniform
+from stockpot.fuse.sparse.elect import Reduce, disjoint
+from stockpot.fuse.sparse.ties import global_ties
+from stockpot.fuse.sparse.trim import add_up, match_l1, weighed
+
+Rescale = Literal["inverse", "l1", "none"]
+Merge = Literal["sum", "mean", "ties", "elect"]
+
+
+@fusers.register("dare", paper="arXiv:2311.03099", needs_base=True)
+def dare(
+    *,
+    density: float = 0.5,
+    scale: float = 0.3,
+    merge: Merge = "sum",
+    rescale: Rescale = "inverse",
+    keep: float = 0.2,
+    reduce: Reduce = "sum",
+    weights: list[float] | None = None,
+    seed: int = 0,
+) -> Fuser:
+    """Drop changes at random, rescale the rest, then merge them.
+
+    Each change survives with probability `density` and is divided by it, which keeps its
+    expectation.
+
+    Args:
+        density: the share of the changes that is kept (1 - p of the paper).
+        scale: multiplies the merged change before it is added to the base.
+        merge: how the members combine: sum (task arithmetic), mean, ties (with one threshold per
+            model), or elect (agreeing signs only, nothing trimmed: mergekit's dare_ties).
+        rescale: divide by the density (the paper), match the sum of magnitudes of each tensor
+            (mergekit), or leave the survivors as they are.
+        keep: for merge=ties, the share kept by TIES.
+        reduce: for merge=ties or elect, how agreeing changes combine.
+        weights: one number per member; all 1 by default.
+        seed: the survivors depend on it, the member's place and the tensor's name.
+    """
+    check_share("density", density)
+    check_positive("density", density)
+    check_share("keep", keep)
+    changes = Dropped(density, rescale, seed)
+    if merge == "ties":
+        if rescale == "l1":
+            raise BadParameterError("rescale: l1 goes with merge=sum, mean or elect, not with ties.")
+        return StagedFuser(lambda: global_ties(changes, keep, scale, reduce, weights), passes=3)
+
+    def fuse(slab: Slab) -> Tensor:
+        kept = changes(slab)
+        if merge == "elect":
+            total = disjoint(kept, weights, reduce, majority=1.0)
+        else:
+            total = add_up(weighed(kept, weights))
+            if merge == "mean":
+                total /= slab.count
+        return total.mul_(scale).add_(slab.base)
+
+    return TensorFuser(fuse, elementwise=rescale != "l1")
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Every member's change with a random part of it set to zero."""
+
+    density: float
+    rescale: Rescale
+    seed: int
+
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        kept = []
+        for member in range(slab.count):
+            change = slab.delta(member)
+            chance = uniform(slab, change.numel(), seed=self.seed, member=member)
+            mask = (chance < self.density).to(change.device).view_as(change)
+            part = change * mask
+            if self.rescale == "inverse":
+                part /= self.density
+            elif self.rescale == "l1":
+                part = match_l1(change, part)
+            kept.append(part)
+        return kept

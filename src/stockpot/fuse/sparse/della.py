@@ -1,0 +1,87 @@
+"""DELLA: drop small changes more often than large ones (Deep et al., arXiv:2406.11617)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_share
+from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.sparse.chance import uniform
+from stockpot.fuse.sparse.elect import Reduce, disjoint
+from stockpot.fuse.sparse.trim import add_up, match_l1, weighed
+
+
+@fusers.register("della", paper="arXiv:2406.11617", needs_base=True)
+def della(
+    *,
+    density: float = 0.5,
+    epsilon: float = 0.15,
+    scale: float = 1.0,
+    elect: bool = True,
+    reduce: Reduce = "mean",
+    rescale: Literal["inverse", "l1", "none"] = "inverse",
+    weights: list[float] | None = None,
+    seed: int = 0,
+) -> TensorFuser:
+    """Drop changes at random by their rank in a row, elect a sign, merge what agrees.
+
+    In each row of a tensor the k-th largest of n changes survives with a probability that falls
+    evenly from density + epsilon to density - epsilon.
+
+    Args:
+        density: the mean probability of surviving.
+        epsilon: half the range of the probabilities.
+        scale: multiplies the merged change before it is added to the base.
+        elect: merge only changes with the elected sign; otherwise add all up.
+        reduce: how agreeing changes combine.
+        rescale: divide each survivor by its probability (the paper), match the sum of magnitudes
+            of the tensor (mergekit), or leave the survivors as they are.
+        weights: one number per member; all 1 by default.
+        seed: the survivors depend on it, the member's place and the tensor's name.
+    """
+    check_share("density", density)
+    if density < 1 and not (epsilon >= 0 and density - epsilon > 0 and density + epsilon < 1):
+        raise BadParameterError(
+            f"epsilon: density - epsilon and density + epsilon must lie between 0 and 1, "
+            f"got {density} and {epsilon}."
+        )
+
+    def merge(slab: Slab) -> Tensor:
+        kept = []
+        for member in range(slab.count):
+            change = slab.delta(member)
+            if density < 1:
+                chance = uniform(slab, change.numel(), seed=seed, member=member)
+                odds = survival(change, density, epsilon)
+                part = change * (chance.to(change.device).view_as(change) < odds)
+                if rescale == "inverse":
+                    part /= odds
+                elif rescale == "l1":
+                    part = match_l1(change, part)
+                change = part
+            kept.append(change)
+        if elect:
+            total = disjoint(kept, weights, reduce, majority=1.0)
+        else:
+            total = add_up(weighed(kept, weights))
+        return total.mul_(scale).add_(slab.base)
+
+    return TensorFuser(merge)
+
+
+def survival(change: Tensor, density: float, epsilon: float) -> Tensor:
+    """The probability that each change survives, by the rank of its magnitude in its row."""
+    rows = change.reshape(change.shape[0], -1) if change.ndim > 1 else change.reshape(1, -1)
+    columns = rows.shape[1]
+    if columns < 2:
+        return torch.full_like(change, density)
+    order = rows.abs().argsort(dim=1)
+    steps = torch.arange(columns, dtype=change.dtype, device=change.device) / (columns - 1)
+    odds = torch.empty_like(rows)
+    odds.scatter_(1, order, ((density - epsilon) + steps * (2 * epsilon)).expand_as(rows))
+    return odds.view_as(change)

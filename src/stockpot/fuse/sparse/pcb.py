@@ -1,0 +1,79 @@
+"""PCB-Merging: balance the competition of parameters (Du et al., arXiv:2410.02396)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_share
+from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.sparse.select import Magnitudes, order_statistics
+from stockpot.fuse.sparse.trim import add_up
+
+_OUTLIERS = 0.0001
+
+
+@fusers.register("pcb", paper="arXiv:2410.02396", needs_base=True, symmetric=True)
+def pcb(*, density: float = 0.1, scale: float = 1.2) -> StagedFuser:
+    """Merge changes by a score of their own size and their agreement with the other members.
+
+    Over the whole model, magnitudes are clamped at their 0.01 % extremes and normalised to [0, 1]
+    as m_t. The score is exp(T m_t^2) tanh(tau_t sum_s tau_s); its largest share `density` is kept,
+    normalised to [0, 1], and weighs the clamped changes.
+
+    Args:
+        density: the share of the scores that is kept.
+        scale: multiplies the merged change before it is added to the base.
+    """
+    check_share("density", density)
+
+    def stages() -> Stages:
+        sizes = yield from order_statistics(
+            Magnitudes(),
+            lambda total: [
+                int(total * _OUTLIERS) + 1,
+                max(1, int(total * (1 - _OUTLIERS) - 1) + 1),
+            ],
+        )
+        scores = Scores(tuple((low, high) for low, high in sizes))
+        bounds = yield from order_statistics(
+            scores, lambda total: [min(int(total * (1 - density)) + 1, total), total]
+        )
+
+        def merge(slab: Slab) -> Tensor:
+            merged = torch.zeros_like(slab.base)
+            divisor = torch.zeros_like(slab.base)
+            for index, score in enumerate(scores(slab)):
+                low, high = bounds[index]
+                share = (score.clamp(low, high) - low) / max(high - low, 1e-12)
+                merged += share * scores.clamped(slab.delta(index), index)
+                divisor += share
+            return (merged / divisor.clamp(min=1e-12)).mul_(scale).add_(slab.base)
+
+        return TensorFuser(merge, elementwise=True)
+
+    return StagedFuser(stages, passes=4)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How much each member's change should count, given the bounds of its magnitudes."""
+
+    bounds: tuple[tuple[float, float], ...]
+
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        deltas = list(slab.deltas())
+        total = add_up(deltas)
+        scores = []
+        for delta, (low, high) in zip(deltas, self.bounds, strict=True):
+            share = (delta.abs().clamp_(low, high) - low) / max(high - low, 1e-12)
+            scores.append(torch.exp(slab.count * share.square_()) * torch.tanh(delta * total))
+        return scores
+
+    def clamped(self, delta: Tensor, index: int) -> Tensor:
+        """A change with its magnitude kept inside the bounds."""
+        low, high = self.bounds[index]
+        return delta.sign() * delta.abs().clamp_(low, high)

@@ -1,0 +1,107 @@
+"""DOGE-TA: a shared change learned off the tasks' subspace (Wei et al., arXiv:2502.07832)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from stockpot.fuse import fusers
+from stockpot.fuse.checks import check_share
+from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.sparse.select import order_statistics
+from stockpot.fuse.spectral.adam import descend
+from stockpot.fuse.spectral.decompose import leading_triples
+
+
+@fusers.register("doge_ta", paper="arXiv:2502.07832", needs_base=True)
+def doge_ta(
+    *,
+    density: float = 0.3,
+    scale: float = 0.07,
+    subspace: int = 6,
+    steps: int = 400,
+    lr: float = 1e-4,
+    targets: str = "*encoder*weight",
+    skip: str = "*norm*",
+) -> StagedFuser:
+    """Task arithmetic with a learned shared change and a scale for every layer.
+
+    A change shared by all members is learned by Adam, its gradient projected off the leading r /
+    subspace left singular vectors of the members' changes. Each member's change plus the shared one
+    is kept where its own is among the largest of the model, and weighs scale / ||tau_t|| in its
+    layer. Tensors that are not matching matrices keep the base's values.
+
+    Args:
+        density: the share of each member's changes that is kept, over all matching matrices.
+        scale: the length that each member's change to a matrix is given.
+        subspace: the rank of a matrix divided by this is the rank of the protected subspace.
+        steps: steps of Adam.
+        lr: the learning rate.
+        targets: glob of the names of the matrices that are merged.
+        skip: glob of names that are not.
+    """
+    check_share("density", density)
+
+    def wanted(name: str, ndim: int) -> bool:
+        return ndim == 2 and fnmatchcase(name, targets) and not fnmatchcase(name, skip)
+
+    def stages() -> Stages:
+        found = yield from order_statistics(
+            _TargetSizes(targets, skip), lambda total: [max(1, total - int(total * density))]
+        )
+
+        def merge(slab: Slab) -> Tensor:
+            if not wanted(slab.name, slab.base.ndim):
+                return slab.base
+            deltas = slab.stacked_deltas()
+            lengths = torch.linalg.vector_norm(deltas.flatten(1), dim=1)
+            factors = torch.where(lengths > 0, scale / lengths, 0.0)
+            shared = _shared(deltas, factors, subspace, steps, lr)
+            merged = torch.zeros_like(slab.base)
+            for delta, factor, (limit,) in zip(deltas, factors, found, strict=True):
+                merged += (delta + shared) * (delta.abs() >= limit) * factor
+            return slab.base + merged
+
+        return TensorFuser(merge)
+
+    return StagedFuser(stages, passes=2)
+
+
+@dataclass(frozen=True)
+class _TargetSizes:
+    """The magnitudes of the changes to matching matrices; nothing for other tensors."""
+
+    targets: str
+    skip: str
+
+    def __call__(self, slab: Slab) -> list[Tensor]:
+        matching = fnmatchcase(slab.name, self.targets) and not fnmatchcase(slab.name, self.skip)
+        if len(slab.info.shape) != 2 or not matching:
+            return [torch.empty(0)] * slab.count
+        return [delta.abs_() for delta in slab.deltas()]
+
+
+def _shared(deltas: Tensor, factors: Tensor, subspace: int, steps: int, lr: float) -> Tensor:
+    count, rows, columns = deltas.shape
+    rank = min(rows, columns)
+    share = int(rank / count)
+    left = deltas.new_zeros(rows, rank)
+    for index, delta in enumerate(deltas):
+        left[:, index * share : (index + 1) * share] = leading_triples(delta, share).left
+    guarded = leading_triples(left, int(rank / subspace)).left
+    total = torch.einsum("t,tij->ij", factors, deltas)
+    weight = factors.sum()
+
+    def gradient(shared: Tensor) -> Tensor:
+        # The loss of a member is the squared row sums of tau_t * (tau_t - total - weight shared).
+        rest = total + weight * shared
+        slope = torch.zeros_like(shared)
+        for delta in deltas:
+            sums = (delta * (delta - rest)).sum(dim=1, keepdim=True)
+            slope -= (2 * weight) * sums * delta
+        return slope - guarded @ (guarded.T @ slope)
+
+    return descend(torch.zeros_like(total), gradient, lr=lr, steps=steps)
