@@ -30,7 +30,8 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
     """An empty folder on the same disk as `beside`, removed at the end whatever happens."""
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=beside))
+        _sweep(beside)
+        folder = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=beside))
     except OSError as problem:
         raise UserError(
             f"expected a writable cache directory, got {beside} ({problem.strerror}).",
@@ -55,3 +56,21 @@ def written_whole(target: Path) -> Iterator[Path]:
                 f"{target} could not be written ({problem.strerror or problem}).",
                 hint="Free some space or set STOCKPOT_CACHE to another disk.",
             ) from problem
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left behind."""
+    for left in folder.glob(".partial-*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

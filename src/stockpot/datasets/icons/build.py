@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +13,13 @@ from PIL import Image
 
 from stockpot.datasets.fetch.cache import cache_dir, written_whole
 from stockpot.datasets.fetch.npm import read_json
+from stockpot.datasets.fetch.source import Progress, silent
 from stockpot.datasets.icons.concepts import check_names, class_table, read_table
 from stockpot.datasets.icons.naming import bare, by_name, by_table
 from stockpot.datasets.icons.render import is_blank, render, svg_text
 from stockpot.datasets.icons.split import SEED, split_groups
 from stockpot.datasets.icons.styles import CLDR, FAMILIES, STYLES, Style
 from stockpot.errors import UnknownNameError
-
-Progress = Callable[[str, int, int], None]
-"""Told what is under way, how many of it are done, and how many there are."""
 
 COLUMNS = ("class", "concept", "codepoint", "style", "family", "licence", "split", "image")
 
@@ -36,9 +34,21 @@ class Summary(NamedTuple):
     blank: list[str]
     repeated: list[str]
 
+    def __str__(self) -> str:
+        left_out = f"{len(self.blank)} blank and {len(self.repeated)} repeated drawings left out"
+        return (
+            f"{self.path}: {self.images:,} pictures, {self.classes} classes, {self.styles} styles "
+            f"({left_out})"
+        )
+
+
+def built_path() -> Path:
+    """Where a build goes when no other place is named."""
+    return cache_dir() / "datasets" / "icons.parquet"
+
 
 def build(
-    out: Path,
+    out: Path | None = None,
     *,
     size: int = 64,
     families: Sequence[str] | None = None,
@@ -48,14 +58,15 @@ def build(
     """Render the icons into one parquet file.
 
     Args:
-        out: the parquet file to write.
+        out: the parquet file to write; in the cache when not given.
         size: height and width in pixels.
         families: design families to take; all when not given.
         include_share_alike: also take the CC-BY-SA styles, which the package does not embed.
         progress: told how far the work is.
     """
+    out = out or built_path()
     styles = _chosen(families, include_share_alike)
-    tell = progress or (lambda what, done, total: None)
+    tell = progress or silent
     sources = _Sources(tell, styles)
     check_names(sources.cldr)
     rejected = {style: set(codes or ()) for style, codes in read_table("rejected").items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
-from stockpot.datasets.fetch.cache import cache_dir
+from stockpot.datasets.icons.build import built_path
 from stockpot.datasets.icons.styles import FAMILIES, STYLES
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
@@ -80,11 +79,6 @@ def icons(
     )
 
 
-def built_path() -> Path:
-    """Where `stockpot data build icons` puts the set with the share-alike styles."""
-    return cache_dir() / "datasets" / "icons.parquet"
-
-
 def _table(style: str | None, family: str | None) -> Any:
     with as_file(files("stockpot") / "zoo" / "icons.parquet") as path:
         table = pq.read_table(path)
@@ -98,7 +92,7 @@ def _table(style: str | None, family: str | None) -> Any:
     if not built_path().is_file():
         raise UserError(
             f"icons: {' and '.join(missing)} is share-alike art, which the package does not embed.",
-            hint="Run `stockpot data build icons --include-share-alike` first.",
+            hint="Run `stockpot data build icons --share-alike` first.",
         )
     return pq.read_table(built_path())
 

@@ -27,13 +27,10 @@ def svg_text(icons: Mapping[str, Any], name: str) -> str:
 
 def render(svg: str, size: int) -> Image.Image:
     """A square RGB picture: the drawing, as large as fits, centred on white."""
-    problems = []
+    problems: list[Exception] = []
     for renderer in (_with_resvg, _with_cairo):
         try:
             drawing = renderer(svg, size)
-        except ImportError as problem:
-            problems.append(problem)
-            continue
         except Exception as problem:  # whatever one renderer cannot draw, the other may
             problems.append(problem)
             continue

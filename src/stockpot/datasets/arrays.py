@@ -1,0 +1,147 @@
+"""Arrays of pictures: npz, idx and safetensors files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from stockpot.datasets import datasets
+from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.datasets.idx import read_idx
+from stockpot.datasets.label_map import resolve_classes
+from stockpot.errors import BadDataError
+
+IMAGE_KEYS = ("images", "image", "x", "data", "pixels", "imgs")
+LABEL_KEYS = ("labels", "label", "y", "targets", "target")
+
+
+@datasets.register("arrays")
+def arrays(
+    *,
+    path: str,
+    split: str = "test",
+    images: str | None = None,
+    labels: str | None = None,
+    classes: int | str | list[str] | None = None,
+) -> Dataset:
+    """Pictures and labels from an npz, safetensors or idx file.
+
+    Args:
+        path: the file. For idx, the file of the pictures (packed with gzip or not).
+        split: where a file holds several, the one whose keys carry this name (as in x_test).
+        images: the key of the pictures; found by its name when not given.
+        labels: the key of the labels, or for idx the file of the labels.
+        classes: the class names in order, a text or JSON file of them, or how many there are.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise BadDataError(f"expected a file of arrays, and {file} is none.")
+    if file.suffix in (".npz", ".safetensors"):
+        store = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
+        pixels = _pick(store, images, IMAGE_KEYS, split, "images", file)
+        target = _pick(store, labels, LABEL_KEYS, split, "labels", file)
+    else:
+        pixels, target = read_idx(file), read_idx(_idx_labels(file, labels))
+    target = _as_labels(target, file)
+    pictures = as_pictures(pixels, str(file))
+    numbers = [str(value) for value in set(target.tolist())]
+    names = resolve_classes(numbers, classes) if len(target) else ()
+    return Dataset(
+        name=file.name.split(".")[0],
+        split=split,
+        images=TensorImages(pictures),
+        labels=target,
+        classes=names,
+        fingerprint=pixel_fingerprint(pictures, target, names),
+    )
+
+
+def as_pictures(values: Tensor, what: str) -> Tensor:
+    """Pictures as uint8 N x 3 x H x W, from any order of axes and either range of values."""
+    if values.ndim == 3:
+        values = values[:, None]
+    elif values.ndim == 4 and values.shape[1] not in (1, 3) and values.shape[3] in (1, 3):
+        values = values.permute(0, 3, 1, 2)
+    if values.ndim != 4 or values.shape[1] not in (1, 3):
+        raise BadDataError(
+            f"{what}: expected images as N x H x W, N x H x W x C or N x C x H x W with 1 or 3 "
+            f"channels, got {' x '.join(map(str, values.shape))}."
+        )
+    if values.is_floating_point():
+        low, high = (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
+        if not (low >= 0 and high <= 1):
+            raise BadDataError(
+                f"{what}: expected float images in [0, 1], got values from {low:g} to {high:g}.",
+                hint="Undo the normalisation, or store them as uint8.",
+            )
+        values = (values * 255).round().to(torch.uint8)
+    if values.dtype != torch.uint8:
+        raise BadDataError(f"{what}: expected uint8 or float images, got {values.dtype}.")
+    return values.expand(-1, 3, -1, -1).contiguous()
+
+
+def _as_labels(values: Tensor, file: Path) -> Tensor:
+    flat = values.squeeze()
+    if flat.ndim > 1 or flat.is_floating_point():
+        raise BadDataError(
+            f"{file}: expected one integer label per image, got {values.dtype} of shape "
+            f"{tuple(values.shape)}."
+        )
+    return flat.reshape(-1).to(torch.int64)
+
+
+def _pick(
+    store: Mapping[str, Tensor],
+    key: str | None,
+    known: tuple[str, ...],
+    split: str,
+    what: str,
+    file: Path,
+) -> Tensor:
+    wanted = [key] if key else [f"{split}_{word}" for word in known]
+    if not key:
+        wanted += [f"{word}_{split}" for word in known] + [f"{split}.{word}" for word in known]
+        wanted += list(known)
+    lowered = {name.lower(): name for name in store}
+    for name in wanted:
+        if name in store:
+            return store[name]
+        if name.lower() in lowered:
+            return store[lowered[name.lower()]]
+    raise BadDataError(
+        f"{file}: no array of {what}" + (f" named {key!r}." if key else f" for split {split!r}."),
+        hint=f"It holds: {', '.join(store) or 'nothing'}. Name one with {what}=.",
+    )
+
+
+def _read_npz(file: Path) -> dict[str, Tensor]:
+    try:
+        with np.load(file, allow_pickle=False) as store:
+            return {name: torch.from_numpy(store[name]) for name in store.files}
+    except (OSError, ValueError, TypeError, BadZipFile) as problem:
+        raise BadDataError(f"{file} cannot be read ({problem}).") from None
+
+
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    try:
+        return dict(load_file(file))
+    except (OSError, SafetensorError) as problem:
+        raise BadDataError(f"{file} cannot be read ({problem}).") from None
+
+
+def _idx_labels(file: Path, labels: str | None) -> Path:
+    guess = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1"))
+    chosen = Path(labels).expanduser() if labels else guess
+    if chosen == file or not chosen.is_file():
+        raise BadDataError(
+            f"{file}: expected the labels in {chosen.name}, which is not there.",
+            hint="Name the idx file of the labels with labels=.",
+        )
+    return chosen

@@ -1,0 +1,202 @@
+"""Datasets of the Hugging Face hub and of its formats: parquet, arrow, saved folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from stockpot.datasets import datasets
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import (
+    EncodedImages,
+    OnBroken,
+    content_fingerprint,
+    inspect,
+    usable_rows,
+)
+from stockpot.datasets.label_map import resolve_classes
+from stockpot.errors import BadDataError, MissingDependencyError, UserError
+
+LABEL_NAMES = ("label", "labels", "class", "fine_label", "target")
+
+
+class Rows(NamedTuple):
+    """The two columns in use, and the class names where the data states them."""
+
+    images: list[bytes | Path]
+    labels: list[Any]
+    classes: tuple[str, ...] | None
+
+
+@datasets.register("hub")
+def hub(
+    *,
+    path: str,
+    split: str = "test",
+    config: str | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    on_broken: OnBroken = "stop",
+) -> Dataset:
+    """A dataset of the Hugging Face hub, or local parquet, arrow or saved dataset files.
+
+    Args:
+        path: a hub id such as uoft-cs/cifar10, a file, or a folder.
+        split: the split as the dataset names it.
+        config: the configuration of a hub dataset that has several.
+        image: the column of pictures; found by its type when not given.
+        label: the column of labels; found by its type or name when not given.
+        on_broken: what to do with pictures that cannot be decoded: stop and name them, or skip.
+    """
+    local = Path(path).expanduser()
+    files = _parquet_files(local, split)
+    if files:
+        rows = _from_parquet(files, image, label)
+    else:
+        rows = _from_library(path, local, split, config, image, label)
+    classes, targets = _numbered(rows)
+    names = [str(number) for number in range(len(rows.images))]
+    seen = inspect(rows.images)
+    kept = usable_rows([f"row {name}" for name in names], seen.broken, on_broken, path)
+    target = torch.tensor([targets[row] for row in kept])
+    digests = [seen.digests[row] for row in kept]
+    return Dataset(
+        name=local.stem if local.exists() else path,
+        split=split,
+        images=EncodedImages(
+            tuple(rows.images[row] for row in kept), tuple(f"{path} row {row}" for row in kept)
+        ),
+        labels=target,
+        classes=classes,
+        fingerprint=content_fingerprint([names[row] for row in kept], digests, target, classes),
+    )
+
+
+def _parquet_files(path: Path, split: str) -> list[Path]:
+    if path.suffix == ".parquet" and path.is_file():
+        return [path]
+    if not path.is_dir():
+        return []
+    every = sorted(path.rglob("*.parquet"))
+    named = [
+        file
+        for file in every
+        if file.stem == split
+        or file.stem.startswith((f"{split}-", f"{split}_"))
+        or file.parent.name == split
+    ]
+    if every and not named:
+        stems = ", ".join(file.name for file in every[:6])
+        raise BadDataError(f"{path}: no parquet file of split {split!r}; there are {stems}.")
+    return named
+
+
+def _from_parquet(files: Sequence[Path], image: str | None, label: str | None) -> Rows:
+    try:
+        schema = pq.read_schema(files[0])
+        image = image or _image_column(schema, files[0])
+        label = label or _label_column(schema, files[0])
+        table = pa.concat_tables(pq.read_table(file, columns=[image, label]) for file in files)
+    except (OSError, pa.ArrowException, KeyError) as problem:
+        raise BadDataError(f"{files[0]} cannot be read ({problem}).") from None
+    cells = table[image].to_pylist()
+    images = [_cell(cell, files[0].parent) for cell in cells]
+    return Rows(images, table[label].to_pylist(), _stated_classes(schema, label))
+
+
+def _image_column(schema: Any, file: Path) -> str:
+    for field in schema:
+        parts = [part.name for part in field.type] if pa.types.is_struct(field.type) else []
+        if "bytes" in parts or pa.types.is_binary(field.type):
+            return str(field.name)
+    raise BadDataError(
+        f"{file}: no column of pictures among {', '.join(schema.names)}.",
+        hint="Name it with image=.",
+    )
+
+
+def _label_column(schema: Any, file: Path) -> str:
+    for name in LABEL_NAMES:
+        if name in schema.names:
+            return name
+    whole = [field.name for field in schema if pa.types.is_integer(field.type)]
+    if len(whole) == 1:
+        return str(whole[0])
+    raise BadDataError(
+        f"{file}: no single column of labels among {', '.join(schema.names)}.",
+        hint="Name it with label=.",
+    )
+
+
+def _stated_classes(schema: Any, label: str) -> tuple[str, ...] | None:
+    stored = (schema.metadata or {}).get(b"huggingface")
+    if stored is None:
+        return None
+    feature = json.loads(stored).get("info", {}).get("features", {}).get(label, {})
+    names = feature.get("names") if isinstance(feature, Mapping) else None
+    return tuple(names) if names else None
+
+
+def _cell(cell: Any, folder: Path) -> bytes | Path:
+    if isinstance(cell, bytes):
+        return cell
+    if isinstance(cell, Mapping):
+        if cell.get("bytes"):
+            return bytes(cell["bytes"])
+        if cell.get("path"):
+            return folder / str(cell["path"])
+    raise BadDataError("expected pictures as bytes or as {bytes, path}, got an empty cell.")
+
+
+def _from_library(
+    path: str, local: Path, split: str, config: str | None, image: str | None, label: str | None
+) -> Rows:
+    try:
+        import datasets as library
+    except ImportError as problem:
+        raise MissingDependencyError(
+            f"reading {path!r} needs the package `datasets`, which cannot be imported ({problem}).",
+            hint="pip install 'stockpot[hub]'",
+        ) from None
+    try:
+        if local.suffix == ".arrow":
+            data = library.Dataset.from_file(str(local))
+        elif local.is_dir():
+            data = library.load_from_disk(str(local))
+            data = data[split] if isinstance(data, library.DatasetDict) else data
+        else:
+            data = library.load_dataset(path, config, split=split)
+    except Exception as problem:  # the library raises many kinds; each is about this dataset
+        reason = str(problem).partition("\n")[0] or type(problem).__name__
+        raise UserError(f"the dataset {path!r}, split {split!r}, cannot be loaded: {reason}") from (
+            problem
+        )
+    kinds = {name: type(feature).__name__ for name, feature in data.features.items()}
+    image = image or next((name for name, kind in kinds.items() if kind == "Image"), None)
+    label = label or next((name for name, kind in kinds.items() if kind == "ClassLabel"), None)
+    label = label or next((name for name in LABEL_NAMES if name in kinds), None)
+    if image not in kinds or label not in kinds:
+        raise BadDataError(
+            f"{path}: expected a column of pictures and one of labels, there are "
+            f"{', '.join(kinds)}.",
+            hint="Name them with image= and label=.",
+        )
+    data = data.cast_column(image, library.Image(decode=False))
+    names = getattr(data.features[label], "names", None)
+    images = [_cell(cell, local) for cell in data[image]]
+    return Rows(images, list(data[label]), tuple(names) if names else None)
+
+
+def _numbered(rows: Rows) -> tuple[tuple[str, ...], list[int]]:
+    if rows.classes is not None and all(isinstance(value, int) for value in rows.labels):
+        return rows.classes, list(rows.labels)
+    texts = [str(value) for value in rows.labels]
+    classes = rows.classes or resolve_classes(texts, None)
+    numbers = {name: index for index, name in enumerate(classes)}
+    return classes, [numbers[text] for text in texts]

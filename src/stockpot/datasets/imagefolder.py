@@ -1,0 +1,147 @@
+"""Pictures in folders: one folder per class, or a flat folder with a label map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from stockpot.datasets import datasets
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import (
+    EncodedImages,
+    OnBroken,
+    content_fingerprint,
+    inspect,
+    usable_rows,
+)
+from stockpot.datasets.label_map import label_index, read_label_map, resolve_classes
+from stockpot.datasets.pictures import SUFFIXES
+from stockpot.errors import BadDataError, UnknownNameError
+
+SPLIT_FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "val": ("val", "validation", "valid", "dev"),
+    "test": ("test", "testing"),
+}
+"""The folder names that a split goes by."""
+
+
+@datasets.register("imagefolder")
+def imagefolder(
+    *,
+    path: str,
+    split: str = "test",
+    labels: str | None = None,
+    classes: int | str | list[str] | None = None,
+    on_broken: OnBroken = "stop",
+) -> Dataset:
+    """A folder of pictures: class folders, or any layout with a label map.
+
+    Args:
+        path: the folder. A sub-folder named like the split is used when there is one.
+        split: train, val, test, or any sub-folder.
+        labels: a CSV or JSON file from file or folder name to class name or index.
+        classes: the class names in order, a text or JSON file of them, or how many there are.
+        on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
+    """
+    root = _root(Path(path).expanduser(), split)
+    files = _pictures(root)
+    if labels is None:
+        found = _by_folder(root, files)
+    else:
+        found = _by_map(root, files, read_label_map(Path(labels).expanduser()), classes is None)
+    names = resolve_classes(list(found.values()), classes)
+    numbers = {name: index for index, name in enumerate(names)}
+    relative = sorted(found)
+    targets = [label_index(found[name], numbers, name) for name in relative]
+    seen = inspect([root / name for name in relative])
+    rows = usable_rows(relative, seen.broken, on_broken, str(root))
+    if not rows:
+        raise BadDataError(f"{root}: no image is left.")
+    kept = [relative[row] for row in rows]
+    target = torch.tensor([targets[row] for row in rows])
+    digests = [seen.digests[row] for row in rows]
+    return Dataset(
+        name=Path(path).expanduser().resolve().name or "imagefolder",
+        split=split,
+        images=EncodedImages(tuple(root / name for name in kept), tuple(kept)),
+        labels=target,
+        classes=names,
+        fingerprint=content_fingerprint(kept, digests, target, names),
+        columns={"file": tuple(kept)},
+    )
+
+
+def _root(path: Path, split: str) -> Path:
+    if not path.is_dir():
+        raise BadDataError(f"expected a folder of images, and {path} is none.")
+    for name in SPLIT_FOLDERS.get(split, (split,)):
+        if (path / name).is_dir():
+            return path / name
+    others = [name for names in SPLIT_FOLDERS.values() for name in names if (path / name).is_dir()]
+    if others:
+        raise UnknownNameError(f"split of {path}", split, others)
+    return path
+
+
+def _pictures(root: Path) -> list[str]:
+    found = [
+        file.relative_to(root).as_posix()
+        for file in root.rglob("*")
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    ]
+    if not found:
+        raise BadDataError(
+            f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
+        )
+    return found
+
+
+def _by_folder(root: Path, files: list[str]) -> dict[str, str]:
+    """File -> name of its class folder."""
+    folders = sorted(
+        entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+    )
+    if not folders:
+        raise BadDataError(
+            f"expected one folder per class in {root}, found {len(files)} images and no folder.",
+            hint="Give labels=FILE.csv with the class of each file.",
+        )
+    found = {name: name.split("/")[0] for name in files if "/" in name}
+    empty = sorted(set(folders) - set(found.values()))
+    if empty:
+        raise BadDataError(f"{root}: no images in the class folders {', '.join(empty)}.")
+    return found
+
+
+def _by_map(
+    root: Path, files: list[str], label_map: Mapping[str, str], complete: bool
+) -> dict[str, str]:
+    """File -> class, where the map names the file (with or without folders) or its folder."""
+    found: dict[str, str] = {}
+    used: set[str] = set()
+    for name in files:
+        parts = name.split("/")
+        stem = parts[-1].rpartition(".")[0]
+        for key in (name, parts[-1], stem, *reversed(parts[:-1])):
+            if key in label_map:
+                found[name] = label_map[key]
+                used.add(key)
+                break
+    if not found:
+        example = next(iter(label_map))
+        raise BadDataError(
+            f"labels: none of the {len(files)} images in {root} is named in the label map "
+            f"(it names {example!r}; a file is {files[0]!r})."
+        )
+    missing = sorted(set(label_map) - used)
+    if missing and complete:
+        shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+        raise BadDataError(
+            f"labels: {len(missing)} of {len(label_map)} names in the label map have no image in "
+            f"{root}: {shown}.",
+            hint="Give all classes with classes= if a part of them is meant.",
+        )
+    return found

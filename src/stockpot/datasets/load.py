@@ -1,0 +1,61 @@
+"""`stockpot.load_dataset`: a registered name, or a path whose kind says how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stockpot.datasets import datasets
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadDataError, UnknownNameError
+
+
+def load_dataset(
+    name: str, *, split: str = "test", limit: int | None = None, **options: Any
+) -> Dataset:
+    """Load one split of a dataset.
+
+    Args:
+        name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
+            written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file.
+        split: which part to take.
+        limit: take a random, seeded subset of at most so many images.
+        **options: further parameters of that dataset (`stockpot show NAME`).
+    """
+    path = Path(name).expanduser()
+    if name not in datasets and path.exists():
+        return _load(_reader(path), split, limit, {"path": str(path), **options})
+    if name not in datasets and ("/" in name or path.suffix):
+        raise BadDataError(
+            f"expected a dataset at {name!r}, and there is no such file or folder.",
+            hint="A dataset of the Hugging Face hub is loaded as hub with path=OWNER/NAME.",
+        )
+    try:
+        return _load(name, split, limit, options)
+    except UnknownNameError as problem:
+        problem.hint = problem.hint or "A path to a folder or file of images works too."
+        raise
+
+
+def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> Dataset:
+    entry = datasets.get(name)
+    if "split" in {parameter.name for parameter in entry.parameters}:
+        options = {"split": split, **options}
+    dataset: Dataset = entry(**options)
+    return dataset.limited(limit)
+
+
+def _reader(path: Path) -> str:
+    if path.is_dir():
+        written_by_datasets = (path / "state.json").exists() or (
+            path / "dataset_dict.json"
+        ).exists()
+        has_parquet = next(path.rglob("*.parquet"), None) is not None
+        return "hub" if written_by_datasets or has_parquet else "imagefolder"
+    if path.suffix in (".parquet", ".arrow"):
+        return "hub"
+    if path.suffix in (".npz", ".safetensors") or "idx" in path.name:
+        return "arrays"
+    raise BadDataError(
+        f"expected a folder or a .npz, .safetensors, idx, .parquet or .arrow file, got {path}."
+    )

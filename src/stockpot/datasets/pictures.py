@@ -1,0 +1,56 @@
+"""Opening one picture of any kind as RGB, and seeing cheaply whether a file is whole."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+SUFFIXES = frozenset(
+    (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+)
+
+
+def open_rgb(source: Path | bytes) -> Image.Image:
+    """The picture upright in RGB; what is transparent becomes white."""
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    with Image.open(stream) as picture:
+        if picture.mode == "RGB" and "transparency" not in picture.info:
+            if not picture.getexif():
+                picture.load()
+                return picture
+            return ImageOps.exif_transpose(picture)
+        return _as_rgb(ImageOps.exif_transpose(picture))
+
+
+def check_whole(data: bytes) -> None:
+    """Raise when the bytes are no picture or are cut short.
+
+    A PNG proves itself by its checksums, a JPEG or WebP by its end; only what is in doubt is
+    decoded.
+    """
+    with Image.open(io.BytesIO(data)) as picture:
+        if picture.format == "PNG" and b"IEND" in data[-64:]:
+            picture.verify()
+            return
+        if picture.format == "JPEG" and b"\xff\xd9" in data[-64:]:
+            return
+        if picture.format == "WEBP" and len(data) >= 8 + int.from_bytes(data[4:8], "little"):
+            return
+        picture.load()
+
+
+def _as_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I"):
+        values = np.asarray(picture)
+        # 16 bits per pixel: keep the upper half, since Pillow's own conversion clips at 255.
+        shift = 8 if picture.mode.startswith("I;16") or values.max(initial=0) > 255 else 0
+        return Image.fromarray((values >> shift).astype(np.uint8)).convert("RGB")
+    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        overlay = picture.convert("RGBA")
+        canvas = Image.new("RGBA", overlay.size, "white")
+        canvas.alpha_composite(overlay)
+        return canvas.convert("RGB")
+    return picture.convert("RGB")
