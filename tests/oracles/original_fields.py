@@ -67,7 +67,9 @@ def glass_blur(pixels: Tensor, constants: Constants, random: np.random.RandomSta
     rows, columns = (size - 2 * reach for size in pixels.shape[2:])
     # One call per pixel with size 2; a single call draws the same sequence.
     steps = random.randint(-reach, reach, size=(1, passes, rows, columns, 2))
-    return glass(pixels, constants, torch.from_numpy(steps))
+    # Drawn as (dx, dy) while scanning backwards; `glass` takes planes in raster order.
+    raster = torch.from_numpy(steps).permute(0, 1, 4, 2, 3).flip(3, 4)
+    return glass(pixels, constants, raster)
 
 
 def motion_blur(pixels: Tensor, constants: Constants, random: np.random.RandomState) -> Tensor:

@@ -66,13 +66,13 @@ def shot_noise(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
     columns, threshold, alias = _poisson_tables(white, pixels.device)
     bits = draws.bits(pixels[0].numel()).view(pixels.shape)
     # Walker's alias method: the high bits choose one of `columns` counts, the other bits decide
-    # between that count and its alias. Exact in distribution, two lookups whatever the mean.
+    # whether to move on to its alias. Exact in distribution, two lookups whatever the mean.
     shift = 32 - (columns.bit_length() - 1)
-    column = (bits >> shift) & (columns - 1)
-    cell = (column + pixels.int() * columns).flatten()
+    column = ((bits >> shift) & (columns - 1)).flatten()
+    cell = pixels.int().flatten().mul_(columns).add_(column)
     fraction = (bits & ((1 << shift) - 1)).flatten()
-    kept = fraction < threshold.index_select(0, cell)
-    counts = torch.where(kept, column.flatten(), alias.index_select(0, cell))
+    moves = fraction >= threshold.index_select(0, cell)
+    counts = column.addcmul_(alias.index_select(0, cell), moves.int())
     return count_levels(counts.view(pixels.shape), white)
 
 
@@ -86,7 +86,7 @@ def count_levels(counts: Tensor, white: float) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _poisson_tables(white: float, device: torch.device) -> tuple[int, Tensor, Tensor]:
-    """For each of 256 levels an alias table over the counts 0 to `white`.
+    """For each of 256 levels an alias table over the counts 0 to `white`: thresholds and moves.
 
     More photons than `white` are clipped to white, so they share the last count.
     """
@@ -100,7 +100,8 @@ def _poisson_tables(white: float, device: torch.device) -> tuple[int, Tensor, Te
     chance[:, last + 1 :] = 0
     threshold, alias = _alias_tables(chance)
     scaled = (threshold * (2**32 // columns)).round().to(torch.int32)
-    return columns, scaled.flatten().to(device), alias.int().flatten().to(device)
+    move = alias - torch.arange(columns)
+    return columns, scaled.flatten().to(device), move.int().flatten().to(device)
 
 
 def _alias_tables(chance: Tensor) -> tuple[Tensor, Tensor]:

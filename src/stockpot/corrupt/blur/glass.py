@@ -26,7 +26,7 @@ def glass_blur(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
     height, width = pixels.shape[-2:]
     rows, columns = _scanned(height, int(reach)), _scanned(width, int(reach))
     # Quirk kept: the upper end is excluded, so pixels drift towards the upper left.
-    steps = draws.integers(-int(reach), int(reach), (int(passes), rows, columns, 2))
+    steps = draws.integers(-int(reach), int(reach), (int(passes), 2, rows, columns))
     return glass(pixels, constants, steps)
 
 
@@ -36,8 +36,8 @@ def glass(pixels: Tensor, constants: Constants, steps: Tensor) -> Tensor:
     Args:
         pixels: uint8, N x 3 x H x W.
         constants: sigma, largest step, passes.
-        steps: N x passes x rows x columns x 2, the (dx, dy) of each scanned pixel in the order of
-            the scan: from the lower right corner, row by row, to the upper left.
+        steps: N x passes x 2 x rows x columns, how far to the right and down each scanned pixel
+            looks, in raster order (the scan itself runs backwards, from the lower right corner).
     """
     sigma, reach, passes = constants
     shuffled = truncate(smooth(pixels.float(), sigma))
@@ -53,20 +53,20 @@ def glass(pixels: Tensor, constants: Constants, steps: Tensor) -> Tensor:
 
 def chain_ends(steps: Tensor, reach: int, height: int, width: int) -> Tensor:
     """For each pixel, the pixel whose old value it holds after one scan; N x (H W), int64."""
-    rows, columns = steps.shape[1:3]
-    right, down = steps.flip(1, 2).unbind(-1)  # the scan runs backwards; this is raster order
+    right, down = steps.int().unbind(1)
+    rows, columns = right.shape[1:]
     place = torch.arange(height * width, device=steps.device).view(height, width)
     source = place.expand(len(steps), height, width).clone()
     jump = source.clone()
     inner = slice(reach + 1, reach + 1 + rows), slice(reach + 1, reach + 1 + columns)
-    source[:, *inner] += down * width + right
+    offset = down * width + right
+    source[:, *inner] += offset
     # A source later in raster order was scanned before, so it holds its new value: jump there. A
     # source that was not scanned yet, or never is, still holds its old value: the chain ends.
-    row = torch.arange(rows, device=steps.device)[:, None] + down
-    column = torch.arange(columns, device=steps.device) + right
-    ahead = (down > 0) | ((down == 0) & (right > 0))
-    jumps = ahead & (row < rows) & (column >= 0) & (column < columns)
-    jump[:, *inner] += (down * width + right) * jumps
+    row = torch.arange(rows, dtype=torch.int32, device=steps.device)[:, None]
+    column = torch.arange(columns, dtype=torch.int32, device=steps.device)
+    scanned = (down < rows - row) & (right >= -column) & (right < columns - column)
+    jump[:, *inner] += offset * (scanned & (offset > 0))
     jump, source = jump.flatten(1), source.flatten(1)
     if reach > 1:  # with a reach of one no source lies ahead
         for _ in range((rows * columns - 1).bit_length()):

@@ -24,8 +24,7 @@ def motion_blur(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
 def streak(pixels: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
     """ImageMagick's motion blur: 2 radius + 1 taps of half a gaussian along a line.
 
-    It rounds to the nearest level where the other corruptions truncate. Beyond the border the
-    outermost pixel repeats.
+    Beyond the border the outermost pixel repeats; the result is whole levels, truncated.
 
     Args:
         pixels: N x C x H x W, values 0 to 255.
@@ -51,9 +50,9 @@ def streak(pixels: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor
     windows = padded.as_strided((padded.numel() - length + 1, length), (1, 1))
     offsets = (down + reach) * line + right + reach
     planes = torch.arange(batch * channels, device=pixels.device) * plane
+    starts = planes + offsets.repeat_interleave(channels, 0).T.contiguous()
     total = padded.new_zeros(batch * channels, height * line)
-    for tap, weight in enumerate(taps):
-        starts = planes + offsets[:, tap].repeat_interleave(channels)
-        total[:, :length].add_(windows.index_select(0, starts), alpha=weight / sum(taps))
+    for weight, begin in zip(taps, starts, strict=True):
+        total[:, :length].add_(windows.index_select(0, begin), alpha=weight / sum(taps))
     smeared = total.view(batch, channels, height, line)[..., :width]
     return smeared.floor()

@@ -1,20 +1,27 @@
 """A baseline JPEG round trip in batched tensor operations, after libjpeg's choices.
 
 Entropy coding loses nothing, so it is left out. What loses something is done as libjpeg does it:
-8-bit YCbCr, 2 x 2 chroma averages with alternating rounding, 8 x 8 DCT, division by the tables
-rounded to the nearest integer, and on the way back the triangle ("fancy") chroma upsampling. The
-DCT is a float matrix product where libjpeg uses scaled integers, so a coefficient that falls on
-the border between two steps may go the other way.
+8-bit YCbCr, chroma at half the resolution, 8 x 8 DCT, division by the tables rounded to the
+nearest integer. The DCT is a float matrix product where libjpeg uses scaled integers, so a
+coefficient that falls on the border between two steps may go the other way.
+
+The two families of codec differ in chroma. libjpeg-turbo (in Pillow since 9.0) averages 2 x 2 with
+alternating rounding and comes back by a triangle filter. IJG's libjpeg 7 to 9 (in Pillow before,
+and so in the published ImageNet-C and CIFAR-10-C) halves and doubles within a DCT of 16 x 16. At 32
+px and high quality that is a difference of several grey levels.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Codec = Literal["libjpeg-turbo", "libjpeg-9"]
 
 # ITU-T T.81, Annex K.
 _LUMA = (
@@ -36,28 +43,39 @@ _CHROMA = (
 )
 
 
-def recompress(pixels: Tensor, quality: int) -> Tensor:
+def recompress(pixels: Tensor, quality: int, codec: Codec = "libjpeg-turbo") -> Tensor:
     """Compress and decompress uint8 N x 3 x H x W pictures at a libjpeg quality of 1 to 100."""
     height, width = pixels.shape[2:]
     red, green, blue = pixels.float().unbind(1)
-    luma = (0.299 * red + 0.587 * green + 0.114 * blue).round_()
-    cb = (-0.168735892 * red - 0.331264108 * green + 0.5 * blue + 128).round_()
-    cr = (0.5 * red - 0.418687589 * green - 0.081312411 * blue + 128).round_()
-    # Whole blocks: 8 px of luma, 16 px of chroma; the border repeats the last pixel.
-    luma = F.pad(luma, (0, -width % 16, 0, -height % 16), mode="replicate")
-    chroma = torch.stack([cb, cr], 1)
-    chroma = F.pad(chroma, (0, -width % 16, 0, -height % 16), mode="replicate")
-    luma = _quantise(luma, _table("luma", quality, pixels.device))[:, :height, :width]
-    chroma = _quantise(_halve(chroma), _table("chroma", quality, pixels.device))
-    # libjpeg upsamples what the picture covers; the rest of the last block is not looked at.
-    chroma = _double(chroma[..., : -(-height // 2), : -(-width // 2)])[..., :height, :width]
-    cb, cr = (chroma - 128).unbind(1)
     planes = [
-        luma + (1.402 * cr).round_(),
-        luma + (-0.344136286 * cb - 0.714136286 * cr).round_(),
-        luma + (1.772 * cb).round_(),
+        0.299 * red + 0.587 * green + 0.114 * blue,
+        -0.168735892 * red - 0.331264108 * green + 0.5 * blue + 128,
+        0.5 * red - 0.418687589 * green - 0.081312411 * blue + 128,
+    ]
+    # Whole blocks: 8 px of luma, 16 px of chroma; the border repeats the last pixel.
+    missing = 0, -width % 16, 0, -height % 16
+    coded = F.pad(_nearest(torch.stack(planes, 1)), missing, mode="replicate")
+    luma = _lose(coded[:, :1], _table("luma", quality, pixels.device), 8)
+    table = _table("chroma", quality, pixels.device)
+    if codec == "libjpeg-turbo":
+        chroma = _lose(_halve(coded[:, 1:]), table, 8)
+        # Only what the picture covers is upsampled; the rest of the last block is not looked at.
+        chroma = _double(chroma[..., : -(-height // 2), : -(-width // 2)])
+    else:
+        chroma = _lose(coded[:, 1:], table, 16)
+    luma = luma[:, 0, :height, :width]
+    cb, cr = (chroma[..., :height, :width] - 128).unbind(1)
+    planes = [
+        luma + _nearest(1.402 * cr),
+        luma + _nearest(-0.344136286 * cb - 0.714136286 * cr),
+        luma + _nearest(1.772 * cb),
     ]
     return torch.stack(planes, 1).clamp_(0, 255).to(torch.uint8)
+
+
+def _nearest(values: Tensor) -> Tensor:
+    """Round with halves going up, as fixed-point arithmetic does."""
+    return values.add_(0.5).floor_()
 
 
 def _halve(planes: Tensor) -> Tensor:
@@ -76,29 +94,36 @@ def _double(planes: Tensor) -> Tensor:
         [3 * planes + down[..., :-2, :], 3 * planes + down[..., 2:, :]], -2
     ).flatten(-3, -2)
     # Sums of a column, four times too large; sixteen times after the second step.
-    right = F.pad(lines, (1, 1), mode="replicate")
+    right = F.pad(lines, (1, 1, 0, 0), mode="replicate")
     even = ((3 * lines + right[..., :-2] + 8) / 16).floor_()
     odd = ((3 * lines + right[..., 2:] + 7) / 16).floor_()
     return torch.stack([even, odd], -1).flatten(-2)
 
 
-def _quantise(planes: Tensor, table: Tensor) -> Tensor:
-    """Level-shift, DCT, quantise and all the way back, over ... x H x W in blocks of eight."""
-    dct = _dct(planes.device)
+def _lose(planes: Tensor, table: Tensor, block: int) -> Tensor:
+    """Level-shift, DCT, quantise and all the way back, over ... x H x W.
+
+    Blocks are 8 px wide, or 16 of whose DCT the 8 lowest frequencies are kept.
+    """
+    dct = _dct(block, planes.device)
     height, width = planes.shape[-2:]
-    blocks = planes.reshape(*planes.shape[:-2], height // 8, 8, width // 8, 8) - 128
-    coefficients = torch.einsum("ui,...hiwj,vj->...hwuv", dct, blocks, dct)
-    coefficients = (coefficients / table).round_() * table
-    back = torch.einsum("ui,...hwuv,vj->...hiwj", dct, coefficients, dct)
-    return back.reshape(planes.shape).round_().add_(128).clamp_(0, 255)
+    blocks = planes.reshape(*planes.shape[:-2], height // block, block, width // block, block)
+    # libjpeg's DCT comes out eight times too large and in integers; then a division rounds half
+    # away from zero.
+    sharp = _nearest(torch.einsum("ui,...hiwj,vj->...hwuv", dct, blocks - 128, dct) * 8)
+    steps = ((sharp.abs() + 4 * table) / (8 * table)).floor_() * sharp.sign()
+    dct = dct * (block / 8)
+    back = torch.einsum("ui,...hwuv,vj->...hiwj", dct, steps * table, dct)
+    return _nearest(back.reshape(planes.shape) + 128).clamp_(0, 255)
 
 
 @lru_cache(maxsize=8)
-def _dct(device: torch.device) -> Tensor:
-    place = torch.arange(8, dtype=torch.float64)
-    matrix = torch.cos((2 * place + 1) * place[:, None] * math.pi / 16) / 2
+def _dct(block: int, device: torch.device) -> Tensor:
+    """The 8 lowest frequencies of a block, scaled so that a constant block keeps its DC."""
+    place = torch.arange(block, dtype=torch.float64)
+    matrix = torch.cos((2 * place + 1) * place[:8, None] * math.pi / (2 * block))
     matrix[0] /= math.sqrt(2)
-    return matrix.float().to(device)
+    return (matrix * (4 / block)).float().to(device)
 
 
 @lru_cache(maxsize=64)

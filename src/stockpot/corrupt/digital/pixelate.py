@@ -30,11 +30,10 @@ def shrink_by_pillow(pixels: Tensor, rows: int, columns: int) -> Tensor:
     """Pillow's own filter, in threads."""
     height, width = pixels.shape[2:]
 
-    def there_and_back(picture: Image.Image) -> list[Image.Image]:
-        # Enlarging with a box of one small pixel is Pillow's NEAREST, which is faster.
+    def there_and_back(picture: Image.Image) -> Image.Image:
         small = picture.resize((columns, rows), Image.Resampling.BOX)
-        back = Image.Resampling.NEAREST
-        return [channel.resize((width, height), back) for channel in small.split()]
+        # Enlarging with a box of one small pixel is Pillow's NEAREST, which is faster.
+        return small.resize((width, height), Image.Resampling.NEAREST)
 
     return map_pictures(there_and_back, pixels)
 

@@ -1,8 +1,9 @@
-"""Canny edges and the distance to the nearest one, batched and in integers, after OpenCV.
+"""Canny edges and the distance to the nearest one, batched, after OpenCV.
 
 Spatter's water needs both. The distance is OpenCV's 5 x 5 chamfer metric: the cheapest path of
 straight, diagonal and knight steps. Such a path can take its steps in any order, so the metric is
-eight one-dimensional minima after each other, each found by doubling the step length.
+eight one-dimensional minima after each other, each found by doubling the step length. All numbers
+are whole and below 2^24, so floats are exact.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LONGEST_WEAK_CHAIN = 32
 
 
 def find_edges(layer: Tensor, low: int, high: int) -> Tensor:
-    """Canny edges of N x H x W integers: thin ridges of the gradient, strong or joined to strong.
+    """Canny edges of N x H x W levels: thin ridges of the gradient, strong or joined to strong.
 
     Weak pixels join through at most 32 steps, so that no device has to wait to look whether the
     growth is over; in drops the chains are a few pixels long.
@@ -38,17 +39,25 @@ def find_edges(layer: Tensor, low: int, high: int) -> Tensor:
     ridge = _is_ridge(magnitude, across, along) & (magnitude > low)
     edges = ridge & (magnitude > high)
     for _ in range(_LONGEST_WEAK_CHAIN):
-        near = F.max_pool2d(edges[:, None].float(), 3, stride=1, padding=1)[:, 0] > 0
-        grown = near & ridge
+        grown = ridge & _widened(_widened(edges, 1), 2)
         if layer.is_cpu and torch.equal(grown, edges):
             break
         edges = grown
     return edges
 
 
+def _widened(mask: Tensor, axis: int) -> Tensor:
+    """The mask and its neighbours on both sides along an axis."""
+    size = mask.shape[axis]
+    wide = mask.clone()
+    wide.narrow(axis, 1, size - 1).logical_or_(mask.narrow(axis, 0, size - 1))
+    wide.narrow(axis, 0, size - 1).logical_or_(mask.narrow(axis, 1, size - 1))
+    return wide
+
+
 def _sobel(layer: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient to the right and downwards; outside, the border pixel repeats."""
-    padded = F.pad(layer[:, None].float(), (1, 1, 1, 1), mode="replicate")[:, 0].int()
+    padded = F.pad(layer, (1, 1, 1, 1), mode="replicate")
     lines = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     columns = padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]
     return lines[..., 2:] - lines[..., :-2], columns[:, 2:] - columns[:, :-2]
@@ -62,21 +71,24 @@ def _is_ridge(magnitude: Tensor, across: Tensor, along: Tensor) -> Tensor:
     def at(down: int, right: int) -> Tensor:
         return padded[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
 
-    x, y = across.abs(), along.abs() << 15
-    flat = y < x * _TAN_22
-    steep = y > x * (_TAN_22 + 65536)
+    # OpenCV compares slopes in integers; kept below 2^24 or in powers of two they are exact floats.
+    slanted = across.abs() * _TAN_22
+    rise = along.abs() * 2**15
+    flat = rise < slanted
+    steep = rise - across.abs() * 2**16 > slanted
     level = (magnitude > at(0, -1)) & (magnitude >= at(0, 1))
     upright = (magnitude > at(-1, 0)) & (magnitude >= at(1, 0))
     falling = (magnitude > at(-1, -1)) & (magnitude > at(1, 1))
     rising = (magnitude > at(-1, 1)) & (magnitude > at(1, -1))
-    slanted = torch.where((across ^ along) < 0, rising, falling)
-    return torch.where(flat, level, torch.where(steep, upright, slanted))
+    is_rising = across * along < 0
+    diagonal = ~(flat | steep) & ((is_rising & rising) | (~is_rising & falling))
+    return (flat & level) | (steep & upright) | diagonal
 
 
 def distance_to_edge(edges: Tensor, furthest: int) -> Tensor:
-    """The chamfer distance to the nearest edge in 1/65536 px, cut at `furthest` px; int32."""
+    """The chamfer distance to the nearest edge in 1/65536 px, cut at `furthest` px."""
     limit = furthest * _STRAIGHT
-    distance = torch.where(edges, 0, limit).to(torch.int32)
+    distance = (~edges).float() * limit
     height, width = distance.shape[1:]
     for (down, right), cost in _LINES:
         steps = 1

@@ -89,12 +89,11 @@ def overlay_sheet(
 def _scaled(picture: Tensor, scale: float, height: int, width: int) -> Tensor:
     rows, columns = picture.shape[1:]
     # At least one pixel of room in each direction, as the original's random crop needs.
-    scale = max(scale, (height + 1) / rows, (width + 1) / columns)
+    scale = max(scale, (height + 1.01) / rows, (width + 1.01) / columns)
     if scale == 1:
         return picture
-    size = max(round(rows * scale), height + 1), max(round(columns * scale), width + 1)
-    bigger = F.interpolate(picture[None].float(), size=size, mode="bilinear", align_corners=False)
-    return bigger[0].round().to(torch.uint8)
+    resized = F.interpolate(picture[None].float(), scale_factor=scale, mode="bilinear")
+    return resized[0].round().to(torch.uint8)
 
 
 def _photographs() -> tuple[Tensor, ...]:

@@ -25,8 +25,8 @@ def let_snow(pixels: Tensor, constants: Constants, normal: Tensor, degrees: Tens
     """Snow from a given standard normal field (N x H x W) and direction of fall (N)."""
     mean, deviation, zoom, threshold, radius, sigma, mix = constants
     flakes = clipped_zoom((normal * deviation + mean)[:, None], zoom)
-    flakes = torch.where(flakes < threshold, 0.0, flakes)
-    layer = (flakes.clamp_(0, 1) * 255).int()  # 8 bits by truncation, as everything here
+    flakes = (flakes * (flakes >= threshold)).clamp_(0, 1)
+    layer = (flakes * 255).floor_()  # 8 bits by truncation, as everything here
     layer = streak(layer, int(radius), sigma, degrees)
 
     values = pixels.float()

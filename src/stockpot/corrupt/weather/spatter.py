@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
@@ -32,10 +31,10 @@ def splash(pixels: Tensor, constants: Constants, normal: Tensor) -> Tensor:
     if is_mud:
         # Here the fifth constant is the sigma that softens the splashes' edges.
         cover = smooth((liquid > threshold).float(), strength)[:, None]
-        cover = torch.where(cover < 0.8, 0.0, cover)
+        cover = cover * (cover >= 0.8)
         return truncate(values * (1 - cover) + cover * _colour(_MUD, values))
     # Eight bits, wrapping around beyond 255 as the original's cast does.
-    layer = (torch.where(liquid < threshold, 0.0, liquid) * 255).int() & 255
+    layer = (liquid.mul_(liquid >= threshold) * 255).floor_().remainder_(256)
     shine = layer * _relief(layer)
     brightest = shine.amax((1, 2), keepdim=True).clamp(min=1)
     shine = (shine * (strength / brightest))[:, None]
@@ -43,11 +42,10 @@ def splash(pixels: Tensor, constants: Constants, normal: Tensor) -> Tensor:
 
 
 def _relief(layer: Tensor) -> Tensor:
-    """How light falls on the drops: their depth, equalised, embossed and smoothed; int32."""
+    """How light falls on the drops: their depth, equalised, embossed and smoothed; whole floats."""
     depth = distance_to_edge(find_edges(layer, low=50, high=150), _FAR)
-    depth = _box_sum(depth) // (9 * 65536)
-    light = _equalise(depth, _FAR + 1)
-    padded = F.pad(light[:, None].float(), (1, 1, 1, 1), mode="reflect")[:, 0].int()
+    depth = (_box_sum(depth) / (9 * 65536)).floor_()
+    padded = _mirrored(_equalise(depth, _FAR + 1))
     height, width = layer.shape[1:]
 
     def at(down: int, right: int) -> Tensor:
@@ -55,14 +53,20 @@ def _relief(layer: Tensor) -> Tensor:
 
     embossed = 2 * (at(1, 1) - at(-1, -1)) + at(0, 0)
     embossed = embossed + at(0, 1) + at(1, 0) - at(-1, 0) - at(0, -1)
-    return (2 * _box_sum(embossed.clamp_(0, 255)) + 9) // 18
+    return ((_box_sum(embossed.clamp_(0, 255)) + 4.5) / 9).floor_()
 
 
 def _box_sum(values: Tensor) -> Tensor:
-    """Sums of 3 x 3, the border mirrored; int32, exact below 2^24 a value."""
-    padded = F.pad(values[:, None].float(), (1, 1, 1, 1), mode="reflect")[:, 0].int()
+    """Sums of 3 x 3, the border mirrored."""
+    padded = _mirrored(values)
     lines = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
     return lines[..., :-2] + lines[..., 1:-1] + lines[..., 2:]
+
+
+def _mirrored(values: Tensor) -> Tensor:
+    """One pixel more on each side, the second row and column repeated."""
+    values = torch.cat([values[:, 1:2], values, values[:, -2:-1]], 1)
+    return torch.cat([values[..., 1:2], values, values[..., -2:-1]], 2)
 
 
 def _equalise(values: Tensor, levels: int) -> Tensor:
@@ -76,7 +80,7 @@ def _equalise(values: Tensor, levels: int) -> Tensor:
     above = (counts.cumsum(1) - first).clamp(min=0).double()
     table = (above * 255 / (total - first).clamp(min=1)).round()
     table = torch.where(first == total, torch.arange(levels, device=flat.device), table)
-    return table.int().gather(1, flat).view(values.shape)
+    return table.float().gather(1, flat).view(values.shape)
 
 
 def _colour(rgb: tuple[float, float, float], like: Tensor) -> Tensor:
