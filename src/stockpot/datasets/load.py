@@ -30,15 +30,15 @@ def load_dataset(
             f"expected a dataset at {name!r}, and there is no such file or folder.",
             hint="A dataset of the Hugging Face hub is loaded as hub with path=OWNER/NAME.",
         )
-    try:
-        return _load(name, split, limit, options)
-    except UnknownNameError as problem:
-        problem.hint = problem.hint or "A path to a folder or file of images works too."
-        raise
+    return _load(name, split, limit, options)
 
 
 def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> Dataset:
-    entry = datasets.get(name)
+    try:
+        entry = datasets.get(name)
+    except UnknownNameError as problem:
+        problem.hint = "A path to a folder or file of images works too."
+        raise
     if "split" in {parameter.name for parameter in entry.parameters}:
         options = {"split": split, **options}
     dataset: Dataset = entry(**options)
@@ -47,11 +47,8 @@ def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> 
 
 def _reader(path: Path) -> str:
     if path.is_dir():
-        written_by_datasets = (path / "state.json").exists() or (
-            path / "dataset_dict.json"
-        ).exists()
-        has_parquet = next(path.rglob("*.parquet"), None) is not None
-        return "hub" if written_by_datasets or has_parquet else "imagefolder"
+        kept = ("state.json", "dataset_dict.json", "*.parquet", "*/*.parquet")
+        return "hub" if any(any(path.glob(name)) for name in kept) else "imagefolder"
     if path.suffix in (".parquet", ".arrow"):
         return "hub"
     if path.suffix in (".npz", ".safetensors") or "idx" in path.name:
