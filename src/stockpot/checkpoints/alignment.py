@@ -52,7 +52,8 @@ class Alignment:
 
     def infos(self) -> dict[str, TensorInfo]:
         """Every tensor of the output, in the template's order."""
-        found = {item.name: item.info for item in (*self.rows, *self.copies)}
+        found = {row.name: row.info for row in self.rows}
+        found.update({copied.name: copied.info for copied in self.copies})
         found.update({alias: found[name] for alias, name in self.tied.items()})
         return {name: found[name] for name in self.template.tensors() if name in found}
 
@@ -110,6 +111,8 @@ def align(
         template = opened_base
     everyone = [*opened, *([opened_base] if opened_base else [])]
 
+    partly = template.whole and not all(other.whole for other in everyone)
+
     rows: list[Row] = []
     copies: list[Copy] = []
     wrong: dict[str, dict[str, list[str]]] = {}
@@ -129,9 +132,9 @@ def align(
             copies.append(_copy(name, plain, opened_base or template, template))
         elif head == "first" and is_head(plain):
             copies.append(_copy(name, plain, opened[0], template))
-        elif not info.dtype.is_floating_point:
-            copies.append(_copy(name, plain, template, template))
-        elif template.whole and is_beyond_vision(plain) and not all(o.whole for o in everyone):
+        elif not info.dtype.is_floating_point or (
+            template.whole and is_beyond_vision(plain) and not all(o.whole for o in everyone)
+        ):
             copies.append(_copy(name, plain, template, template))
         else:
             problems = _problems(plain, info, template, everyone)

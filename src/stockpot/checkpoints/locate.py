@@ -69,7 +69,7 @@ def _in_folder(folder: Path, label: str) -> Location:
     for pattern, form in (("*.safetensors", "safetensors"), ("*.bin", "torch"), ("*.pt", "torch")):
         found = sorted(folder.glob(pattern))
         if len(found) == 1:
-            return Location(label, form, (found[0],), folder)  # type: ignore[arg-type]
+            return Location(label, form, (found[0],), folder)
     here = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
     raise BadCheckpointError(
         f"{label}: expected model.safetensors, pytorch_model.bin or an index of shards, "

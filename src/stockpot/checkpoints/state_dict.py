@@ -106,7 +106,7 @@ def _shared(state: Mapping[str, Tensor]) -> dict[str, str]:
         if not value.numel() or value.device.type == "meta":
             continue
         storage = value.untyped_storage().data_ptr()
-        place = (storage, value.storage_offset(), tuple(value.shape), value.stride())
+        place = (storage, int(value.storage_offset()), tuple(value.shape), value.stride())
         if place in first:
             tied[name] = first[place]
         else:

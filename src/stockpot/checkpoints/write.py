@@ -75,7 +75,7 @@ class ShardWriter:
         if not values.numel():
             return
         raw = values.detach().to("cpu", place.info.dtype).contiguous().reshape(-1)
-        view = memoryview(raw.view(torch.uint8).numpy())
+        view = raw.view(torch.uint8).numpy().data
         offset = place.offset + start * place.info.dtype.itemsize
         while view:
             count = os.pwrite(place.descriptor, view, offset)

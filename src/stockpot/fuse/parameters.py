@@ -20,7 +20,9 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
 from stockpot.registry import Entry
 
-_FIRST = re.compile(r"embed|patch|stem|cls_token|class_|pos_|position|pre_|ln_pre|conv1|bn1|conv_in")
+_FIRST = re.compile(
+    r"embed|patch|stem|cls_token|class_|pos_|position|pre_|ln_pre|conv1|bn1|conv_in"
+)
 
 
 class Assignment(NamedTuple):

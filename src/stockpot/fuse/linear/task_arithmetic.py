@@ -39,4 +39,3 @@ def task_arithmetic(
         return slab.base if total is None else total.mul_(scale).add_(slab.base)
 
     return TensorFuser(merge, elementwise=True)
-

@@ -55,7 +55,9 @@ def dare(
     changes = Dropped(density, rescale, seed)
     if merge == "ties":
         if rescale == "l1":
-            raise BadParameterError("rescale: l1 goes with merge=sum, mean or elect, not with ties.")
+            raise BadParameterError(
+                "rescale: l1 goes with merge=sum, mean or elect, not with ties."
+            )
         return StagedFuser(lambda: global_ties(changes, keep, scale, reduce, weights), passes=3)
 
     def fuse(slab: Slab) -> Tensor:

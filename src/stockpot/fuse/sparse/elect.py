@@ -67,7 +67,9 @@ def disjoint(
     if reduce == "mean":
         shares = weights if weights is not None else [1.0] * len(changes)
         rising = add_up([up.sign_().mul_(share) for up, share in zip(ups, shares, strict=True)])
-        falling = add_up([low.sign_().mul_(-share) for low, share in zip(downs, shares, strict=True)])
+        falling = add_up(
+            [low.sign_().mul_(-share) for low, share in zip(downs, shares, strict=True)]
+        )
         divisor = torch.where(positive, rising, falling)
         divisor[divisor == 0] = 1
         merged /= divisor

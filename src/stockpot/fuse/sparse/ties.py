@@ -85,9 +85,7 @@ def global_ties(
     majority = yield SignSum(changes, limits, None if weights is None else tuple(weights))
 
     def merge(slab: Slab) -> Tensor:
-        trimmed = [
-            trim(change, limit) for change, limit in zip(changes(slab), limits, strict=True)
-        ]
+        trimmed = [trim(change, limit) for change, limit in zip(changes(slab), limits, strict=True)]
         return disjoint(trimmed, weights, reduce, majority).mul_(scale).add_(slab.base)
 
     return TensorFuser(merge, elementwise=True)

@@ -27,7 +27,10 @@ def trim(change: Tensor, limit: float) -> Tensor:
 
 
 def keep_largest(change: Tensor, density: float) -> Tensor:
-    """Keep exactly int(density * n) entries, at least one; the first ones among equals."""
+    """Keep exactly int(density * n) entries, at least one, the largest.
+
+    Where equal magnitudes straddle the limit, torch's sort decides between them.
+    """
     count = change.numel()
     if density >= 1:
         return change
@@ -36,26 +39,26 @@ def keep_largest(change: Tensor, density: float) -> Tensor:
     kept = max(1, int(density * count))
     size = change.abs().reshape(-1)
     threshold = kth_smallest(size, count - kept + 1)
-    mask = size > threshold
-    equal = (size == threshold).nonzero().squeeze(1)
-    mask[equal[: kept - int(mask.sum())]] = True
+    mask = size >= threshold
+    if int(mask.sum()) > kept:
+        mask = torch.zeros_like(mask)
+        mask[size.argsort(descending=True)[:kept]] = True
     return change * mask.view_as(change)
 
 
 def keep_ranks(change: Tensor, first: int, last: int) -> Tensor:
     """Keep the entries whose rank by magnitude lies in [first, last), 0 being the smallest.
 
-    Among equal magnitudes the earlier entry has the lower rank.
+    Where equal magnitudes straddle a limit, torch's sort decides between them.
     """
     if last <= first:
         return torch.zeros_like(change)
     size = change.abs().reshape(-1)
     low, high = kth_smallest(size, first + 1), kth_smallest(size, last)
-    mask = (size > low) & (size < high)
-    for edge in {float(low): low, float(high): high}.values():
-        before = int((size < edge).sum())
-        places = (size == edge).nonzero().squeeze(1)
-        mask[places[max(first - before, 0) : max(last - before, 0)]] = True
+    mask = (size >= low) & (size <= high)
+    if int(mask.sum()) > last - first:
+        mask = torch.zeros_like(mask)
+        mask[size.sort().indices[first:last]] = True
     return change * mask.view_as(change)
 
 

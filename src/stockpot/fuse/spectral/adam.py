@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 
-def descend(start: Tensor, gradient: Callable[[Tensor], Tensor], *, lr: float, steps: int) -> Tensor:
+def descend(
+    start: Tensor, gradient: Callable[[Tensor], Tensor], *, lr: float, steps: int
+) -> Tensor:
     """The matrix after some steps of Adam with its usual constants."""
     point = start.clone()
     mean, square = torch.zeros_like(point), torch.zeros_like(point)

@@ -40,14 +40,16 @@ def _matrix(slab: Slab, common: float) -> Tensor:
     shared = rank - own_total
     own = own_total // slab.count
     basis = leading_triples(total_change(slab), shared)
+    projector = basis.left @ basis.left.T
     left = slab.base.new_zeros(slab.base.shape[0], rank)
     values = slab.base.new_zeros(rank)
     right = slab.base.new_zeros(rank, slab.base.shape[1])
     for index in range(slab.count):
         delta = slab.delta(index)
-        rest = delta - basis.left @ (basis.left.T @ delta)
         place = slice(index * own, (index + 1) * own)
-        left[:, place], values[place], right[place] = leading_triples(rest, own)
+        left[:, place], values[place], right[place] = leading_triples(
+            delta - projector @ delta, own
+        )
     place = slice(own_total, rank)
     left[:, place], values[place], right[place] = basis
     return (orthogonal_factor(left) * values.mean()) @ orthogonal_factor(right)
