@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 # The multipliers 0xed5ad4bb, 0xac4c1b51 and 0x31848bab as signed 32-bit words.
@@ -92,15 +93,16 @@ class Draws:
         return (scaled + low).view(len(self), *shape)
 
 
-def _mix(words: np.ndarray) -> np.ndarray:
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64: every bit of a seed reaches every bit of the key."""
     words = words + np.uint64(_GOLDEN)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    return np.asarray(words ^ (words >> np.uint64(31)))
 
 
 @lru_cache(maxsize=8)
 def _normal_quantiles(device: torch.device) -> Tensor:
     middles = (torch.arange(2**16, dtype=torch.float64) + 0.5) / 2**16
-    return torch.special.ndtri(middles).float().to(device)
+    quantiles: Tensor = torch.special.ndtri(middles)
+    return quantiles.float().to(device)

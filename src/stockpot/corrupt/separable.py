@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Border = Literal["nearest", "reflect", "mirror"]
@@ -34,10 +35,10 @@ def smooth(
     return rows @ (images @ columns.T)
 
 
-def gaussian_taps(sigma: float, radius: int) -> np.ndarray:
+def gaussian_taps(sigma: float, radius: int) -> NDArray[np.float64]:
     """The 2 radius + 1 weights of a gaussian, of sum one."""
     taps = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
-    return taps / taps.sum()
+    return np.asarray(taps / taps.sum())
 
 
 def _add_shifted(images: Tensor, taps: list[float], border: Border) -> Tensor:
@@ -77,7 +78,7 @@ def gaussian_matrix(
     return torch.from_numpy(matrix).float().to(device)
 
 
-def _inside(index: np.ndarray, size: int, border: Border) -> np.ndarray:
+def _inside(index: NDArray[np.int64], size: int, border: Border) -> NDArray[np.int64]:
     if border == "nearest":
         return index.clip(0, size - 1)
     period = 2 * size if border == "reflect" else 2 * size - 2

@@ -58,4 +58,5 @@ def _spectrum(
     reach = len(kernel) // 2
     canvas = torch.zeros(height, width)
     canvas[: len(kernel), : len(kernel)] = kernel
-    return torch.fft.rfft2(canvas.roll((-reach, -reach), (0, 1))).to(device)
+    spectrum: Tensor = torch.fft.rfft2(canvas.roll((-reach, -reach), (0, 1)))
+    return spectrum.to(device)

@@ -27,7 +27,7 @@ _PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.
 
 
 class Sheet(NamedTuple):
-    """All overlays as one flat picture: where each begins, how wide it is, how far a crop may go."""
+    """All overlays in one flat list of pixels, with what is needed to crop from each."""
 
     pixels: Tensor
     starts: Tensor
@@ -55,7 +55,7 @@ def frost(
 def lay_over(
     pixels: Tensor, constants: Constants, sheet: Sheet, chosen: Tensor, corner: Tensor
 ) -> Tensor:
-    """Frost from given draws: the overlay of each image (N) and its crop's row and column (N x 2)."""
+    """Frost from given draws: each image's overlay (N), and its crop's row and column (N x 2)."""
     weight, ice_weight, _ = constants
     height, width = pixels.shape[2:]
     lines = sheet.widths.index_select(0, chosen)[:, None]
