@@ -6,7 +6,7 @@ import hashlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,45 +50,45 @@ class EncodedImages:
     def batches(self, size: int, fit: Fit | None) -> Iterator[Tensor]:
         """Consecutive uint8 NCHW batches; two batches are decoded ahead of the one in use."""
         starts = deque(range(0, len(self), size))
-        waiting: deque[list[Future[list[Pixels]]]] = deque()
+        waiting: deque[list[Future[Pixels]]] = deque()
         with ThreadPoolExecutor(_threads()) as threads:
             try:
                 while starts or waiting:
                     while starts and len(waiting) < 3:
                         start = starts.popleft()
                         stop = min(start + size, len(self))
-                        chunks = range(start, stop, CHUNK)
                         waiting.append(
                             [
                                 threads.submit(self._decode, at, min(at + CHUNK, stop), fit)
-                                for at in chunks
+                                for at in range(start, stop, CHUNK)
                             ]
                         )
-                    ready = waiting.popleft()
-                    yield self._joined([row for task in ready for row in task.result()], fit)
+                    parts = [task.result() for task in waiting.popleft()]
+                    _check_sizes([part.shape[2:] for part in parts], fit)
+                    yield torch.from_numpy(np.concatenate(parts))
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
 
-    def _decode(self, start: int, stop: int, fit: Fit | None) -> list[Pixels]:
-        pixels = []
+    def _decode(self, start: int, stop: int, fit: Fit | None) -> Pixels:
+        pictures = []
         for row in range(start, stop):
             try:
                 picture = open_rgb(self.items[row])
             except BROKEN as problem:
                 raise BadDataError(f"{self.names[row]} cannot be decoded ({problem}).") from None
-            pixels.append(np.asarray(fit(picture) if fit else picture))
-        return pixels
+            pictures.append(np.asarray(fit(picture) if fit else picture))
+        _check_sizes([picture.shape[:2] for picture in pictures], fit)
+        return np.ascontiguousarray(np.stack(pictures).transpose(0, 3, 1, 2))
 
-    def _joined(self, pictures: list[Pixels], fit: Fit | None) -> Tensor:
-        sizes = {picture.shape for picture in pictures}
-        if len(sizes) != 1:
-            shown = ", ".join(sorted(f"{shape[0]}x{shape[1]}" for shape in sizes)[:4])
-            raise BadDataError(
-                f"expected pictures of one size in a batch, got {shown}"
-                + (" after fitting." if fit else "."),
-                hint="" if fit else "Give a `fit` that brings them to one size, as a model does.",
-            )
-        return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+
+def _check_sizes(sizes: Iterable[tuple[int, ...]], fit: Fit | None) -> None:
+    if len(different := set(sizes)) > 1:
+        shown = ", ".join(sorted(f"{height}x{width}" for height, width in different)[:4])
+        raise BadDataError(
+            f"expected pictures of one size in a batch, got {shown}"
+            + (" after fitting." if fit else "."),
+            hint="" if fit else "Give a `fit` that brings them to one size, as a model does.",
+        )
 
 
 class Inspection(NamedTuple):

@@ -12,17 +12,18 @@ SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 )
 
+ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"))
+"""What a picture's facts hold when they may say which way is up; asking further is slow."""
+
 
 def open_rgb(source: Path | bytes) -> Image.Image:
     """The picture upright in RGB; what is transparent becomes white."""
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     with Image.open(stream) as picture:
-        if picture.mode == "RGB" and "transparency" not in picture.info:
-            if not picture.getexif():
-                picture.load()
-                return picture
-            return ImageOps.exif_transpose(picture)
-        return _as_rgb(ImageOps.exif_transpose(picture))
+        picture.load()
+        if not ORIENTED.isdisjoint(picture.info) or picture.format in ("TIFF", "MPO"):
+            return _as_rgb(ImageOps.exif_transpose(picture))
+        return _as_rgb(picture)
 
 
 def check_whole(data: bytes) -> None:
@@ -43,6 +44,8 @@ def check_whole(data: bytes) -> None:
 
 
 def _as_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode == "RGB" and "transparency" not in picture.info:
+        return picture
     if picture.mode.startswith("I"):
         values = np.asarray(picture)
         # 16 bits per pixel: keep the upper half, since Pillow's own conversion clips at 255.
