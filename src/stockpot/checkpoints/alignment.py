@@ -1,23 +1,22 @@
-"""Line several checkpoints up, tensor by tensor, and say everything that does not fit at once.
+"""Line several checkpoints up, tensor by tensor, before a value is read.
 
-All of it happens on headers, before a value is read. The output has the names, the order and the
-dtypes of the template: the first member, or the base when the base is a whole CLIP model and the
-members are vision encoders.
+The output has the names, the order and the dtypes of the template: the first member, or the base
+when the base is a whole CLIP model and the members are vision encoders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
+from stockpot.checkpoints.differences import Differences
 from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_head, is_whole_clip
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError, BadParameterError
 
 Head = Literal["keep", "drop", "first"]
-_SHOWN = 4
 
 
 class Row(NamedTuple):
@@ -54,34 +53,81 @@ class Alignment:
         """Every tensor of the output, in the template's order."""
         found = {row.name: row.info for row in self.rows}
         found.update({copied.name: copied.info for copied in self.copies})
-        found.update({alias: found[name] for alias, name in self.tied.items()})
+        found.update({alias: found[n] for alias, n in self.tied.items() if n in found})
         return {name: found[name] for name in self.template.tensors() if name in found}
 
 
-@dataclass
-class _Differences:
-    lines: list[str] = field(default_factory=list)
+class _Opened:
+    """A source with its names in plain form."""
 
-    def add(self, label: str, what: str, names: Sequence[str], option: str) -> None:
-        if names:
-            shown = ", ".join(names[:_SHOWN])
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            self.lines.append(f"{label} {what} {shown}{more} [{option}]")
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.infos = source.tensors()
+        self.plain = by_plain_name(self.infos)
+        self.whole = is_whole_clip(self.plain)
 
-    def raise_if_any(self) -> None:
-        if self.lines:
-            listing = "\n  - ".join(self.lines)
-            raise BadCheckpointError(
-                f"the checkpoints do not line up:\n  - {listing}\n",
-                hint="In brackets: the option that resolves it.",
-            )
+    def info(self, plain: str) -> TensorInfo:
+        return self.infos[self.plain[plain]]
 
 
-class _Opened(NamedTuple):
-    source: Source
-    plain: Mapping[str, str]
-    infos: Mapping[str, TensorInfo]
-    whole: bool
+@dataclass(frozen=True)
+class _Aligner:
+    members: Sequence[_Opened]
+    base: _Opened | None
+    template: _Opened
+    exclude: Sequence[str]
+    intersect: bool
+    head: Head
+
+    @property
+    def everyone(self) -> list[_Opened]:
+        return [*self.members, *([self.base] if self.base else [])]
+
+    def place(self, plain: str, name: str, differences: Differences) -> Row | Copy | None:
+        """What becomes of one tensor of the template; None leaves it out."""
+        info = self.template.infos[name]
+        partly = self.template.whole and not all(other.whole for other in self.everyone)
+        if self.head == "drop" and is_head(plain):
+            return None
+        if self._excluded(name, plain):
+            return self._copy(plain, name, self.base or self.template)
+        if self.head == "first" and is_head(plain):
+            return self._copy(plain, name, self.members[0])
+        if not info.dtype.is_floating_point or (partly and is_beyond_vision(plain)):
+            return self._copy(plain, name, self.template)
+        problems = [
+            (other.source.label, *problem)
+            for other in self.everyone
+            if (problem := _problem(other, plain, info))
+        ]
+        if not problems:
+            in_base = self.base.plain[plain] if self.base else None
+            return Row(name, info, in_base, tuple(o.plain[plain] for o in self.members))
+        if self.intersect:
+            return self._copy(plain, name, self.template)
+        for label, kind, text in problems:
+            differences.add(label, kind, text)
+        return None
+
+    def extra(self, other: _Opened) -> list[str]:
+        """Names of floats that another checkpoint has and the template lacks."""
+        return [
+            plain
+            for plain, name in other.plain.items()
+            if plain not in self.template.plain
+            and name not in other.source.tied
+            and other.infos[name].dtype.is_floating_point
+            and not self._excluded(name, plain)
+            and not (other.whole and not self.template.whole and is_beyond_vision(plain))
+            and not (self.head != "keep" and is_head(plain))
+        ]
+
+    def _excluded(self, name: str, plain: str) -> bool:
+        return any(fnmatchcase(name, g) or fnmatchcase(plain, g) for g in self.exclude)
+
+    def _copy(self, plain: str, name: str, wanted: _Opened) -> Copy:
+        origin = wanted if plain in wanted.plain else self.template
+        return Copy(name, origin.info(plain), origin.source, origin.plain[plain])
 
 
 def align(
@@ -104,68 +150,32 @@ def align(
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
     _refuse_same_files(members)
-    opened = [_open(source) for source in members]
-    opened_base = _open(base) if base is not None else None
+    opened = [_Opened(source) for source in members]
+    opened_base = _Opened(base) if base is not None else None
     template = opened[0]
     if opened_base and opened_base.whole and not template.whole:
         template = opened_base
-    everyone = [*opened, *([opened_base] if opened_base else [])]
-
-    partly = template.whole and not all(other.whole for other in everyone)
-
-    rows: list[Row] = []
-    copies: list[Copy] = []
-    wrong: dict[str, dict[str, list[str]]] = {}
-    dtypes: set[str] = set()
-    tied = {
-        alias: name
-        for alias, name in template.source.tied.items()
-        if alias in template.infos and name in template.infos
-    }
-    for plain, name in template.plain.items():
-        info = template.infos[name]
-        if name in tied:
-            continue
-        if head == "drop" and is_head(plain):
-            continue
-        if _matches(exclude, name, plain):
-            copies.append(_copy(name, plain, opened_base or template, template))
-        elif head == "first" and is_head(plain):
-            copies.append(_copy(name, plain, opened[0], template))
-        elif not info.dtype.is_floating_point or (
-            template.whole and is_beyond_vision(plain) and not all(o.whole for o in everyone)
-        ):
-            copies.append(_copy(name, plain, template, template))
-        else:
-            problems = _problems(plain, info, template, everyone)
-            if not problems:
-                dtypes |= {str(o.infos[o.plain[plain]].dtype) for o in everyone}
-                in_base = opened_base.plain[plain] if opened_base else None
-                rows.append(Row(name, info, in_base, tuple(o.plain[plain] for o in opened)))
-            elif intersect:
-                copies.append(_copy(name, plain, template, template))
-            else:
-                for label, kind, text in problems:
-                    wrong.setdefault(label, {}).setdefault(kind, []).append(text)
-    for other in everyone:
+    aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
+    differences = Differences(template.source.label)
+    tied = {a: n for a, n in template.source.tied.items() if n in template.infos}
+    placed = [
+        aligner.place(plain, name, differences)
+        for plain, name in template.plain.items()
+        if name not in tied
+    ]
+    for other in aligner.everyone:
         if other is not template and not intersect:
-            extra = _extra(other, template, exclude, head)
-            if extra:
-                wrong.setdefault(other.source.label, {})["extra"] = extra
-    _report(wrong, template.source.label)
+            for plain in aligner.extra(other):
+                differences.add(other.source.label, "extra", plain)
+    differences.raise_if_any()
+    rows = tuple(item for item in placed if isinstance(item, Row))
     if not rows:
         raise BadCheckpointError(
             "no tensor is left to fuse: all are excluded, of integers, or not common to all."
         )
-    notes = _notes(template, everyone, dtypes)
-    sources = tuple(o.source for o in opened)
-    return Alignment(sources, base, template.source, tuple(rows), tuple(copies), tied, notes)
-
-
-def _open(source: Source) -> _Opened:
-    infos = source.tensors()
-    plain = by_plain_name(infos)
-    return _Opened(source, plain, infos, is_whole_clip(plain))
+    copies = tuple(item for item in placed if isinstance(item, Copy))
+    notes = _notes(aligner, rows)
+    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes)
 
 
 def _refuse_same_files(members: Sequence[Source]) -> None:
@@ -183,84 +193,32 @@ def _refuse_same_files(members: Sequence[Source]) -> None:
         seen[identity] = source.label
 
 
-def _matches(globs: Sequence[str], name: str, plain: str) -> bool:
-    return any(fnmatchcase(name, glob) or fnmatchcase(plain, glob) for glob in globs)
+def _problem(other: _Opened, plain: str, info: TensorInfo) -> tuple[str, str] | None:
+    if plain not in other.plain:
+        return "missing", plain
+    theirs = other.info(plain)
+    if theirs.shape != info.shape:
+        mine, wanted = ("x".join(map(str, shape)) for shape in (theirs.shape, info.shape))
+        return "head" if is_head(plain) else "shape", f"{plain} ({mine}, not {wanted})"
+    if not theirs.dtype.is_floating_point:
+        return "dtype", f"{plain} ({theirs})"
+    return None
 
 
-def _copy(name: str, plain: str, wanted: _Opened, template: _Opened) -> Copy:
-    origin = wanted if plain in wanted.plain else template
-    source_name = origin.plain[plain]
-    return Copy(name, origin.infos[source_name], origin.source, source_name)
-
-
-def _problems(
-    plain: str, info: TensorInfo, template: _Opened, everyone: Sequence[_Opened]
-) -> list[tuple[str, str, str]]:
-    found = []
-    for other in everyone:
-        name = other.plain.get(plain)
-        if name is None:
-            found.append((other.source.label, "missing", plain))
-            continue
-        theirs = other.infos[name]
-        if theirs.shape != info.shape:
-            sizes = "x".join(map(str, theirs.shape)), "x".join(map(str, info.shape))
-            kind = "head" if is_head(plain) else "shape"
-            found.append((other.source.label, kind, f"{plain} ({sizes[0]}, not {sizes[1]})"))
-        elif not theirs.dtype.is_floating_point:
-            found.append((other.source.label, "dtype", f"{plain} ({theirs.dtype})"))
-    return found
-
-
-def _extra(other: _Opened, template: _Opened, exclude: Sequence[str], head: Head) -> list[str]:
-    return [
-        plain
-        for plain, name in other.plain.items()
-        if plain not in template.plain
-        and name not in other.source.tied
-        and other.infos[name].dtype.is_floating_point
-        and not _matches(exclude, name, plain)
-        and not (other.whole and not template.whole and is_beyond_vision(plain))
-        and not (head != "keep" and is_head(plain))
-    ]
-
-
-def _report(wrong: Mapping[str, Mapping[str, list[str]]], template: str) -> None:
-    differences = _Differences()
-    for label, kinds in wrong.items():
-        differences.add(label, "lacks", kinds.get("missing", []), "--intersect, --exclude")
-        differences.add(
-            label, f"has, beyond {template},", kinds.get("extra", []), "--intersect, --exclude"
-        )
-        differences.add(
-            label,
-            f"has another number of classes than {template}:",
-            kinds.get("head", []),
-            "--head drop, --head first",
-        )
-        differences.add(
-            label,
-            f"has another shape than {template}:",
-            kinds.get("shape", []),
-            "--exclude, --intersect; another architecture cannot be fused",
-        )
-        differences.add(
-            label, "holds integers where floats are fused:", kinds.get("dtype", []), "--exclude"
-        )
-    differences.raise_if_any()
-
-
-def _notes(template: _Opened, everyone: Sequence[_Opened], dtypes: set[str]) -> tuple[str, ...]:
+def _notes(aligner: _Aligner, rows: Sequence[Row]) -> tuple[str, ...]:
     notes = []
+    template = aligner.template
+    dtypes = {row.info.dtype for row in rows}
+    for index, member in enumerate(aligner.members):
+        dtypes |= {member.infos[row.members[index]].dtype for row in rows}
+    if aligner.base:
+        dtypes |= {aligner.base.infos[row.base].dtype for row in rows if row.base}
     if len(dtypes) > 1:
-        kinds = ", ".join(sorted(kind.removeprefix("torch.") for kind in dtypes))
+        kinds = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in dtypes))
         notes.append(f"dtypes differ ({kinds}); the result has those of {template.source.label}")
-    partly = [o.source.label for o in everyone if o.whole != template.whole]
-    if partly:
-        which = ", ".join(partly)
-        notes.append(
-            f"{which}: only the vision encoder is fused"
-            if not template.whole
-            else f"{template.source.label} keeps its text tower; {which} have none"
-        )
+    others = ", ".join(o.source.label for o in aligner.everyone if o.whole != template.whole)
+    if others and template.whole:
+        notes.append(f"{template.source.label} keeps its text tower; {others} have none")
+    elif others:
+        notes.append(f"{others}: only the vision encoder is fused")
     return tuple(notes)

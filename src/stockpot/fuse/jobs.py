@@ -144,7 +144,8 @@ def short_names(labels: list[str]) -> list[str]:
     """Folder names for members: the last part of a path, numbered where that is not unique."""
     names: list[str] = []
     for label in labels:
-        name = stem = re.sub(r"[^\w.-]+", "-", Path(label).name).strip(".-") or "member"
+        last = re.sub(r"\.(safetensors|bin|pt|pth|ckpt)$", "", Path(label).name)
+        name = stem = re.sub(r"[^\w.-]+", "-", last).strip(".-") or "member"
         number = 2
         while name in names:
             name, number = f"{stem}-{number}", number + 1

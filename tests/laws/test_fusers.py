@@ -1,0 +1,234 @@
+"""The laws that every fusion method obeys: one row per method, one test per law.
+
+A method that is registered without a row here fails the suite.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from stockpot.errors import BadCheckpointError
+from stockpot.fuse import fusers
+from stockpot.fuse.run import fuse
+
+State = dict[str, Tensor]
+
+
+class Row(NamedTuple):
+    """A method, how to call it, and what it promises."""
+
+    name: str
+    params: dict[str, Any] = {}
+    members: int = 3
+    base: bool = True
+    symmetric: bool = False
+    ends: tuple[tuple[dict[str, Any], str], ...] = ()
+    """Parameters at which the result is exactly one of the inputs."""
+    several: bool = False
+    """Whether it makes one model per member."""
+
+
+AT_BASE = (({"scale": 0.0}, "base"),)
+ROWS = [
+    Row("average", base=False, symmetric=True),
+    Row("uniform_soup", base=False, symmetric=True),
+    Row(
+        "weighted",
+        {"weights": [0.5, 0.3, 0.2]},
+        base=False,
+        ends=(({"weights": [1, 0, 0]}, "0"), ({"weights": [0, 0, 1]}, "2")),
+    ),
+    Row("wise_ft", members=2, base=False, ends=(({"alpha": 0}, "0"), ({"alpha": 1}, "1"))),
+    Row("slerp", members=2, base=False, ends=(({"t": 0}, "0"), ({"t": 1}, "1"))),
+    Row("karcher", base=False, symmetric=True),
+    Row("task_arithmetic", symmetric=True, ends=AT_BASE),
+    Row("expo", symmetric=True),
+    Row("ties", symmetric=True, ends=AT_BASE),
+    Row("dare", ends=AT_BASE),
+    Row("della", ends=AT_BASE),
+    Row("breadcrumbs", symmetric=True, ends=AT_BASE),
+    Row("magmax", ends=AT_BASE),
+    Row("sce", symmetric=True, ends=AT_BASE),
+    Row("pcb", symmetric=True, ends=AT_BASE),
+    Row("consensus_ta", symmetric=True, ends=AT_BASE),
+    Row("model_stock", symmetric=True),
+    Row("tsv_m", symmetric=True, ends=AT_BASE),
+    Row("iso_c", symmetric=True, ends=AT_BASE),
+    Row("iso_cts", symmetric=True, ends=AT_BASE),
+    Row("wudi", {"steps": 5}, symmetric=True, ends=AT_BASE),
+    Row("doge_ta", {"steps": 5}, ends=AT_BASE),
+    Row("emr", several=True),
+    Row("tall_mask", several=True),
+]
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+def test_every_method_has_a_row() -> None:
+    assert sorted(row.name for row in ROWS) == fusers.names()
+
+
+def make_base() -> State:
+    generator = torch.Generator().manual_seed(1)
+    draw = lambda *shape: torch.randn(*shape, generator=generator) * 0.1  # noqa: E731
+    return {
+        "embeddings.patch_embedding.weight": draw(6, 3, 4, 4),
+        "encoder.layers.0.fc1.weight": draw(24, 12),
+        "encoder.layers.0.fc1.bias": draw(24),
+        "encoder.layers.0.norm.weight": 1 + draw(12),
+        "encoder.layers.1.fc1.weight": draw(12, 24),
+        "bn.running_mean": draw(12),
+        "bn.running_var": draw(12).abs() + 0.01,
+        "bn.num_batches_tracked": torch.tensor(17),
+        "scale": torch.tensor(2.5),
+    }
+
+
+def make_member(base: State, seed: int) -> State:
+    generator = torch.Generator().manual_seed(100 + seed)
+    member = {}
+    for name, value in base.items():
+        if not value.is_floating_point():
+            member[name] = value.clone()
+            continue
+        change = torch.randn(value.shape, generator=generator) * 0.05
+        member[name] = value * change.exp() if "var" in name else value + change
+    return member
+
+
+def make_pool(row: Row) -> tuple[list[State], State | None]:
+    base = make_base()
+    return [make_member(base, i) for i in range(row.members)], base if row.base else None
+
+
+def run(row: Row, members: Any, base: Any, **settings: Any) -> dict[str, State]:
+    """The models a method makes, by name; a single one is called `model`."""
+    result = fuse(row.name, members, base=base, **{**row.params, **settings})
+    return result if row.several else {"model": result}
+
+
+def assert_same(got: State, want: State) -> None:
+    assert list(got) == list(want)
+    for name in want:
+        assert got[name].dtype == want[name].dtype, name
+        assert torch.equal(got[name], want[name]), name
+
+
+@every_row
+def test_equal_inputs_come_back_unchanged(row: Row) -> None:
+    same = make_base()
+    members = [dict(same) for _ in range(row.members)]
+    for model in run(row, members, same if row.base else None).values():
+        assert_same(model, same)
+
+
+@every_row
+def test_ends_are_bit_exact(row: Row) -> None:
+    members, base = make_pool(row)
+    for params, end in row.ends:
+        want = base if end == "base" else members[int(end)]
+        assert want is not None
+        got = run(row, members, base, **params)["model"]
+        for name in want:
+            # A method that is not linear averages BatchNorm statistics, wherever its scale is.
+            if "running" not in name or fusers.get(row.name).tags.get("linear"):
+                assert torch.equal(got[name], want[name]), name
+
+
+@every_row
+def test_order_of_members(row: Row) -> None:
+    assert bool(fusers.get(row.name).tags.get("symmetric")) == row.symmetric
+    if not row.symmetric:
+        return
+    members, base = make_pool(row)
+    forward, backward = (
+        run(row, pool, base)["model"] for pool in (members, [members[2], members[0], members[1]])
+    )
+    for name in forward:
+        torch.testing.assert_close(forward[name], backward[name], rtol=1e-4, atol=2e-6)
+
+
+@every_row
+def test_streamed_equals_in_memory(row: Row, tmp_path: Path) -> None:
+    members, base = make_pool(row)
+    large = torch.randn(530, 501, generator=torch.Generator().manual_seed(5))  # several stretches
+    pool = [base, *members] if base is not None else members
+    for number, state in enumerate(pool):
+        state["encoder.large.weight"] = large + 0.01 * number * torch.cos(large + number)
+    paths = []
+    for number, state in enumerate(pool):
+        path = tmp_path / f"{number}.safetensors"
+        save_file(state, path)
+        paths.append(path)
+    base_path = paths.pop(0) if base is not None else None
+    in_memory = run(row, members, base, threads=1)
+    out = fuse(
+        row.name, paths, base=base_path, out=tmp_path / "out", threads=3, max_shard="500KB",
+        **row.params,
+    )  # fmt: skip
+    for (_, want), path in zip(in_memory.items(), paths, strict=False):
+        folder = out / path.stem if row.several else out
+        got: State = {}
+        shards = sorted(folder.glob("*.safetensors"))
+        assert len(shards) > 1
+        for shard in shards:
+            got.update(load_file(shard))
+        assert_same({name: got[name] for name in want}, want)
+
+
+@every_row
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_keys_shapes_and_dtypes_are_kept(row: Row, dtype: torch.dtype) -> None:
+    members, base = make_pool(row)
+    cast = lambda state: {  # noqa: E731
+        name: value.to(dtype) if value.is_floating_point() else value
+        for name, value in state.items()
+    }
+    models = run(row, [cast(m) for m in members], cast(base) if base is not None else None)
+    for model in models.values():
+        for name, value in members[0].items():
+            assert model[name].shape == value.shape
+            assert model[name].dtype == (dtype if value.is_floating_point() else value.dtype)
+            assert torch.isfinite(model[name].double()).all()
+
+
+@every_row
+def test_integers_and_tied_weights(row: Row) -> None:
+    members, base = make_pool(row)
+    for state in [*members, *([base] if base is not None else [])]:
+        state["head.weight"] = state["encoder.layers.0.fc1.weight"]
+    for model in run(row, members, base).values():
+        assert torch.equal(model["bn.num_batches_tracked"], torch.tensor(17))
+        assert model["head.weight"] is model["encoder.layers.0.fc1.weight"]
+
+
+@every_row
+def test_nan_is_refused_by_name(row: Row) -> None:
+    members, base = make_pool(row)
+    members[1]["encoder.layers.0.fc1.weight"][3, 4] = float("nan")
+    labelled = {f"m{i}": member for i, member in enumerate(members)}
+    with pytest.raises(BadCheckpointError, match=r"m1.*encoder\.layers\.0\.fc1\.weight.*NaN"):
+        run(row, labelled, base)
+
+
+@every_row
+def test_batch_norm_statistics_stay_sound(row: Row) -> None:
+    members, base = make_pool(row)
+    for number, member in enumerate(members):
+        member["bn.running_var"] = member["bn.running_var"] * 10.0**-number
+    wild = {
+        "weighted": {"weights": [3.0, -1.0, -1.0]},
+        "wise_ft": {"alpha": 4.0},
+        "slerp": {"t": 4.0},
+        "task_arithmetic": {"scale": 9.0},
+        "expo": {"alpha": 9.0},
+    }
+    for model in run(row, members, base, **wild.get(row.name, {})).values():
+        for name in ("bn.running_mean", "bn.running_var"):
+            assert torch.isfinite(model[name]).all()
+        assert (model["bn.running_var"] > 0).all()
