@@ -38,13 +38,15 @@ def arrays(
         split: where a file holds several, the one whose keys carry this name (as in x_test).
         images: the key of the pictures; found by its name when not given.
         labels: the key of the labels, or for idx the file of the labels.
-        classes: the class names in order, a text or JSON file of them, or how many there are.
+        classes: the class names in order, a text or JSON file of them, or how many there are; an
+            npz file may hold them as an array of text named classes.
     """
     file = Path(path).expanduser()
     if not file.is_file():
         raise BadDataError(f"expected a file of arrays, and {file} is none.")
     if file.suffix in (".npz", ".safetensors"):
-        store = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
+        store, named = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
+        classes = named if classes is None else classes
         pixels = _pick(store, images, IMAGE_KEYS, split, "images", file)
         target = _pick(store, labels, LABEL_KEYS, split, "labels", file)
     else:
@@ -121,17 +123,20 @@ def _pick(
     )
 
 
-def _read_npz(file: Path) -> dict[str, Tensor]:
+def _read_npz(file: Path) -> tuple[dict[str, Tensor], list[str] | None]:
     try:
         with np.load(file, allow_pickle=False) as store:
-            return {name: torch.from_numpy(store[name]) for name in store.files}
+            values = {name: store[name] for name in store.files}
+            texts = {name: values.pop(name) for name in [*values] if values[name].dtype.kind == "U"}
+            names = [str(text) for text in texts["classes"]] if "classes" in texts else None
+            return {name: torch.from_numpy(value) for name, value in values.items()}, names
     except (OSError, ValueError, TypeError, BadZipFile) as problem:
         raise BadDataError(f"{file} cannot be read ({problem}).") from None
 
 
-def _read_safetensors(file: Path) -> dict[str, Tensor]:
+def _read_safetensors(file: Path) -> tuple[dict[str, Tensor], None]:
     try:
-        return dict(load_file(file))
+        return dict(load_file(file)), None
     except (OSError, SafetensorError) as problem:
         raise BadDataError(f"{file} cannot be read ({problem}).") from None
 

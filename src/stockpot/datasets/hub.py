@@ -21,7 +21,7 @@ from stockpot.datasets.encoded import (
     usable_rows,
 )
 from stockpot.datasets.label_map import resolve_classes
-from stockpot.errors import BadDataError, MissingDependencyError, UserError
+from stockpot.errors import BadDataError, MissingDependencyError, UnknownNameError, UserError
 
 LABEL_NAMES = ("label", "labels", "class", "fine_label", "target")
 
@@ -169,9 +169,13 @@ def _from_library(
             data = library.Dataset.from_file(str(local))
         elif local.is_dir():
             data = library.load_from_disk(str(local))
+            if isinstance(data, library.DatasetDict) and split not in data:
+                raise UnknownNameError(f"split of {path}", split, data)
             data = data[split] if isinstance(data, library.DatasetDict) else data
         else:
             data = library.load_dataset(path, config, split=split)
+    except UserError:
+        raise
     except Exception as problem:  # the library raises many kinds; each is about this dataset
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise UserError(f"the dataset {path!r}, split {split!r}, cannot be loaded: {reason}") from (
