@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from corruption_pictures import photographs
 from scipy import ndimage
 
-from corruption_pictures import photographs
 from stockpot.corrupt.blur.zoom import clipped_zoom
 from stockpot.corrupt.digital.dct import recompress
 from stockpot.corrupt.digital.jpeg import through_pillow

@@ -19,10 +19,19 @@ from stockpot.errors import BadDataError, BadParameterError, UnknownNameError
 from stockpot.types import ImageSize
 
 ALL = BENCHMARK + EXTRA
-RANDOM = (
-    "gaussian_noise shot_noise impulse_noise speckle_noise glass_blur motion_blur snow frost fog "
-    "elastic_transform spatter"
-).split()
+RANDOM = [
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "speckle_noise",
+    "glass_blur",
+    "motion_blur",
+    "snow",
+    "frost",
+    "fog",
+    "elastic_transform",
+    "spatter",
+]
 
 
 def photographs(side: int) -> Tensor:

@@ -7,10 +7,10 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
 from corruption_reference import SIDES, psnr, reference
 from original_fields import ORIGINAL, generator
+from torch import Tensor
+
 from stockpot.corrupt import SEVERITIES
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import TABLES, Profile

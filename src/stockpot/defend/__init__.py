@@ -1,1 +1,18 @@
-"""Input-side defences that wrap a classifier."""
+"""Input-side defences that wrap a classifier.
+
+A defence is a function from a classifier to a classifier: it changes what the model sees, keeps its
+classes and preprocessing, and is measured like any other model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stockpot.registry import Registry
+
+defences: Registry[Callable[..., Any]] = Registry(
+    "defences", noun="defence", package="stockpot.defend"
+)
+
+__all__ = ["defences"]
