@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import signal
 import tarfile
 from pathlib import Path
 
@@ -132,6 +133,21 @@ def test_stored_parts_come_back_and_a_cut_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BadDataError, match=r"set\.safetensors cannot be read"):
         read_part(path, "train")
+
+
+def test_a_full_disk_is_a_user_error_and_leaves_nothing(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    large = {"test": Part(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.zeros(10))}
+    try:
+        with pytest.raises(UserError, match="Free some space"):
+            write_decoded(tmp_path / "set.safetensors", large, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert list(tmp_path.glob("*")) in ([], [tmp_path / "cache"])
 
 
 def archive(path: Path, members: dict[str, bytes]) -> Path:

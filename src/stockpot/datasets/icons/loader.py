@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
 from typing import Any
@@ -80,21 +81,25 @@ def icons(
 
 
 def _table(style: str | None, family: str | None) -> Any:
+    wanted = {"style": style, "family": family}
     with as_file(files("stockpot") / "zoo" / "icons.parquet") as path:
         table = pq.read_table(path)
-    missing = [
+    if lacking := _lacking(table, wanted):
+        table = pq.read_table(built_path()) if built_path().is_file() else table
+        if _lacking(table, wanted):
+            raise UserError(
+                f"icons: {' and '.join(lacking)} is share-alike art, which is not embedded.",
+                hint="Run `stockpot data build icons --share-alike` first.",
+            )
+    return table
+
+
+def _lacking(table: Any, wanted: Mapping[str, str | None]) -> list[str]:
+    return [
         f"{column} {value!r}"
-        for column, value in (("style", style), ("family", family))
+        for column, value in wanted.items()
         if value is not None and not pc.any(pc.equal(table[column], value)).as_py()
     ]
-    if not missing:
-        return table
-    if not built_path().is_file():
-        raise UserError(
-            f"icons: {' and '.join(missing)} is share-alike art, which the package does not embed.",
-            hint="Run `stockpot data build icons --share-alike` first.",
-        )
-    return pq.read_table(built_path())
 
 
 def _decoded(encoded: list[bytes]) -> Tensor:

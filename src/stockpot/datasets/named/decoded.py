@@ -37,7 +37,10 @@ def write_decoded(path: Path, parts: Mapping[str, Part], facts: Mapping[str, str
         tensors[f"{split}.images"] = part.images.contiguous()
         tensors[f"{split}.labels"] = part.labels.to(torch.int64).contiguous()
     with written_whole(path) as file:
-        save_file(tensors, file, metadata=dict(facts))
+        try:
+            save_file(tensors, file, metadata=dict(facts))
+        except SafetensorError as problem:  # its way to say that the disk is full
+            raise OSError(str(problem)) from problem
 
 
 def read_part(path: Path, split: str) -> Part:
