@@ -126,3 +126,20 @@ def test_cost_counts_what_is_there() -> None:
     assert score(result, "flops_per_image").value == 2 * 768 * 4
     assert score(result, "images_per_second").value > 0
     assert score(result, "latency").condition["batch"] == 1
+
+
+def test_peak_memory_is_what_the_layers_hold() -> None:
+    from stockpot.measure.cost import cost
+
+    class Wide(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(768, 4096), nn.Linear(4096, 4)
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.down(self.up(pixels.flatten(1)))
+
+    result = cost(make_classifier(Wide()), make_dataset(64), Context(), batch=64, repeats=3)
+    hidden = 64 * 4096 * 4
+    # The hidden layer dominates; the normalised pixels (twice at most) come on top.
+    assert hidden <= score(result, "peak_memory").value <= hidden + 4 * 64 * 768 * 4

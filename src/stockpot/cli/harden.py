@@ -34,7 +34,7 @@ def command(
     from stockpot.cli.options import key_values
     from stockpot.datasets.load import load_dataset
     from stockpot.harden.run import harden
-    from stockpot.measure.cells import pick_device
+    from stockpot.models.device import pick_device
 
     options = key_values(data_option, "-d")
     with ImageProgress() as bar:

@@ -59,7 +59,7 @@ def _new(recipe: Recipe, name: str, out: Path) -> None:
 
 def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
     from stockpot.harden.run import harden
-    from stockpot.measure.cells import pick_device
+    from stockpot.models.device import pick_device
 
     entry = recipe.harden[name]
     spec = model_spec(recipe, entry.model, folder)

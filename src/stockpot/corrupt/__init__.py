@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stockpot.registry import Registry
+from stockpot.verbs import speak
 
 corruptions: Registry[Callable[..., Any]] = Registry(
     "corruptions", noun="corruption", package="stockpot.corrupt"
@@ -31,5 +32,7 @@ EXTRA: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate
 """The four that are offered for validation."""
 
 SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
+
+speak(__name__, "stockpot.corrupt.apply:corrupt")
 
 __all__ = ["BENCHMARK", "EXTRA", "GROUPS", "SEVERITIES", "corruptions"]

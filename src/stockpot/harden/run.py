@@ -16,6 +16,7 @@ from stockpot.errors import BadParameterError, UserError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Report, Resume, train
 from stockpot.models.classifier import Classifier
+from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.load import load_model, zero_shot_options
 from stockpot.registry import Entry
@@ -58,7 +59,7 @@ def harden(
     images = data if isinstance(data, Dataset) else load_dataset(str(data), split="train")
     held_out = load_dataset(validation, split="val") if isinstance(validation, str) else validation
     options = zero_shot_options(model, images.classes, images.templates)
-    classifier = load_model(model, **options).to(device)
+    classifier = load_model(model, **options).to(pick_device(device))
     if classifier.classes != images.classes:
         raise UserError(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
@@ -91,7 +92,7 @@ def harden(
             "start": started,
             "seen": seen,
             "seconds": round(time.perf_counter() - start, 1),
-            "provenance": provenance(device).model_dump(),
+            "provenance": provenance(device_name(pick_device(device))).model_dump(),
         }
         _publish(classifier, target, work, facts)
     return classifier

@@ -17,10 +17,11 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
+from stockpot.models.device import device_name, pick_device
 from stockpot.models.identity import identify
 from stockpot.models.load import load_model, zero_shot_options
 from stockpot.results.provenance import provenance
@@ -123,10 +124,10 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             class_space=found.class_space,
         ),
         convention=found.convention,
-        provenance=provenance(_device_name(device)),
+        provenance=provenance(device_name(device)),
         cost=Cost(
             wall_seconds=time.perf_counter() - start,
-            device=_device_name(device),
+            device=device_name(device),
             peak_memory_bytes=(
                 torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
             ),
@@ -138,25 +139,6 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     if store:
         store.save(result)
     return result
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is the first accelerator there is, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise BadParameterError(f"device {name!r} cannot be used: {reason}.") from problem
-    return device
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"cpu, {torch.get_num_threads()} threads"
 
 
 def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:

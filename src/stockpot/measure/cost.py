@@ -5,10 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from stockpot.datasets.dataset import Dataset
@@ -36,7 +41,8 @@ def cost(
     first = next(iter(data.batches(min(batch, len(data)), model.preprocess.fit))).images
     images = first.repeat(-(-batch // len(first)), 1, 1, 1)[:batch].to(context.device)
     with evaluating(model):
-        with FlopCounterMode(display=False) as counter:
+        # Fused attention hides its products from the counter on some devices; plain one does not.
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             model(images[:1])
         peak = _peak_memory(lambda: model(images), context.device)
         whole = _timed(lambda: model(images), repeats, context.device)
@@ -79,29 +85,54 @@ def _wait(device: torch.device) -> None:
 
 
 def _peak_memory(run: Callable[[], object], device: torch.device) -> int:
-    """Bytes that one pass needs beyond what was there: device memory, or resident memory."""
+    """Bytes that one pass holds at once beyond weights and input."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         run()
-        return torch.cuda.max_memory_allocated(device) - before
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not status.exists():
-        return 0
-    try:
-        reset.write_text("5")  # Linux: forget the high-water mark
-    except OSError:
-        return 0
-    before = _field(status, "VmRSS")
-    run()
-    return max(0, _field(status, "VmHWM") - before)
+        peak: int = torch.cuda.max_memory_allocated(device)
+        return peak - before
+    with _LiveBytes() as live:
+        run()
+    peak = live.peak
+    return peak
 
 
-def _field(status: Path, name: str) -> int:
-    for line in status.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    return 0
+class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the bytes of tensors that operations make and that are alive at the same time.
+
+    Resident memory would say little on a CPU, since freed pages are kept for reuse.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.peak = 0
+        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._given: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        made = self._made = {k: v for k, v in self._made.items() if not v[0].expired()}  # type: ignore[no-untyped-call]
+        # Weights and inputs were there before; a view of them is not new memory.
+        for tensor in _tensors((args, kwargs)):
+            if (key := tensor.untyped_storage()._cdata) not in made:
+                self._given.add(key)
+        result = func(*args, **(kwargs or {}))
+        for tensor in _tensors(result):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._given:
+                made[storage._cdata] = (_weak(storage), storage.nbytes())
+        self.peak = max(self.peak, sum(size for _, size in made.values()))
+        return result
+
+
+def _weak(storage: object) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _tensors(tree: object) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 def _exact(

@@ -94,7 +94,7 @@ def run_cells(
     waiting: list[int] = []
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
-        known = ResultStore(cell.store).find(cell.key()) if cell.store else None
+        known = _finished(cell)
         if known is None:
             waiting.append(index)
         else:
@@ -111,6 +111,13 @@ def run_cells(
     if failures:
         _raise(failures, len(results))
     return [results[index] for index in range(len(cells))]
+
+
+def _finished(cell: Cell) -> CellResult | None:
+    try:
+        return ResultStore(cell.store).find(cell.key()) if cell.store else None
+    except UserError:
+        return None  # the cell itself will fail with this, and the others will not
 
 
 def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:

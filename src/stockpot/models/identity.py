@@ -9,7 +9,7 @@ from typing import Any
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder, fingerprint_tensors
 from stockpot.models.huggingface import resolve
-from stockpot.models.load import load_model, zoo_folder, zoo_names
+from stockpot.models.load import HUB_ID, load_model, zoo_folder, zoo_names
 
 
 def identify(source: str | Path | Classifier, options: Mapping[str, Any] | None = None) -> str:
@@ -26,7 +26,7 @@ def identify(source: str | Path | Classifier, options: Mapping[str, Any] | None 
     if weights := options.get("weights"):
         if Path(weights).is_file():
             return fingerprint_files([Path(weights)])
-    elif "/" in str(source) and ":" not in str(source):
+    elif HUB_ID.fullmatch(str(source)):
         repository, _, revision = str(source).partition("@")
         return fingerprint_folder(resolve(repository, revision=revision or None))
     return load_model(source, **options).origin.fingerprint

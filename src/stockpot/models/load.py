@@ -23,6 +23,9 @@ from stockpot.models.huggingface import load_huggingface, read_config, resolve
 from stockpot.models.zero_shot import DUAL_ENCODERS, load_zero_shot
 
 
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+
+
 def zoo_folder() -> Path:
     """Where the embedded models lie."""
     return Path(str(resources.files("stockpot"))) / "zoo" / "models"
@@ -117,7 +120,7 @@ def zero_shot_options(
     if str(source).startswith("open_clip:"):
         return {"classes": classes, "templates": templates} | options
     folder = Path(source) if Path(source).is_dir() else None
-    if folder is None and re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w.-]+)?", str(source)):
+    if folder is None and HUB_ID.fullmatch(str(source)):
         folder = resolve(str(source).partition("@")[0], revision=options.get("revision"))
     if folder is not None and _is_dual_encoder(read_config(folder)):
         return {"classes": classes, "templates": templates} | options

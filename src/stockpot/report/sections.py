@@ -101,8 +101,8 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
             continue
         rows = []
         for name, by_model in found.items():
-            scores = [by_model.get(model) for model in models]
-            shown = [(format_score(s), shade(s.value)) if s else ("-", "") for s in scores]
+            found_or_none = [by_model.get(model) for model in models]
+            shown = [(format_score(s), shade(s.value)) if s else ("-", "") for s in found_or_none]
             mean = sum(score.value for score in by_model.values()) / len(by_model)
             count = next(iter(by_model.values())).n
             rows.append((mean, (name, count, shown)))

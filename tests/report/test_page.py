@@ -1,0 +1,69 @@
+"""The page: self-contained, escaped, complete."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from torch import nn
+
+from pico import make_classifier, make_dataset
+from stockpot.measure.run import measure
+from stockpot.report.page import render, report
+
+
+class Outline(HTMLParser):
+    """Collects text and what a browser would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.loads += [v for k, v in values.items() if k == "src" and v]
+        if tag == "link":
+            self.loads.append(str(values.get("href")))
+        if tag not in ("meta", "link", "br", "line", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("line", "circle"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def results(perfect):
+    guess = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
+    models = {"perfect": perfect, "<b>guess</b>": guess}
+    return measure(models, "clean", data=make_dataset())
+
+
+def test_the_page_is_whole_and_loads_nothing(perfect, tmp_path: Path) -> None:
+    page = report(results(perfect), out=tmp_path / "report.html")
+    outline = Outline()
+    outline.feed(page.read_text())
+    assert not outline.loads
+    assert not outline.open
+    assert "http" not in re.sub(r"<svg[^>]*>", "", page.read_text())
+    text = " ".join(outline.text)
+    assert "<b>guess</b>" in text  # escaped, so it appears as text
+    for words in ("Leaderboard", "100.0 %", "Run details", "ant", "paired", "top1:all"):
+        assert words in text
+    assert page.stat().st_size < 1_000_000
+
+
+def test_the_same_results_give_the_same_page(perfect) -> None:
+    cells = results(perfect)
+    assert render(cells, title="t") == render(cells, title="t")
+
+
+def test_the_best_model_comes_first(perfect) -> None:
+    html = render(results(perfect), title="t")
+    rows = re.findall(r'<th scope="row">(.*?)</th>', html)
+    assert rows[:2] == ["perfect", "&lt;b&gt;guess&lt;/b&gt;"]
