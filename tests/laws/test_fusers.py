@@ -5,7 +5,9 @@ A method that is registered without a row here fails the suite.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +26,7 @@ class Row(NamedTuple):
     """A method, how to call it, and what it promises."""
 
     name: str
-    params: dict[str, Any] = {}
+    params: Mapping[str, Any] = MappingProxyType({})
     members: int = 3
     base: bool = True
     symmetric: bool = False

@@ -1,0 +1,1 @@
+"""Which units of a network may change places, and how to bring two networks into line."""

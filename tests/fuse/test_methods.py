@@ -1,0 +1,187 @@
+"""Methods against dense formulas written out here, where no outside program has them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse.batch_norm import recompute_batch_norm
+from stockpot.fuse.run import fuse
+from stockpot.fuse.sparse.della import survival
+from stockpot.fuse.sparse.select import kth_smallest
+from stockpot.fuse.spectral.decompose import isotropic, leading_triples
+
+
+def pool(
+    count: int = 3, shape: tuple[int, ...] = (60, 50)
+) -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
+    generator = torch.Generator().manual_seed(0)
+    base = {
+        "w": torch.randn(shape, generator=generator),
+        "v": torch.randn(300, generator=generator),
+    }
+    members = [
+        {
+            name: value + 0.1 * torch.randn(value.shape, generator=generator)
+            for name, value in base.items()
+        }
+        for _ in range(count)
+    ]
+    return base, members
+
+
+def flat(base: dict[str, Tensor], members: list[dict[str, Tensor]]) -> Tensor:
+    return torch.stack([torch.cat([(m[n] - base[n]).flatten() for n in base]) for m in members])
+
+
+def test_negation_forgets_and_addition_adds() -> None:
+    base, members = pool(1)
+    away = fuse("task_arithmetic", members, base=base, scale=-1.0)
+    torch.testing.assert_close(away["w"], 2 * base["w"] - members[0]["w"])
+    base, members = pool(2)
+    both = fuse("task_arithmetic", members, base=base, scale=1.0, weights=[1.0, -1.0])
+    torch.testing.assert_close(both["w"], base["w"] + members[0]["w"] - members[1]["w"])
+
+
+def test_pcb_is_its_formula() -> None:
+    base, members = pool()
+    change = flat(base, members)
+    count, size = change.shape
+    ordered = change.abs().sort(dim=1).values
+    low, high = ordered[:, [int(size * 0.0001)]], ordered[:, [int(size * 0.9999 - 1)]]
+    clamped = change.abs().clamp(low, high)
+    own = (clamped - low) / (high - low)
+    score = torch.exp(count * own**2) * torch.tanh(change * change.sum(dim=0))
+    limit = score.sort(dim=1).values[:, [int(size * 0.9)]]
+    share = (score.clamp(min=limit) - limit) / (score.max(dim=1, keepdim=True).values - limit)
+    merged = (share * change.sign() * clamped).sum(0) / share.sum(0).clamp(min=1e-12)
+    got = fuse("pcb", members, base=base, density=0.1, scale=1.2)
+    want = torch.cat([base[n].flatten() for n in base]) + 1.2 * merged
+    torch.testing.assert_close(
+        torch.cat([got[n].flatten() for n in base]), want, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_consensus_keeps_what_two_members_use() -> None:
+    base = {"w": torch.zeros(4)}
+    members = [{"w": torch.tensor(x)} for x in ([1.0, 1.0, 1.0, 0.0], [1.0, -1.0, 0.0, 0.0])]
+    got = fuse("consensus_ta", members, base=base, scale=1.0, strictness=0.6)
+    # Shared: kept. Opposed: both use it, but their sum is zero. Used by one alone: dropped.
+    assert got["w"].tolist() == [2.0, 0.0, 0.0, 0.0]
+    got = fuse("consensus_ta", members, base=base, scale=1.0, agree=1)
+    assert got["w"].tolist() == [2.0, 0.0, 1.0, 0.0]
+
+
+def test_tall_masks_recover_disjoint_tasks_exactly() -> None:
+    base = {"w": torch.zeros(4)}
+    members = [{"w": torch.tensor(x)} for x in ([2.0, 0.0, 0.0, 3.0], [0.0, 1.0, 0.0, 0.0])]
+    models = fuse("tall_mask", members, base=base)
+    for model, member in zip(models.values(), members, strict=True):
+        assert torch.equal(model["w"], member["w"])
+
+
+def test_dare_keeps_its_share_and_its_expectation() -> None:
+    base, members = pool(1, (400, 500))
+    got = fuse("dare", members, base=base, density=0.3, scale=1.0, seed=4)
+    change, want = got["w"] - base["w"], members[0]["w"] - base["w"]
+    kept = change.abs() > 1e-6
+    assert kept.float().mean().item() == pytest.approx(0.3, abs=0.01)
+    torch.testing.assert_close(change[kept], want[kept] / 0.3, rtol=1e-3, atol=1e-5)
+    again = fuse("dare", members, base=base, density=0.3, scale=1.0, seed=4)
+    assert torch.equal(again["w"], got["w"])
+    other = fuse("dare", members, base=base, density=0.3, scale=1.0, seed=5)
+    assert not torch.equal(other["w"], got["w"])
+    state = torch.random.get_rng_state()
+    fuse("dare", members, base=base)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_dare_of_everything_is_task_arithmetic_or_ties() -> None:
+    base, members = pool()
+    plain = fuse("task_arithmetic", members, base=base, scale=0.3)
+    assert torch.equal(fuse("dare", members, base=base, density=1.0, scale=0.3)["w"], plain["w"])
+    ties = fuse("ties", members, base=base, density=0.2, reduce="sum")
+    dare = fuse("dare", members, base=base, density=1.0, merge="ties", keep=0.2)
+    assert torch.equal(dare["w"], ties["w"])
+
+
+def test_the_survivors_of_l1_rescaling_have_the_same_size() -> None:
+    base, members = pool(1)
+    got = fuse("dare", members, base=base, rescale="l1", scale=1.0, density=0.4)
+    size = (got["w"] - base["w"]).abs().sum()
+    torch.testing.assert_close(size, (members[0]["w"] - base["w"]).abs().sum(), rtol=1e-4, atol=0)
+
+
+def test_della_survival_rises_with_rank() -> None:
+    change = torch.tensor([[0.1, -0.4, 0.2, 0.3]])
+    odds = survival(change, 0.5, 0.3)
+    torch.testing.assert_close(odds, torch.tensor([[0.2, 0.8, 0.4, 0.6]]))
+    with pytest.raises(BadParameterError, match="epsilon"):
+        fuse("della", [{"w": change}], base={"w": change}, density=0.9, epsilon=0.2)
+
+
+def test_karcher_of_two_is_slerp_at_the_middle() -> None:
+    _, members = pool(2)
+    direction = lambda x: x / x.norm()  # noqa: E731
+    unit = [{"w": direction(m["w"]), "v": direction(m["v"])} for m in members]
+    mean, arc = fuse("karcher", unit, steps=50, tol=1e-9), fuse("slerp", unit, t=0.5)
+    torch.testing.assert_close(mean["w"], arc["w"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 500, 999, 1000])
+def test_order_statistics_are_exact(rank: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(1000, generator=generator).mul(4).round().div(4)  # many ties, both signs
+    assert kth_smallest(values, rank) == values.kthvalue(rank).values
+
+
+def test_ties_thresholds_are_exact_over_tensors_and_stretches() -> None:
+    base, members = pool(2, (600, 500))
+    change = flat(base, members)
+    size = change.shape[1]
+    limit = change.abs().kthvalue(size - int(size * 0.2), dim=1, keepdim=True).values
+    trimmed = change * (change.abs() >= limit)
+    sign = trimmed.sum(dim=0).sign()
+    agree = trimmed * (trimmed.sign() == sign)
+    merged = agree.sum(0) / (agree != 0).sum(0).clamp(min=1)
+    got = fuse("ties", members, base=base, density=0.2, scale=1.0)
+    want = torch.cat([base[n].flatten() for n in base]) + merged
+    assert torch.equal(torch.cat([got[n].flatten() for n in base]), want)
+
+
+@pytest.mark.parametrize("shape", [(300, 400), (400, 300), (300, 300)])
+def test_fast_singular_vectors_are_singular_vectors(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+    got = leading_triples(matrix, 40)
+    want = (left[:, :40] * values[:40]) @ right[:40]
+    torch.testing.assert_close(
+        ((got.left * got.values) @ got.right).double(), want, rtol=1e-4, atol=2e-4
+    )
+    if shape[0] != shape[1]:  # a square Gaussian matrix is nearly singular
+        factor, mean = isotropic(matrix)
+        torch.testing.assert_close(factor.double(), left @ right, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(mean.double(), values.mean(), rtol=1e-6, atol=0)
+
+
+def test_a_low_rank_change_is_left_to_the_svd() -> None:
+    matrix = torch.randn(300, 2) @ torch.randn(2, 320)
+    factor, _ = isotropic(matrix)
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    torch.testing.assert_close(factor, left @ right)
+
+
+def test_batch_norm_statistics_are_estimated_anew() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    model[1].running_mean += 7
+    batches = [torch.randn(8, 3, 5, 5) for _ in range(4)]
+    assert recompute_batch_norm(model, batches) == 1
+    outputs = torch.stack([model[0](batch) for batch in batches])
+    want = outputs.mean(dim=(1, 3, 4)).mean(dim=0)
+    torch.testing.assert_close(model[1].running_mean, want.detach(), rtol=1e-4, atol=1e-5)
+    assert not model[1].training
+    assert model[1].momentum == 0.1
+    assert recompute_batch_norm(nn.Linear(2, 2), []) == 0
