@@ -238,11 +238,13 @@ def test_a_full_disk_is_one_line(pico_vit: Path, toy_file: Path, tmp_path: Path)
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(small)], check=False, stderr=-3
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False, stderr=-3
     )
     if mounted.returncode:
         pytest.skip("this system does not let us mount a small disk")
     try:
+        with pytest.raises(OSError, match="No space left"):
+            (small / "filler").write_bytes(bytes(1 << 20))
         result = stockpot("measure", pico_vit, "--data", toy_file, "-o", small / "run")
         line = error_of(result)
         assert "No space left on device" in line

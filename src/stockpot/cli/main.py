@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import traceback
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -57,19 +59,28 @@ def main() -> None:
 
     0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved.
     """
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except PartialResultsError as problem:
         _fail(problem, str(problem), 3)
     except UserError as problem:
         _fail(problem, str(problem), 1)
-    except KeyboardInterrupt as problem:
+    except Interrupted as problem:
         _fail(problem, "interrupted. What was finished is saved; the same command goes on.", 1)
     except OSError as problem:
         if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
         where = f" ({problem.filename})" if problem.filename else ""
         _fail(problem, f"{problem.strerror}{where}. Nothing was left half-written.", 1)
+
+
+class Interrupted(BaseException):
+    """Ctrl-C. Not a KeyboardInterrupt, which typer would answer with its own exit code."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted
 
 
 def _fail(problem: BaseException, message: str, code: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +17,8 @@ from stockpot.errors import BadParameterError, UserError
 def _start_worker(threads: int) -> None:
     # Workers share the cores; each keeps to its part.
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    # Ctrl-C reaches the whole group of processes; only the first one answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     torch.set_num_threads(threads)
@@ -48,6 +51,11 @@ class Processes:
                     raise problem
                 value = None if problem else future.result()
                 yield Outcome(futures[future], value, problem)
+        except BaseException:
+            # Interrupted: finished jobs are saved, running ones are not worth waiting for.
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

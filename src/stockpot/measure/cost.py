@@ -92,10 +92,10 @@ def _peak_memory(run: Callable[[], object], device: torch.device) -> int:
         run()
         peak: int = torch.cuda.max_memory_allocated(device)
         return peak - before
-    with _LiveBytes() as live:
+    live = _LiveBytes()
+    with live:
         run()
-    peak = live.peak
-    return peak
+    return live.peak
 
 
 class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -107,28 +107,31 @@ class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.peak = 0
-        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._given: set[int] = set()
+        self._known: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
-        made = self._made = {k: v for k, v in self._made.items() if not v[0].expired()}  # type: ignore[no-untyped-call]
-        # Weights and inputs were there before; a view of them is not new memory.
+        known = {k: v for k, v in self._known.items() if not _gone(v[0])}
+        # Weights and inputs were there before; they, and views of them, count nothing.
         for tensor in _tensors((args, kwargs)):
-            if (key := tensor.untyped_storage()._cdata) not in made:
-                self._given.add(key)
+            storage = tensor.untyped_storage()
+            known.setdefault(storage._cdata, (_weak(storage), 0))
         result = func(*args, **(kwargs or {}))
         for tensor in _tensors(result):
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._given:
-                made[storage._cdata] = (_weak(storage), storage.nbytes())
-        self.peak = max(self.peak, sum(size for _, size in made.values()))
+            known.setdefault(storage._cdata, (_weak(storage), storage.nbytes()))
+        self._known = known
+        self.peak = max(self.peak, sum(size for _, size in known.values()))
         return result
 
 
 def _weak(storage: object) -> StorageWeakRef:
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _gone(reference: StorageWeakRef) -> bool:
+    return bool(reference.expired())  # type: ignore[no-untyped-call]
 
 
 def _tensors(tree: object) -> list[Tensor]:

@@ -10,6 +10,17 @@ import torch
 from torch import Tensor
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
+_SETTINGS = {
+    "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+}
 
 
 def fingerprint_files(paths: Iterable[Path]) -> str:
@@ -23,9 +34,12 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """The identity of a Hugging Face folder: every weight file and every JSON beside them."""
+    """The identity of a Hugging Face folder: its weights and what decides how they are used.
+
+    Cards and training records are left out: they may name a time, and change nothing.
+    """
     return fingerprint_files(
-        path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.suffix == ".json"
+        path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS
     )
 
 
