@@ -77,6 +77,22 @@ def test_frost_matches_with_the_photographs(profile: Profile) -> None:
         assert difference.max() <= 1
 
 
+# The mean PSNR of 200 frosted pictures (both, a hundred times) per severity with the photographs:
+# psnr(corrupt(clean.repeat(100, 1, 1, 1), "frost", severity, overlays="photographs"), clean).mean()
+FROST_PSNR: dict[Profile, tuple[float, ...]] = {
+    "imagenet": (12.69, 11.01, 9.79, 9.93, 9.68),
+    "cifar": (18.25, 15.13, 13.64, 14.19, 14.18),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_our_frost_is_as_strong_as_the_photographs(profile: Profile) -> None:
+    clean = reference().clean(profile).repeat(100, 1, 1, 1)
+    for severity, expected in zip(SEVERITIES, FROST_PSNR[profile], strict=True):
+        ours = psnr(corrupt(clean, "frost", severity), clean).mean()
+        assert float(ours) == pytest.approx(expected, abs=0.5)
+
+
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_jpeg_is_near_the_codec_of_the_published_files(severity: int) -> None:
     # The reference was made with IJG's libjpeg 9, whose chroma differs from libjpeg-turbo's: by
@@ -114,12 +130,12 @@ def test_own_draws_have_the_strength_of_the_original(name: str) -> None:
                 assert _apart(one, two) < 4.5
 
 
-@pytest.mark.parametrize("name", [*sorted(ORIGINAL), "frost"])
+@pytest.mark.parametrize("name", sorted(ORIGINAL))
 def test_own_draws_are_as_far_from_the_clean_picture_as_the_reference(name: str) -> None:
     """The mean PSNR over severities is within 0.5 dB, or within the reference's own chance.
 
     The reference has ten pictures per corruption, each with other random fields; where these differ
-    much from each other (fog, frost, snow), the mean of ten is uncertain by more than 0.5 dB.
+    much from each other (fog, elastic), the mean of ten is uncertain by about 0.3 dB.
     """
     clean = reference().kept("imagenet", reference().clean("imagenet"))
     ours, theirs = [], []

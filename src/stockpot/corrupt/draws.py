@@ -50,7 +50,9 @@ class Draws:
         words = np.array([seed & _MASK for seed in self.seeds], dtype=np.uint64)
         with np.errstate(over="ignore"):
             words = _mix(_mix(words) + np.uint64(cell))
-        return torch.from_numpy(words.view(np.int32).reshape(-1, 2)).to(self.device)
+        keys = torch.from_numpy(words.view(np.int32).reshape(-1, 2))
+        # Without waiting: a copy of a few bytes must not stop a GPU.
+        return keys.to(self.device, non_blocking=True)
 
     def bits(self, count: int, stream: int = 0) -> Tensor:
         """`count` words of 32 random bits per image, as int32 of shape N x count."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -14,3 +16,9 @@ def truncate(values: Tensor) -> Tensor:
     """
     # By way of int32, because the direct cast of floats to bytes is not vectorised on CPUs.
     return values.clamp_(0, 255).to(torch.int32).to(torch.uint8)
+
+
+@lru_cache(maxsize=64)
+def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """One float per channel, 3 x 1 x 1, sent to a device once: sending waits for the device."""
+    return torch.tensor(values, device=device).view(-1, 1, 1)

@@ -78,10 +78,15 @@ def shot_noise(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
 
 def count_levels(counts: Tensor, white: float) -> Tensor:
     """The grey level of each photon count, white being `white` photons."""
+    levels = _photon_levels(white, counts.device)
+    return levels.index_select(0, counts.clamp(max=int(white)).flatten()).view(counts.shape)
+
+
+@lru_cache(maxsize=64)
+def _photon_levels(white: float, device: torch.device) -> Tensor:
     # In double precision: one third of 255 must be 85, not 84.
     photons = torch.arange(int(white) + 1, dtype=torch.float64)
-    levels = (photons / white).clamp(0, 1).mul(255).to(torch.uint8).to(counts.device)
-    return levels.index_select(0, counts.clamp(max=int(white)).flatten()).view(counts.shape)
+    return (photons / white).clamp(0, 1).mul(255).to(torch.uint8).to(device)
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
-from stockpot.corrupt.levels import truncate
+from stockpot.corrupt.levels import constant, truncate
 
 
 @corruptions.register("brightness", paper="arXiv:1903.12261", group="weather", benchmark=True)
@@ -49,7 +49,5 @@ def saturate(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
     growth = target * value / chroma.clamp(min=1)
     coloured = value - (value - values) * growth
     # Quirk kept: a grey pixel counts as hue 0, so a shift of its saturation turns it red.
-    reddened = value * (
-        1 - target * torch.tensor([0.0, 1.0, 1.0], device=pixels.device).view(3, 1, 1)
-    )
+    reddened = value * (1 - target * constant((0.0, 1.0, 1.0), pixels.device))
     return truncate(torch.where(chroma > 0, coloured, reddened))

@@ -101,6 +101,7 @@ def _patch_sum(values: Tensor, rim: int) -> Tensor:
 
 
 @lru_cache(maxsize=16)
+@torch.inference_mode(False)  # kept for later calls, which may want gradients
 def _wavelet(size: int, device: torch.device) -> Tensor:
     """The matrix of the finest high-pass step along an axis; the border is mirrored."""
     count = (size + len(_WAVELET) - 1) // 2

@@ -26,8 +26,7 @@ def gaussian_blur(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
 def defocus_blur(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
     """Smooth with a disk, as a lens out of focus does; the border is mirrored."""
     radius, antialias = constants
-    kernel = disk(radius, antialias)
-    reach = len(kernel) // 2
+    reach = _reach(radius)
     padded = F.pad(pixels.float(), (reach, reach, reach, reach), mode="reflect")
     height, width = padded.shape[-2:]
     spectrum = _spectrum(radius, antialias, height, width, pixels.device)
@@ -42,12 +41,16 @@ def disk(radius: float, antialias: float) -> Tensor:
     Quirks kept: radii below one leave a single pixel, so CIFAR-10-C's first severities blur only by
     the softening; a disk that reaches the grid's edge is softened with the mirrored border.
     """
-    reach = 8 if radius <= 8 else int(radius)
+    reach = _reach(radius)
     axis = torch.arange(-reach, reach + 1, dtype=torch.float64)
     inside = (axis[:, None] ** 2 + axis**2 <= radius**2).float()
     taps = 1 if radius <= 8 else 2
     soften = gaussian_matrix(2 * reach + 1, antialias, taps, "mirror", torch.device("cpu"))
     return soften @ (inside / inside.sum()) @ soften.T
+
+
+def _reach(radius: float) -> int:
+    return 8 if radius <= 8 else int(radius)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -48,6 +50,14 @@ def displace(pixels: Tensor, constants: Constants, corners: Tensor, shifts: Tens
     return truncate(F.grid_sample(warped, grid, padding_mode="border", align_corners=True))
 
 
+@lru_cache(maxsize=16)
+def _triangle(height: int, width: int, device: torch.device) -> Tensor:
+    """Three corners of the square in the middle that the affine map moves, as (x, y)."""
+    x, y, arm = width // 2, height // 2, min(height, width) // 3
+    corners = [[x + arm, y + arm], [x + arm, y - arm], [x - arm, y - arm]]
+    return torch.tensor(corners, dtype=torch.float32, device=device)
+
+
 def _fold(place: Tensor, size: int) -> Tensor:
     """Bring places outside back in, as scipy did when the benchmark was made.
 
@@ -68,13 +78,8 @@ def _unit(place: Tensor, size: int) -> Tensor:
 def _affine(images: Tensor, moved: Tensor) -> Tensor:
     """Warp so that three points of the middle move by `moved`; outside is mirrored."""
     height, width = images.shape[2:]
-    x, y, arm = width // 2, height // 2, min(height, width) // 3
     device = images.device
-    before = torch.tensor(
-        [[x + arm, y + arm], [x + arm, y - arm], [x - arm, y - arm]],
-        dtype=torch.float32,
-        device=device,
-    )
+    before = _triangle(height, width, device)
     after = (before + moved.float()).double()
     # The inverse map takes a pixel of the result to where it is read: solve A [after, 1] = before.
     # The triangle is right-angled at its second corner, so two edge vectors suffice.

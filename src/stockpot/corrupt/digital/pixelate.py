@@ -31,7 +31,7 @@ def shrink_by_pillow(pixels: Tensor, rows: int, columns: int) -> Tensor:
     height, width = pixels.shape[2:]
 
     # Enlarging with a box of one small pixel is a lookup, for which Pillow's NEAREST is ten times
-    # faster; it differs only where a pixel's centre falls on a border and its sum of steps does not.
+    # faster; it differs only where a centre falls on a border and its running sum just misses it.
     same = _nearest_is_box(height, rows) and _nearest_is_box(width, columns)
     back = Image.Resampling.NEAREST if same else Image.Resampling.BOX
 
@@ -93,4 +93,4 @@ def _shown(size: int, parts: int) -> list[int]:
 def _nearest_is_box(size: int, parts: int) -> bool:
     steps = np.full(size, parts / size)
     steps[0] /= 2
-    return np.floor(np.add.accumulate(steps)).astype(int).tolist() == _shown(size, parts)
+    return bool(np.array_equal(np.floor(np.add.accumulate(steps)), _shown(size, parts)))

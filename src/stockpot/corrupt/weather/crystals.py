@@ -2,8 +2,8 @@
 
 The photographs that the original benchmark laid over its pictures have no stated origin, so these
 five textures are drawn instead: each takes the colour statistics (mean and deviation of the
-channels) of one photograph, and its share of slow and fine structure by eye. They are made once per
-process, from a fixed seed, on the CPU.
+channels) of one photograph, and roughly its share of slow and fine structure. They are made once
+per process, from a fixed seed, on the CPU.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Texture(NamedTuple):
     """Of a fern's stem in pixels, the longest."""
     spread: float
     """Angle between stem and branches in degrees."""
+    spacing: float
+    """Between branches in pixels."""
     haze: float
     """Share of the variance that is slow."""
     mean: tuple[int, int, int]
@@ -39,11 +41,11 @@ class Texture(NamedTuple):
 
 
 TEXTURES: tuple[Texture, ...] = (
-    Texture(500, 60, 25, 0.65, (78, 149, 166), (27, 16, 15)),
-    Texture(420, 90, 20, 0.45, (201, 205, 214), (21, 22, 23)),
-    Texture(420, 90, 30, 0.45, (201, 205, 214), (21, 22, 23)),
-    Texture(700, 50, 60, 0.40, (138, 153, 165), (28, 28, 30)),
-    Texture(260, 140, 55, 0.40, (112, 123, 135), (44, 43, 42)),
+    Texture(500, 60, 25, 2.2, 0.65, (78, 149, 166), (27, 16, 15)),
+    Texture(420, 90, 20, 2.2, 0.45, (201, 205, 214), (21, 22, 23)),
+    Texture(420, 90, 30, 2.4, 0.45, (201, 205, 214), (21, 22, 23)),
+    Texture(450, 60, 50, 3.0, 0.40, (138, 153, 165), (28, 28, 30)),
+    Texture(220, 140, 45, 4.0, 0.40, (112, 123, 135), (44, 43, 42)),
 )
 
 
@@ -58,8 +60,11 @@ def draw(texture: Texture, seed: int) -> Tensor:
     draws = Draws([seed], "frost overlay", torch.device("cpu"))
     haze = plasma(draws.uniform((SIDE * SIDE - 1,)) * 2 - 1, decay=2.0)
     ice = _ferns(texture, draws)
-    ice = ice - smooth(ice, 24)  # slow structure is the haze's part
-    mixed = math.sqrt(texture.haze) * _standard(haze) + math.sqrt(1 - texture.haze) * _standard(ice)
+    ice = ice - smooth(ice, 16)  # slow structure is the haze's part
+    grain = smooth(draws.normal((SIDE, SIDE), stream=7), 0.7)
+    mixed = math.sqrt(texture.haze) * _standard(haze)
+    mixed += math.sqrt(0.7 * (1 - texture.haze)) * _standard(ice)
+    mixed += math.sqrt(0.3 * (1 - texture.haze)) * _standard(grain)
     mean = torch.tensor(texture.mean).view(3, 1, 1)
     deviation = torch.tensor(texture.deviation).view(3, 1, 1)
     return (mean + deviation * _standard(mixed)).clamp(0, 255).to(torch.uint8)
@@ -73,7 +78,10 @@ def _ferns(texture: Texture, draws: Draws) -> Tensor:
     )
     jitter = draws.uniform((texture.ferns, _BRANCHES, 1), stream=6)[0].double().numpy()
     length = texture.length * (0.25 + 0.75 * length)
-    along = np.linspace(0, 1, _BRANCHES)[:, None]
+    # Branches stand at equal distances, so a short stem has few; those past its tip weigh nothing.
+    along = np.arange(_BRANCHES)[:, None] * texture.spacing / length
+    grown = along < 1
+    along = along.clip(max=1)
     side = np.where(np.arange(_BRANCHES) % 2, 1, -1)[:, None]
     out = np.linspace(0, 1, _POINTS) * 0.45 * (1 - along) * (0.6 + 0.8 * jitter)
     heading = 2 * math.pi * direction + 0.8 * (bend - 0.5) * along
@@ -81,10 +89,10 @@ def _ferns(texture: Texture, draws: Draws) -> Tensor:
     columns = SIDE * x + length * (along * np.cos(heading) + out * np.cos(branch))
     rows = SIDE * y + length * (along * np.sin(heading) + out * np.sin(branch))
     place = (rows.astype(np.int64) % SIDE) * SIDE + columns.astype(np.int64) % SIDE
-    weight = np.broadcast_to(1 - 0.7 * np.linspace(0, 1, _POINTS), place.shape)
+    weight = grown * length * (1 - along) * (1 - 0.6 * np.linspace(0, 1, _POINTS)) / 100
     density = np.bincount(place.ravel(), weight.ravel(), minlength=SIDE * SIDE)
     ice = torch.from_numpy(density).float().view(1, SIDE, SIDE)
-    return 1 - torch.exp(-smooth(ice, 0.6) / 1.5)
+    return 1 - torch.exp(-1.5 * smooth(ice, 0.6))
 
 
 def _standard(field: Tensor) -> Tensor:

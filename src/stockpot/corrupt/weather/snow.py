@@ -10,7 +10,7 @@ from stockpot.corrupt.blur.motion import streak
 from stockpot.corrupt.blur.zoom import clipped_zoom
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
-from stockpot.corrupt.levels import truncate
+from stockpot.corrupt.levels import constant, truncate
 
 
 @corruptions.register("snow", paper="arXiv:1903.12261", group="weather", benchmark=True)
@@ -30,8 +30,7 @@ def let_snow(pixels: Tensor, constants: Constants, normal: Tensor, degrees: Tens
     layer = streak(layer, int(radius), sigma, degrees)
 
     values = pixels.float()
-    weights = torch.tensor([0.299, 0.587, 0.114], device=pixels.device).view(3, 1, 1)
-    grey = (values * weights).sum(1, keepdim=True)
+    grey = (values * constant((0.299, 0.587, 0.114), pixels.device)).sum(1, keepdim=True)
     whitened = torch.maximum(values, grey * 1.5 + 127.5)
     picture = values.mul_(mix).add_(whitened, alpha=1 - mix)
     # The layer falls twice, once turned by 180 degrees.

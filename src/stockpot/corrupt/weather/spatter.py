@@ -8,7 +8,7 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
-from stockpot.corrupt.levels import truncate
+from stockpot.corrupt.levels import constant, truncate
 from stockpot.corrupt.separable import smooth
 from stockpot.corrupt.weather.edges import distance_to_edge, find_edges
 
@@ -32,13 +32,13 @@ def splash(pixels: Tensor, constants: Constants, normal: Tensor) -> Tensor:
         # Here the fifth constant is the sigma that softens the splashes' edges.
         cover = smooth((liquid > threshold).float(), strength)[:, None]
         cover = cover * (cover >= 0.8)
-        return truncate(values * (1 - cover) + cover * _colour(_MUD, values))
+        return truncate(values * (1 - cover) + cover * constant(_MUD, pixels.device))
     # Eight bits, wrapping around beyond 255 as the original's cast does.
     layer = (liquid.mul_(liquid >= threshold) * 255).floor_().remainder_(256)
     shine = layer * _relief(layer)
     brightest = shine.amax((1, 2), keepdim=True).clamp(min=1)
     shine = (shine * (strength / brightest))[:, None]
-    return truncate(values.add_(shine * _colour(_WATER, values)))
+    return truncate(values.add_(shine * constant(_WATER, pixels.device)))
 
 
 def _relief(layer: Tensor) -> Tensor:
@@ -81,7 +81,3 @@ def _equalise(values: Tensor, levels: int) -> Tensor:
     table = (above * 255 / (total - first).clamp(min=1)).round()
     table = torch.where(first == total, torch.arange(levels, device=flat.device), table)
     return table.float().gather(1, flat).view(values.shape)
-
-
-def _colour(rgb: tuple[float, float, float], like: Tensor) -> Tensor:
-    return torch.tensor(rgb, device=like.device).view(3, 1, 1)

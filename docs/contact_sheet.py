@@ -1,0 +1,47 @@
+"""Draws docs/corruptions.png: the 19 corruptions at 5 severities, beside the clean picture.
+
+    python docs/contact_sheet.py
+
+The picture is NASA's portrait of Eileen Collins, which is in the public domain.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
+from stockpot.corrupt.apply import corrupt
+
+TILE, GAP, LABEL = 92, 3, 132
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Corrupt, lay out, save."""
+    with np.load(HERE.parent / "tests" / "oracles" / "data" / "corruptions.npz") as file:
+        clean = torch.from_numpy(file["images_224"][:1]).permute(0, 3, 1, 2).contiguous()
+    names = BENCHMARK + EXTRA
+    width = LABEL + (len(SEVERITIES) + 1) * (TILE + GAP)
+    sheet = Image.new("RGB", (width, 24 + len(names) * (TILE + GAP)), "white")
+    pen = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(13)
+    for column, title in enumerate(("clean", *(f"severity {s}" for s in SEVERITIES))):
+        pen.text((LABEL + column * (TILE + GAP) + 2, 4), title, "black", font)
+    for row, name in enumerate(names):
+        top = 24 + row * (TILE + GAP)
+        text = name.replace("_", "\n") + ("" if name in BENCHMARK else "\n(extra)")
+        pen.multiline_text((6, top + 18), text, "black", font)
+        pictures = [clean, *(corrupt(clean, name, severity, seed=12) for severity in SEVERITIES)]
+        for column, picture in enumerate(pictures):
+            tile = Image.fromarray(picture[0].permute(1, 2, 0).numpy())
+            tile = tile.resize((TILE, TILE), Image.Resampling.LANCZOS)
+            sheet.paste(tile, (LABEL + column * (TILE + GAP), top))
+    sheet.save(HERE / "corruptions.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
