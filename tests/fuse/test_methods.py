@@ -11,6 +11,7 @@ from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.fuse.run import fuse
 from stockpot.fuse.sparse.della import survival
 from stockpot.fuse.sparse.select import kth_smallest
+from stockpot.fuse.sparse.sums import add_up
 from stockpot.fuse.spectral.decompose import isotropic, leading_triples
 
 
@@ -185,3 +186,9 @@ def test_batch_norm_statistics_are_estimated_anew() -> None:
     assert not model[1].training
     assert model[1].momentum == 0.1
     assert recompute_batch_norm(nn.Linear(2, 2), []) == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 20, 40])
+def test_sums_have_the_bits_of_torchs_reduction(count: int) -> None:
+    tensors = torch.randn(count, 1024, generator=torch.Generator().manual_seed(count))
+    assert torch.equal(add_up(tensors), tensors.sum(dim=0))

@@ -8,7 +8,8 @@ from stockpot.fuse import fusers
 from stockpot.fuse.checks import check_share
 from stockpot.fuse.kinds import Slab, TensorFuser
 from stockpot.fuse.sparse.elect import Reduce, disjoint
-from stockpot.fuse.sparse.trim import add_up, keep_ranks, weighed
+from stockpot.fuse.sparse.sums import add_up
+from stockpot.fuse.sparse.trim import keep_ranks, weighed
 
 
 @fusers.register("breadcrumbs", paper="arXiv:2312.06795", needs_base=True, symmetric=True)
@@ -38,7 +39,7 @@ def breadcrumbs(
     check_share("gamma", gamma)
 
     def merge(slab: Slab) -> Tensor:
-        kept = [middle(delta, density, gamma) for delta in slab.deltas()]
+        kept = (middle(delta, density, gamma) for delta in slab.deltas())
         if elect:
             total = disjoint(kept, weights, reduce, majority=1.0)
         else:

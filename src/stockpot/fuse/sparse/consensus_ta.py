@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.sparse.trim import add_up
+from stockpot.fuse.sparse.sums import add_up
 
 
 @fusers.register("consensus_ta", paper="arXiv:2405.07813", needs_base=True, symmetric=True)
@@ -23,10 +23,9 @@ def consensus_ta(*, scale: float = 0.3, strictness: float = 0.6, agree: int = 2)
     """
 
     def merge(slab: Slab) -> Tensor:
-        deltas = list(slab.deltas())
-        total = add_up(deltas)
+        total = add_up(slab.deltas())
         users = torch.zeros_like(total)
-        for delta in deltas:
+        for delta in slab.deltas():
             users += uses(delta, total, strictness)
         return (total * (users >= agree)).mul_(scale).add_(slab.base)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,8 +14,9 @@ from stockpot.fuse.checks import check_positive, check_share
 from stockpot.fuse.kinds import Fuser, Slab, StagedFuser, TensorFuser
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.elect import Reduce, disjoint
+from stockpot.fuse.sparse.sums import add_up
 from stockpot.fuse.sparse.ties import global_ties
-from stockpot.fuse.sparse.trim import add_up, match_l1, weighed
+from stockpot.fuse.sparse.trim import match_l1, weighed
 
 Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]
@@ -81,8 +83,7 @@ class Dropped:
     rescale: Rescale
     seed: int
 
-    def __call__(self, slab: Slab) -> list[Tensor]:
-        kept = []
+    def __call__(self, slab: Slab) -> Iterator[Tensor]:
         for member in range(slab.count):
             change = slab.delta(member)
             chance = uniform(slab, change.numel(), seed=self.seed, member=member)
@@ -92,5 +93,4 @@ class Dropped:
                 part /= self.density
             elif self.rescale == "l1":
                 part = match_l1(change, part)
-            kept.append(part)
-        return kept
+            yield part

@@ -13,7 +13,8 @@ from stockpot.fuse.checks import check_share
 from stockpot.fuse.kinds import Slab, TensorFuser
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.elect import Reduce, disjoint
-from stockpot.fuse.sparse.trim import add_up, match_l1, weighed
+from stockpot.fuse.sparse.sums import add_up
+from stockpot.fuse.sparse.trim import match_l1, weighed
 
 
 @fusers.register("della", paper="arXiv:2406.11617", needs_base=True)

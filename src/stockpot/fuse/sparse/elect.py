@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from stockpot.fuse.kinds import Slab
 from stockpot.fuse.sparse.select import Measured
-from stockpot.fuse.sparse.trim import add_up, trim, weighed
+from stockpot.fuse.sparse.sums import RunningSum, add_up
+from stockpot.fuse.sparse.trim import trim, weighed
 
 Reduce = Literal["mean", "sum", "max"]
 
@@ -29,11 +30,8 @@ class SignSum:
         return [0.0]
 
     def observe(self, seen: list[float], slab: Slab) -> None:
-        trimmed = [
-            trim(change, limit)
-            for change, limit in zip(self.changes(slab), self.limits, strict=True)
-        ]
-        total = add_up(weighed(trimmed, self.weights))
+        pairs = zip(self.changes(slab), self.limits, strict=True)
+        total = add_up(weighed((trim(change, limit) for change, limit in pairs), self.weights))
         seen[0] += float(total.sign_().sum(dtype=torch.float64))
 
     def finish(self, parts: Sequence[list[float]]) -> float:
@@ -42,35 +40,42 @@ class SignSum:
 
 
 def disjoint(
-    changes: Sequence[Tensor], weights: Sequence[float] | None, reduce: Reduce, majority: float
+    changes: Iterable[Tensor],
+    weights: Sequence[float] | None,
+    reduce: Reduce,
+    majority: float,
 ) -> Tensor:
     """Combine, weight by weight, the changes that have the elected sign.
 
     Args:
-        changes: the trimmed changes of all members.
+        changes: the trimmed changes of all members, one after the other.
         weights: one number per member, or none.
         reduce: mean, sum or max.
         majority: the sign of a weight whose changes cancel exactly.
     """
-    changes = weighed(changes, weights)
-    total = add_up(changes)
-    positive = total >= 0 if majority > 0 else total > 0
-    ups = [change.clamp(min=0) for change in changes]
-    downs = [change.clamp(max=0) for change in changes]
-    if reduce == "max":
-        up, down = ups[0], downs[0]
-        for high, low in zip(ups[1:], downs[1:], strict=True):
-            up, down = torch.maximum(up, high), torch.minimum(down, low)
-        largest = torch.where(positive, up, down)
-        return largest if majority else largest * (total != 0)
-    merged = torch.where(positive, add_up(ups), add_up(downs))
+    total, up, down = RunningSum(), RunningSum(), RunningSum()
+    rising, falling = RunningSum(), RunningSum()
+    highest = lowest = None
+    for index, change in enumerate(weighed(changes, weights)):
+        total.add(change)
+        rise, fall = change.clamp(min=0), change.clamp(max=0)
+        if reduce == "max":
+            highest = rise if highest is None else torch.maximum(highest, rise)
+            lowest = fall if lowest is None else torch.minimum(lowest, fall)
+            continue
+        up.add(rise)
+        down.add(fall)
+        if reduce == "mean":
+            share = 1.0 if weights is None else weights[index]
+            rising.add(rise.sign_().mul_(share))
+            falling.add(fall.sign_().mul_(-share))
+    positive = total.value >= 0 if majority > 0 else total.value > 0
+    if highest is not None and lowest is not None:
+        largest = torch.where(positive, highest, lowest)
+        return largest if majority else largest * (total.value != 0)
+    merged = torch.where(positive, up.value, down.value)
     if reduce == "mean":
-        shares = weights if weights is not None else [1.0] * len(changes)
-        rising = add_up([up.sign_().mul_(share) for up, share in zip(ups, shares, strict=True)])
-        falling = add_up(
-            [low.sign_().mul_(-share) for low, share in zip(downs, shares, strict=True)]
-        )
-        divisor = torch.where(positive, rising, falling)
+        divisor = torch.where(positive, rising.value, falling.value)
         divisor[divisor == 0] = 1
         merged /= divisor
     return merged

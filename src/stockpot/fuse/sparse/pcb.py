@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.checks import check_share
 from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.sparse.select import Magnitudes, order_statistics
-from stockpot.fuse.sparse.trim import add_up
+from stockpot.fuse.sparse.sums import add_up
 
 _OUTLIERS = 0.0001
 
@@ -64,14 +65,11 @@ class Scores:
 
     bounds: tuple[tuple[float, float], ...]
 
-    def __call__(self, slab: Slab) -> list[Tensor]:
-        deltas = list(slab.deltas())
-        total = add_up(deltas)
-        scores = []
-        for delta, (low, high) in zip(deltas, self.bounds, strict=True):
+    def __call__(self, slab: Slab) -> Iterator[Tensor]:
+        total = add_up(slab.deltas())
+        for delta, (low, high) in zip(slab.deltas(), self.bounds, strict=True):
             share = (delta.abs().clamp_(low, high) - low) / max(high - low, 1e-12)
-            scores.append(torch.exp(slab.count * share.square_()) * torch.tanh(delta * total))
-        return scores
+            yield torch.exp(slab.count * share.square_()) * torch.tanh(delta * total)
 
     def clamped(self, delta: Tensor, index: int) -> Tensor:
         """A change with its magnitude kept inside the bounds."""

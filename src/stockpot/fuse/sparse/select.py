@@ -8,7 +8,7 @@ size of the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,8 +19,8 @@ from stockpot.fuse.kinds import Pass, Slab
 _BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
 
-Measured = Callable[[Slab], Sequence[Tensor]]
-"""What is ranked: one tensor per member. Equal callables share their passes."""
+Measured = Callable[[Slab], Iterable[Tensor]]
+"""What is ranked: one tensor per member, in order. Equal callables share their passes."""
 Ranks = Callable[[int], Sequence[int]]
 """From the number of values to the ranks wanted, counted from 1 for the smallest."""
 
@@ -29,8 +29,8 @@ Ranks = Callable[[int], Sequence[int]]
 class Magnitudes:
     """The size of every member's change."""
 
-    def __call__(self, slab: Slab) -> list[Tensor]:
-        return [delta.abs_() for delta in slab.deltas()]
+    def __call__(self, slab: Slab) -> Iterator[Tensor]:
+        return (delta.abs_() for delta in slab.deltas())
 
 
 def _keys(values: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ exactly int(density * n) changes (at least one) and a cancelled weight counts as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,7 +46,7 @@ def ties(
     if scope == "tensor":
 
         def merge(slab: Slab) -> Tensor:
-            trimmed = [keep_largest(delta, density) for delta in slab.deltas()]
+            trimmed = (keep_largest(delta, density) for delta in slab.deltas())
             return disjoint(trimmed, weights, reduce, majority=1.0).mul_(scale).add_(slab.base)
 
         return TensorFuser(merge)
@@ -59,16 +59,16 @@ def ties(
 class PlainChanges:
     """Every member's change, as it is."""
 
-    def __call__(self, slab: Slab) -> list[Tensor]:
-        return list(slab.deltas())
+    def __call__(self, slab: Slab) -> Iterator[Tensor]:
+        return slab.deltas()
 
 
 @dataclass(frozen=True)
 class _Sizes:
     changes: Measured
 
-    def __call__(self, slab: Slab) -> list[Tensor]:
-        return [change.abs() for change in self.changes(slab)]
+    def __call__(self, slab: Slab) -> Iterator[Tensor]:
+        return (change.abs() for change in self.changes(slab))
 
 
 def global_ties(
@@ -85,7 +85,8 @@ def global_ties(
     majority = yield SignSum(changes, limits, None if weights is None else tuple(weights))
 
     def merge(slab: Slab) -> Tensor:
-        trimmed = [trim(change, limit) for change, limit in zip(changes(slab), limits, strict=True)]
+        pairs = zip(changes(slab), limits, strict=True)
+        trimmed = (trim(change, limit) for change, limit in pairs)
         return disjoint(trimmed, weights, reduce, majority).mul_(scale).add_(slab.base)
 
     return TensorFuser(merge, elementwise=True)

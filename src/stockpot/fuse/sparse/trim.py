@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -68,18 +68,8 @@ def match_l1(change: Tensor, kept: Tensor) -> Tensor:
     return kept if before < 1e-7 or after < 1e-7 else kept * (before / after)
 
 
-def weighed(changes: Sequence[Tensor], weights: Sequence[float] | None) -> Sequence[Tensor]:
+def weighed(changes: Iterable[Tensor], weights: Sequence[float] | None) -> Iterable[Tensor]:
     """The changes, each multiplied by its member's weight."""
     if weights is None:
         return changes
-    return [change * weight for change, weight in zip(changes, weights, strict=True)]
-
-
-def add_up(tensors: Sequence[Tensor]) -> Tensor:
-    """The sum over members, in the order of torch's own reduction over the first dimension."""
-    if len(tensors) >= 16:
-        return torch.stack(list(tensors)).sum(dim=0)
-    total = tensors[0].clone()
-    for values in tensors[1:]:
-        total += values
-    return total
+    return (change * weight for change, weight in zip(changes, weights, strict=True))

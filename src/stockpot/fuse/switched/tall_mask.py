@@ -9,7 +9,7 @@ from torch import Tensor
 from stockpot.fuse import fusers
 from stockpot.fuse.kinds import Slab, SwitchFuser
 from stockpot.fuse.sparse.consensus_ta import uses
-from stockpot.fuse.sparse.trim import add_up
+from stockpot.fuse.sparse.sums import add_up
 
 
 @fusers.register("tall_mask", paper="arXiv:2405.07813", needs_base=True)
@@ -27,10 +27,9 @@ def tall_mask(
     """
 
     def merge(slab: Slab) -> list[Tensor]:
-        deltas = list(slab.deltas())
-        total = add_up(deltas)
+        total = add_up(slab.deltas())
         models = []
-        for delta in deltas:
+        for delta in slab.deltas():
             if rule == "paper":
                 mask = uses(delta, total, strictness)
             else:

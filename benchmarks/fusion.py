@@ -1,0 +1,290 @@
+"""Fusion against FusionBench, mergekit and the physical floor: one run, same files, best of three.
+
+    python benchmarks/fusion.py [--peers VENV] [--only average,ties] [--members 8] [--large]
+
+The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 vision encoder
+(87.5 M weights in fp32). It is made under --work (3.2 GB) and removed at the end. Peers run when
+STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
+figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
+takes here, and marked as recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
+
+STOCKPOT = str(Path(sys.executable).with_name("stockpot"))
+RECORDED_IMPORT = 1.2
+RECORDED = {  # seconds, private MB
+    ("average", "mergekit"): (5.8, 645),
+    ("average", "fusionbench"): (8.2, 1377),
+    ("task_arithmetic", "mergekit"): (7.5, 785),
+    ("task_arithmetic", "fusionbench"): (9.3, 1711),
+    ("ties", "mergekit"): (118.4, 1004),
+    ("ties", "fusionbench"): (82.5, 19750),
+    ("dare", "mergekit"): (61.1, 878),
+    ("dare", "fusionbench"): (14.4, 3866),
+}
+FUSIONBENCH = {
+    "average": ["method=simple_average"],
+    "task_arithmetic": ["method=task_arithmetic", "method.scaling_factor=0.3"],
+    "ties": ["method=ties_merging", "method.scaling_factor=0.3", "method.threshold=20"],
+    "dare": ["method=dare/task_arithmetic"],
+    "tsv_m": ["method=task_singular_vector/TaskSingularVectorMerging"],
+    "iso_c": ["method=isotropic_merging/iso_c"],
+}
+MERGEKIT = {
+    "average": ("linear", "weight: 1.0"),
+    "task_arithmetic": ("task_arithmetic", "weight: 0.3"),
+    "ties": ("ties", "weight: 1.0, density: 0.2"),
+    "dare": ("dare_linear", "weight: 0.3, density: 0.5"),
+}
+TARGETS = {  # method -> share of each peer's time that ours may take
+    "average": {"mergekit": 1 / 2, "fusionbench": 1 / 3},
+    "task_arithmetic": {"mergekit": 1 / 2, "fusionbench": 1 / 3},
+    "ties": {"fusionbench": 1 / 8},
+    "dare": {"fastest peer": 1 / 2},
+    "tsv_m": {"fusionbench": 1.0},
+    "iso_c": {"fusionbench": 1.0},
+}
+SLOW = ("ties", "dare", "tsv_m", "iso_c")
+"""Methods whose peers take minutes: these are run once, ours three times."""
+
+
+class Cost(NamedTuple):
+    seconds: float
+    private_mb: float
+    note: str = ""
+
+
+def watch(command: list[str]) -> Cost:
+    """Run a command; its wall time and the peak of its private memory (RssAnon)."""
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    peak = 0
+
+    def look() -> None:
+        nonlocal peak
+        while process.poll() is None:
+            try:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+            except OSError:
+                return
+            for line in status.splitlines():
+                if line.startswith("RssAnon"):
+                    peak = max(peak, int(line.split()[1]))
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    output, _ = process.communicate()
+    seconds = time.perf_counter() - started
+    thread.join()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
+    return Cost(seconds, peak / 1024)
+
+
+def best(command: list[str], out: Path, repeats: int) -> Cost:
+    costs = []
+    for _ in range(repeats):
+        shutil.rmtree(out, ignore_errors=True)
+        costs.append(watch(command))
+    shutil.rmtree(out, ignore_errors=True)
+    return min(costs)
+
+
+def ours(method: str, pool: Path, count: int, out: Path) -> list[str]:
+    members = [str(pool / f"m{i}") for i in range(count)]
+    base = [] if method == "average" else ["--base", str(pool / "base")]
+    extra = ["-p", "reduce=sum"] if method == "ties" else []
+    return [STOCKPOT, "fuse", method, *members, *base, "-o", str(out), *extra]
+
+
+def peer(program: str, method: str, peers: Path, pool: Path, count: int, out: Path) -> list[str]:
+    if program == "fusionbench":
+        config = fusionbench_config(pool, count)
+        return [
+            str(peers / "bin" / "fusion_bench"), "--config-dir", str(config), "modelpool=pool",
+            "taskpool=dummy", f"merged_model_save_path={out}", *FUSIONBENCH[method],
+        ]  # fmt: skip
+    recipe = mergekit_recipe(pool, count, *MERGEKIT[method])
+    return [str(peers / "bin" / "mergekit-yaml"), str(recipe), str(out), "--no-copy-tokenizer"]
+
+
+def measure_peer(
+    program: str, method: str, peers: Path | None, pool: Path, count: int, out: Path, speed: float
+) -> Cost | None:
+    known = FUSIONBENCH if program == "fusionbench" else MERGEKIT
+    if method not in known:
+        return None
+    if peers is not None:
+        command = peer(program, method, peers, pool, count, out)
+        return best(command, out, 1 if method in SLOW else 3)
+    if (method, program) not in RECORDED or count != 8:
+        return None
+    seconds, memory = RECORDED[method, program]
+    return Cost(seconds * speed, memory, "recorded, scaled")
+
+
+STREAMING = """
+import sys, time, shutil
+from stockpot.fuse.run import fuse
+method, count, pool, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+members = [f"{pool}/m{i}" for i in range(count)]
+base = None if method == "average" else f"{pool}/base"
+times = []
+for _ in range(4):
+    shutil.rmtree(out, ignore_errors=True)
+    started = time.perf_counter()
+    fuse(method, members, base=base, out=out, hashes=False)
+    times.append(time.perf_counter() - started)
+print(min(times))
+"""
+FLOOR = """
+import mmap, os, sys, time
+import numpy as np
+method, count, pool, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+names = [f"m{i}" for i in range(count)] + ([] if method == "average" else ["base"])
+times = []
+for _ in range(4):
+    started = time.perf_counter()
+    block = np.empty(1 << 18, np.float32)
+    maps = []
+    for name in names:
+        with open(f"{pool}/{name}/model.safetensors", "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        start = 8 + int.from_bytes(mapped[:8], "little")
+        maps.append(np.frombuffer(mapped, np.float32, offset=start))
+    with open(out, "wb") as file:
+        for start in range(0, len(maps[0]), len(block)):
+            part = block[: min(len(block), len(maps[0]) - start)]
+            part[:] = maps[0][start : start + len(part)]
+            for values in maps[1:]:
+                np.add(part, values[start : start + len(part)], out=part)
+            file.write(part.data)
+    times.append(time.perf_counter() - started)
+os.remove(out)
+print(min(times))
+"""
+
+
+def script_seconds(script: str, *arguments: str) -> float:
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def verdict(ratio: float, limit: float) -> str:
+    return "met" if ratio <= limit else "MISSED"
+
+
+def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> None:
+    out = pool / "out"
+    mine = best(ours(method, pool, args.members, out), out, 3)
+    print(f"\n{method}: stockpot {mine.seconds:.2f} s, {mine.private_mb:.0f} MB private")
+    found = {}
+    for program in ("mergekit", "fusionbench"):
+        cost = measure_peer(program, method, args.peers, pool, args.members, out, speed)
+        if cost is None:
+            continue
+        found[program] = cost.seconds
+        note = f" ({cost.note})" if cost.note else ""
+        print(
+            f"  {program:12s} {cost.seconds:7.2f} s, {cost.private_mb:6.0f} MB{note}: "
+            f"ours takes {mine.seconds / cost.seconds:.3f} of it"
+        )
+    if found:
+        found["fastest peer"] = min(found.values())
+    for program, limit in TARGETS[method].items():
+        if program in found:
+            ratio = mine.seconds / found[program]
+            print(f"  at most {limit:.3f} of {program}: {ratio:.3f} {verdict(ratio, limit)}")
+    if method in ("average", "task_arithmetic"):
+        count = str(args.members)
+        part = script_seconds(STREAMING, method, count, str(pool), str(out))
+        shutil.rmtree(out, ignore_errors=True)
+        floor = script_seconds(FLOOR, method, count, str(pool), str(pool / "floor.bin"))
+        ratio = part / floor
+        print(f"  streaming {part:.3f} s, floor {floor:.3f} s: {ratio:.2f} {verdict(ratio, 2.5)}")
+    if method == "ties":
+        print(f"  at most 1200 MB private: {verdict(mine.private_mb, 1200)}")
+
+
+MEMORY = """
+import sys
+import stockpot.fuse.execute as execute
+from stockpot.fuse.options import Options
+from stockpot.fuse.run import Request, _request
+class Nowhere:
+    def write(self, model, name, values, start): pass
+method, folders = sys.argv[1], sys.argv[2:]
+base = folders[0] if method != "average" else None
+job = execute.prepare(_request(method, folders[1:], base, Options(threads=2), {"": {}}))
+execute._stream(job, Nowhere())
+"""
+
+
+def memory(args: argparse.Namespace, work: Path) -> None:
+    """Private memory over members and model size, on sparse files; the output is thrown away."""
+    print("\nprivate memory, two threads (sparse files that read as zeros, output discarded)")
+    sizes = {"ViT-B (87.5 M)": (12, 768, 0)}
+    if args.large:
+        sizes["7 B"] = (32, 4096, 32000)
+    for label, (layers, width, words) in sizes.items():
+        counts = (2, 8, 32) if not words else (2,)
+        for method in ("average", "task_arithmetic", "ties"):
+            folder = work / "sparse"
+            shutil.rmtree(folder, ignore_errors=True)
+            paths = [
+                make_sparse(folder / str(i), layers, width, words) for i in range(max(counts) + 1)
+            ]
+            for count in counts:
+                command = [sys.executable, "-c", MEMORY, method, *map(str, paths[: count + 1])]
+                cost = watch(command)
+                print(
+                    f"  {label:14s} {method:16s} {count:2d} members: {cost.private_mb:5.0f} MB, "
+                    f"{cost.seconds:.1f} s"
+                )
+            shutil.rmtree(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").partition("\n")[0])
+    found = os.environ.get("STOCKPOT_PEER_VENV")
+    parser.add_argument("--peers", type=Path, default=Path(found) if found else None)
+    parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
+    parser.add_argument("--members", type=int, default=8)
+    parser.add_argument("--large", action="store_true", help="measure memory on 7 B weights too")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
+    args = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="stockpot-fusion-", dir=args.work))
+    try:
+        speed = min(watch([sys.executable, "-c", "import torch"]).seconds for _ in range(3))
+        print(f"import torch {speed:.2f} s ({os.cpu_count()} cores); peers: {args.peers or 'none'}")
+        wanted = args.only.split(",")
+        if any(method in TARGETS for method in wanted):
+            make_pool(work, args.members)
+        for method in TARGETS:
+            if method in wanted:
+                compare(method, args, work, speed / RECORDED_IMPORT)
+        if "memory" in wanted:
+            memory(args, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

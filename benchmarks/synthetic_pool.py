@@ -1,0 +1,114 @@
+"""Synthetic checkpoints for the fusion benchmark, and the peers' descriptions of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+CONFIG = {
+    "architectures": ["CLIPVisionModel"],
+    "model_type": "clip_vision_model",
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "image_size": 224,
+    "patch_size": 32,
+    "projection_dim": 512,
+}
+
+
+def clip_shapes(layers: int = 12, width: int = 768, words: int = 0) -> dict[str, tuple[int, ...]]:
+    """The tensors of a CLIP vision encoder; `words` adds an embedding table and MLPs of a LLM."""
+    inner = 4 * width
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.class_embedding": (width,),
+        "embeddings.patch_embedding.weight": (width, 3, 32, 32),
+        "embeddings.position_embedding.weight": (50, width),
+        "pre_layrnorm.weight": (width,),
+        "pre_layrnorm.bias": (width,),
+        "post_layernorm.weight": (width,),
+        "post_layernorm.bias": (width,),
+    }
+    if words:
+        shapes["embeddings.word_embedding.weight"] = (words, width)
+    for layer in range(layers):
+        prefix = f"encoder.layers.{layer}"
+        for name in ("k_proj", "v_proj", "q_proj", "out_proj"):
+            shapes[f"{prefix}.self_attn.{name}.weight"] = (width, width)
+            shapes[f"{prefix}.self_attn.{name}.bias"] = (width,)
+        for name in ("layer_norm1", "layer_norm2"):
+            shapes[f"{prefix}.{name}.weight"] = (width,)
+            shapes[f"{prefix}.{name}.bias"] = (width,)
+        shapes[f"{prefix}.mlp.fc1.weight"] = (inner, width)
+        shapes[f"{prefix}.mlp.fc1.bias"] = (inner,)
+        shapes[f"{prefix}.mlp.fc2.weight"] = (width, inner)
+        shapes[f"{prefix}.mlp.fc2.bias"] = (width,)
+    return shapes
+
+
+def make_pool(folder: Path, members: int) -> None:
+    """A random base and members that differ from it by noise, as Hugging Face folders."""
+    import torch
+    from safetensors.torch import save_file
+
+    generator = torch.Generator().manual_seed(0)
+    base = {n: torch.randn(s, generator=generator) * 0.02 for n, s in clip_shapes().items()}
+    for index in range(-1, members):
+        path = folder / ("base" if index < 0 else f"m{index}")
+        path.mkdir()
+        state = base
+        if index >= 0:
+            generator = torch.Generator().manual_seed(1000 + index)
+            state = {
+                name: value + 0.01 * torch.randn(value.shape, generator=generator)
+                for name, value in base.items()
+            }
+        save_file(state, path / "model.safetensors", metadata={"format": "pt"})
+        (path / "config.json").write_text(json.dumps(CONFIG))
+
+
+def make_sparse(folder: Path, layers: int, width: int, words: int) -> Path:
+    """A checkpoint of zeros that takes no space on disk (bf16 for large ones)."""
+    folder.mkdir(parents=True)
+    code, size = ("BF16", 2) if words else ("F32", 4)
+    header: dict[str, object] = {}
+    offset = 0
+    for name, shape in clip_shapes(layers, width, words).items():
+        count = size
+        for side in shape:
+            count *= side
+        header[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, offset + count]}
+        offset += count
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + offset)
+    return folder
+
+
+def fusionbench_config(pool: Path, members: int) -> Path:
+    """A FusionBench model pool; its own CLIP pool does not import with transformers 5."""
+    lines = ["_target_: fusion_bench.modelpool.BaseModelPool", "_recursive_: false", "models:"]
+    loader = "transformers.CLIPVisionModel.from_pretrained"
+    for name in ["base", *(f"m{i}" for i in range(members))]:
+        key = "_pretrained_" if name == "base" else name
+        entry = f"{{_target_: {loader}, pretrained_model_name_or_path: {pool / name}}}"
+        lines.append(f"  {key}: {entry}")
+    folder = pool / "fusionbench"
+    (folder / "modelpool").mkdir(parents=True, exist_ok=True)
+    (folder / "modelpool" / "pool.yaml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def mergekit_recipe(pool: Path, members: int, method: str, parameters: str) -> Path:
+    """A mergekit recipe with the same parameters for every member."""
+    lines = [f"merge_method: {method}", "dtype: float32", "models:"]
+    for index in range(members):
+        lines.append(f"  - {{model: {pool / f'm{index}'}, parameters: {{{parameters}}}}}")
+    if method != "linear":
+        lines.append(f"base_model: {pool / 'base'}")
+    path = pool / f"{method}.yml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
