@@ -1,4 +1,4 @@
-"""DOGE-TA: a shared change learned off the tasks' subspace (Wei et al., arXiv:2502.07832)."""
+"""DOGE-TA: a shared change learned off the tasks' subspace (Wei et al., arXiv:2501.01230)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.decompose import leading_triples
 
 
-@fusers.register("doge_ta", paper="arXiv:2502.07832", needs_base=True)
+@fusers.register("doge_ta", paper="arXiv:2501.01230", needs_base=True)
 def doge_ta(
     *,
     density: float = 0.3,
