@@ -14,7 +14,7 @@ from torch import Tensor
 
 _SMALL = 256
 """Sides up to this are left to the SVD, which is cheap there."""
-_SINGULAR = 1e-3
+_SINGULAR = 1e-4
 """A smaller ratio of the wanted singular values to the largest is left to the SVD."""
 
 
