@@ -194,4 +194,4 @@ def test_a_gpu_makes_the_same_pixels(name: str, side: int) -> None:
             assert difference.float().mean() < 0.5
         else:
             assert (difference <= 1).float().mean() >= 0.999
-            assert (difference == 0).float().mean() >= 0.97
+            assert (difference == 0).float().mean() >= 0.95

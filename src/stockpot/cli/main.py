@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli import (
+    corrupt,
     data,
     doctor,
     export,
@@ -28,7 +29,7 @@ from stockpot.cli.options import examples
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-for module in (run, measure, harden, report, export, listing, show, validate, doctor):
+for module in (run, measure, harden, corrupt, report, export, listing, show, validate, doctor):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -99,7 +99,7 @@ def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
             model=model_spec(recipe, model, folder),
             measure=entry.measure,
             data=data_spec(recipe, entry.data),
-            params=measures.get(entry.measure).validate(entry.params),
+            params=measures.get(entry.measure).validate(_resolved(recipe, entry.params, folder)),
             seed=recipe.seed,
             store=str(folder / "results"),
             device=recipe.device,
@@ -107,6 +107,16 @@ def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
         )
         for model, entry in measured(recipe)
     ]
+
+
+def _resolved(recipe: Recipe, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A baseline may be a model of the recipe; a measure needs to know where it lies."""
+    from stockpot.cli.make import model_spec
+
+    baseline = params.get("baseline")
+    if baseline in recipe.model_names:
+        return params | {"baseline": str(model_spec(recipe, str(baseline), folder).source)}
+    return params
 
 
 def _measure(recipe: Recipe, folder: Path, engine: str) -> list[CellResult]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stockpot.cli.console import out, table
+from stockpot.results.grids import corruption_tables
 from stockpot.results.headline import headline_columns, headline_rows, split_by_data
-from stockpot.results.schema import CellResult
+from stockpot.results.schema import CellResult, Score
 
 
 def print_scores(results: Sequence[CellResult]) -> None:
@@ -21,5 +22,19 @@ def print_scores(results: Sequence[CellResult]) -> None:
         ]
         out.print()
         table(["model", *(column.title for column in columns)], rows, title=title)
+        for grid in corruption_tables(cells):
+            out.print()
+            table(
+                ["corruption", *(f"severity {severity}" for severity in grid.severities), "CE"],
+                [
+                    [name, *(_short(score) for score in scores), _short(ratio)]
+                    for name, scores, ratio in grid.rows
+                ],
+                title=f"{grid.model}: error in percent",
+            )
         for note in sorted({note for cell in cells for note in cell.notes}):
             out.print(f"note: {note}")
+
+
+def _short(score: Score | None) -> str:
+    return "-" if score is None else f"{100 * score.value:.1f}"

@@ -17,6 +17,7 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.defend.defended import defend
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
@@ -84,7 +85,7 @@ class Cell:
             params=self.params,
             seed=self.seed,
             model_options=_plain(spec.options),
-            model_fingerprint=identify(spec.source, spec.options),
+            model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
             data_fingerprint=data.fingerprint,
         )
 
@@ -142,11 +143,31 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
 
 
 def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+    own, defence = _undefended(spec.options)
     if isinstance(spec.source, Classifier):
-        return spec.source.to(device)
-    options = zero_shot_options(spec.source, data.classes, data.templates, **spec.options)
-    text = json.dumps(_plain(options), sort_keys=True)
-    return _load_model(spec.source, text, str(device))
+        model = spec.source.to(device)
+    else:
+        options = zero_shot_options(spec.source, data.classes, data.templates, **own)
+        text = json.dumps(_plain(options), sort_keys=True)
+        model = _load_model(spec.source, text, str(device))
+    for name, params in defence.items():
+        model = defend(model, name, **params)
+    return model
+
+
+def _undefended(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Options of `load_model`, and the defences around the model: names, or names with parameters.
+
+    `defend: clahe`, `defend: [nlm, clahe]` and `defend: {clahe: {clip: 3}}` are all understood;
+    the first stands nearest to the model.
+    """
+    own = {key: value for key, value in options.items() if key != "defend"}
+    chosen = options.get("defend") or {}
+    if isinstance(chosen, str):
+        chosen = [chosen]
+    if not isinstance(chosen, dict):
+        chosen = {str(name): {} for name in chosen}
+    return own, {str(name): dict(params or {}) for name, params in chosen.items()}
 
 
 @lru_cache(maxsize=2)

@@ -8,7 +8,15 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from stockpot.report.sections import class_tables, comparisons, leaderboards, run_details
+from stockpot.report.charts import shade
+from stockpot.report.sections import (
+    class_tables,
+    comparisons,
+    corruption_sections,
+    leaderboards,
+    run_details,
+)
+from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results, write_atomic
@@ -42,11 +50,14 @@ def render(results: Sequence[CellResult], *, title: str, subtitle: str = "") -> 
         "subtitle": subtitle,
         "boards": leaderboards(results),
         "comparisons": comparisons(results),
+        "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
         "details": run_details(results),
         "models": len({result.key.model for result in results}),
         "cells": len(results),
         "made": max((result.provenance.created for result in results), default=""),
         "version": package_version("stockpot"),
+        "format_score": format_score,
+        "shade": shade,
     }
     return environment.get_template("page.html.j2").render(values)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from stockpot.report.charts import Whisker, shade, whiskers
+from stockpot.results.grids import CorruptionTable, corruption_tables
 from stockpot.results.headline import (
     Column,
     Shown,
@@ -21,15 +22,28 @@ from stockpot.results.schema import CellResult
 from stockpot.results.statistics import paired_bootstrap
 
 
+class ScoreTable(NamedTuple):
+    """Models down, scores across."""
+
+    columns: list[Column]
+    rows: dict[str, list[Shown]]
+
+
 class Leaderboard(NamedTuple):
-    """One dataset: its table of models and the chart of their accuracy."""
+    """One dataset: its tables of models and the chart of their accuracy."""
 
     data: str
     facts: str
-    columns: list[Column]
-    rows: dict[str, list[Shown]]
+    tables: list[ScoreTable]
     chart: Markup | None
     notes: list[str]
+
+
+class CorruptionSection(NamedTuple):
+    """One dataset: a corruption x severity table for every model."""
+
+    data: str
+    tables: list[CorruptionTable]
 
 
 class ClassTable(NamedTuple):
@@ -56,33 +70,49 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
     """The headline scores, one table per dataset, best accuracy first."""
     boards = []
     for data, cells in split_by_data(results).items():
-        columns = headline_columns(cells)
-        rows = headline_rows(cells, columns)
-        first = next((i for i, column in enumerate(columns) if column.metric == "accuracy"), None)
-        chart = None
-        if first is not None:
-            rows = dict(sorted(rows.items(), key=lambda item: -_value(item[1][first])))
-            chart = _accuracy_chart(rows, first)
+        # What a model costs stands in a table of its own, so that the scores fit on a page.
+        groups = [
+            [cell for cell in cells if (cell.key.measure == "cost") is costs]
+            for costs in (False, True)
+        ]
+        tables = [_score_table(group) for group in groups if group]
         facts = cells[0].data
         text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
         notes = sorted({note for cell in cells for note in cell.notes})
-        boards.append(Leaderboard(data, text, columns, rows, chart, notes))
+        boards.append(Leaderboard(data, text, tables, _accuracy_chart(tables[0]), notes))
     return boards
+
+
+def _score_table(cells: Sequence[CellResult]) -> ScoreTable:
+    columns = headline_columns(cells)
+    rows = headline_rows(cells, columns)
+    if columns and columns[0].metric == "accuracy":
+        rows = dict(sorted(rows.items(), key=lambda item: -_value(item[1][0])))
+    return ScoreTable(columns, rows)
 
 
 def _value(shown: Shown) -> float:
     return shown.score.value if shown.score else -1.0
 
 
-def _accuracy_chart(rows: dict[str, list[Shown]], position: int) -> Markup | None:
-    points = [
-        Whisker(model, score.value, score.ci_low, score.ci_high, shown[position].text)
-        for model, shown in rows.items()
-        if (score := shown[position].score)
-        and score.ci_low is not None
-        and score.ci_high is not None
-    ]
+def _accuracy_chart(table: ScoreTable) -> Markup | None:
+    points = []
+    for model, row in table.rows.items():
+        score = row[0].score if row else None
+        if score and score.metric == "accuracy" and score.ci_low is not None:
+            points.append(
+                Whisker(model, score.value, score.ci_low, score.ci_high or 1, row[0].text)
+            )
     return whiskers(points) if points else None
+
+
+def corruption_sections(results: Sequence[CellResult]) -> list[CorruptionSection]:
+    """Errors by corruption and severity, one table per model."""
+    found = [
+        CorruptionSection(data, corruption_tables(cells))
+        for data, cells in split_by_data(results).items()
+    ]
+    return [section for section in found if section.tables]
 
 
 def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:

@@ -1,0 +1,208 @@
+"""Accuracy under the ImageNet-C corruptions, made on the fly from the clean images.
+
+Every batch is decoded once, kept as uint8 on the device, corrupted and classified for each cell of
+the grid in turn; nothing is written and memory does not grow with the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stockpot.corrupt.apply import corrupt
+from stockpot.corrupt.constants import Profile, profile_for
+from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+from stockpot.datasets.dataset import Dataset
+from stockpot.measure import measures
+from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
+from stockpot.measure.corruption_scores import Grid, grid_scores
+from stockpot.measure.corruption_set import CorruptionSet
+from stockpot.measure.mce import Baseline, named_baseline
+from stockpot.measure.measurement import Context, Measurement
+from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.identity import identify
+from stockpot.models.load import load_model, zero_shot_options
+from stockpot.types import ImageSize
+
+NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
+
+
+@measures.register("corruption", paper="arXiv:1903.12261")
+def corruption(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    corruptions: str | tuple[str, ...] = "benchmark",
+    severities: str | tuple[int, ...] = "1-5",
+    baseline: str = "alexnet-constants",
+    profile: Profile | Literal["auto"] = "auto",
+    overlays: Literal["procedural", "photographs"] = "procedural",
+    folder: str | None = None,
+    class_space: ClassSpace = "all",
+) -> Measurement:
+    """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
+
+    Args:
+        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names.
+        severities: such as `1-5`, `1,3,5` or 3.
+        baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
+            any model, which is then measured in the same way.
+        profile: whose constants: `imagenet` (224 px), `cifar` (32 px), or `auto` by size.
+        overlays: frost's pictures: our `procedural` ones, or the classic `photographs` of an
+            installed `imagecorruptions`.
+        folder: an existing ImageNet-C or CIFAR-10-C folder to read instead of corrupting here.
+        class_space: as for `clean`.
+    """
+    names = chosen_corruptions(corruptions)
+    levels = chosen_severities(severities)
+    cells = [(name, severity) for name in names for severity in levels]
+    if folder is not None:
+        stored = CorruptionSet(folder, data)
+        grid = _stored_grid(model, data, context, cells, stored, class_space)
+        recipe = f"read from {stored.description}"
+    else:
+        measured = _Grids(data, context, cells, profile, overlays, class_space)
+        grid = measured.of(model)
+        recipe = _recipe(names, profile, overlays, data, model)
+    known: Baseline | None
+    notes = [f"corruptions: {recipe}"]
+    if baseline in NAMED_BASELINES:
+        known = named_baseline(baseline)
+        if known is not None and data.name.lower() not in ("imagenet", "imagenet-c"):
+            notes.append(
+                f"mCE divides by AlexNet's errors on ImageNet, which says little about {data.name};"
+                " a measured model as baseline is a fairer yardstick"
+            )
+    else:
+        options = zero_shot_options(baseline, data.classes, data.templates)
+        yardstick = load_model(baseline, **options).to(context.device)
+        other = (
+            _stored_grid(yardstick, data, context, cells, stored, class_space)
+            if folder is not None
+            else measured.of(yardstick)
+        )
+        known = Baseline(_short(baseline), other.errors(), other.clean_error())
+    scored = grid_scores(grid, known, seed=context.seed)
+    mapping = match_classes(model.classes, data.classes, class_space)
+    return Measurement(
+        scores=scored.scores,
+        convention=scored.convention,
+        images=len(data) * (len(cells) + 1),
+        outcomes={
+            "correct": grid.clean,
+            **{f"{name}:{severity}": flags for (name, severity), flags in grid.cells.items()},
+        },
+        notes=(*notes, *scored.notes, *([mapping.note] if mapping.note else [])),
+        class_space=mapping.description,
+    )
+
+
+_KEPT: dict[tuple[object, ...], Grid] = {}
+"""Grids measured in this process: a baseline is often one of the models being measured."""
+
+
+class _Grids:
+    """Measures whole grids for one dataset and setting."""
+
+    def __init__(
+        self,
+        data: Dataset,
+        context: Context,
+        cells: list[tuple[str, int]],
+        profile: Profile | Literal["auto"],
+        overlays: str,
+        class_space: ClassSpace,
+    ) -> None:
+        self.data, self.context, self.cells = data, context, cells
+        self.profile, self.overlays, self.class_space = profile, overlays, class_space
+
+    def of(self, model: Classifier) -> Grid:
+        """The model's right and wrong answers in every cell."""
+        key = (
+            identify(model),
+            *(self.data.fingerprint, tuple(self.cells), self.profile, self.overlays),
+            *(self.class_space, self.context.seed),
+        )
+        if key not in _KEPT:
+            while len(_KEPT) >= 8:
+                _KEPT.pop(next(iter(_KEPT)))
+            _KEPT[key] = self._measure(model)
+        return _KEPT[key]
+
+    def _measure(self, model: Classifier) -> Grid:
+        context, data = self.context, self.data
+        mapping = match_classes(model.classes, data.classes, self.class_space)
+        right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
+        right = {cell: [] for cell in (None, *self.cells)}
+        done, total = 0, len(data) * len(right)
+        with evaluating(model):
+            for batch in data.batches(context.batch_size, model.preprocess.fit):
+                images = batch.images.to(context.device, non_blocking=True)
+                seeds = (batch.rows + context.seed).tolist()
+                for cell in right:
+                    seen = images if cell is None else self._corrupted(images, cell, seeds)
+                    right[cell].append(_right(model, seen, batch.labels, mapping))
+                    done += len(images)
+                    context.progress("corruption", done, total)
+        joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
+        return Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+
+    def _corrupted(self, images: Tensor, cell: tuple[str, int], seeds: list[int]) -> Tensor:
+        name, severity = cell
+        options = {"overlays": self.overlays} if name == "frost" else {}
+        return corrupt(images, name, severity, seed=seeds, profile=self.profile, **options)
+
+
+def _stored_grid(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    cells: list[tuple[str, int]],
+    stored: CorruptionSet,
+    class_space: ClassSpace,
+) -> Grid:
+    mapping = match_classes(model.classes, data.classes, class_space)
+    done, total = 0, len(data) * (len(cells) + 1)
+
+    def flags(part: Dataset) -> Iterator[NDArray[np.bool_]]:
+        nonlocal done
+        for batch in part.batches(context.batch_size, model.preprocess.fit):
+            yield _right(model, batch.images.to(context.device), batch.labels, mapping)
+            done += len(batch.labels)
+            context.progress("corruption", done, total)
+
+    with evaluating(model):
+        clean = np.concatenate(list(flags(data)))
+        found = {cell: np.concatenate(list(flags(stored.load(*cell)))) for cell in cells}
+    return Grid(clean, found)
+
+
+def _right(
+    model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, mapping: ClassMap
+) -> NDArray[np.bool_]:
+    logits, targets = mapping.project(model(images).float().cpu(), labels)
+    return np.asarray(logits.argmax(dim=1).eq(targets))
+
+
+def _recipe(
+    names: tuple[str, ...],
+    profile: Profile | Literal["auto"],
+    overlays: str,
+    data: Dataset,
+    model: Classifier,
+) -> str:
+    """What the numbers depend on: whose constants at which size, and which frost."""
+    first = next(iter(data.batches(1, model.preprocess.fit))).images
+    size = ImageSize(*first.shape[-2:])
+    chosen = profile_for(size) if profile == "auto" else profile
+    frost = f", {overlays} frost" if "frost" in names else ""
+    return f"{chosen} constants at {size}{frost}"
+
+
+def _short(source: str) -> str:
+    return source.rstrip("/").rpartition("/")[2].removeprefix("zoo:")
