@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stockpot.errors import UserError
 
 if TYPE_CHECKING:
+    from stockpot.attack.run import attack
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
     from stockpot.fuse.run import fuse
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from stockpot.models.load import load_model
     from stockpot.report.page import report
 
-_ROOMS = ("corrupt", "fuse", "harden", "measure", "report")
+_ROOMS = ("attack", "corrupt", "fuse", "harden", "measure", "report")
 _FUNCTIONS = {
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
@@ -30,6 +31,7 @@ _FUNCTIONS = {
 
 __all__ = [
     "UserError",
+    "attack",
     "corrupt",
     "fuse",
     "harden",

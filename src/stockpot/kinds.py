@@ -11,6 +11,7 @@ from stockpot.registry import Listing, Registry
 _ROOMS = {
     "fusers": "fuse",
     "hardeners": "harden",
+    "attacks": "attack",
     "corruptions": "corrupt",
     "defences": "defend",
     "datasets": "datasets",

@@ -1,1 +1,17 @@
-"""Adversaries: l_p attacks, threat models and projections."""
+"""Adversaries: searches for the worst image within reach of each picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stockpot.registry import Registry
+from stockpot.verbs import speak
+
+if TYPE_CHECKING:
+    from stockpot.attack.task import Outcome
+
+attacks: Registry[Callable[..., Outcome]] = Registry(
+    "attacks", noun="attack", package="stockpot.attack"
+)
+speak(__name__, "stockpot.attack.run:attack")

@@ -1,0 +1,149 @@
+"""FAB: walk along the decision boundary, ever closer to the image (arXiv:1907.02044)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stockpot.attack import attacks
+from stockpot.attack.directions import random_start
+from stockpot.attack.hyperplane import step_to_plane
+from stockpot.attack.methods.apgd import likely_wrong
+from stockpot.attack.projection import norm_of, per_image, project
+from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
+from stockpot.attack.victim import Victim
+from stockpot.errors import BadParameterError
+from stockpot.types import Norm
+
+
+@attacks.register("fab", paper="arXiv:1907.02044")
+def fab(
+    victim: Victim,
+    task: Task,
+    *,
+    steps: int = 100,
+    restarts: int = 1,
+    targets: int = 9,
+    targeted: bool = True,
+    alpha: float = 0.1,
+    overshoot: float = 1.05,
+    back: float = 0.9,
+) -> Outcome:
+    """Seek the nearest misclassified image by projecting on linearised decision boundaries.
+
+    The loss is minus the distance of the nearest misclassified image found.
+
+    Args:
+        steps: iterations of one run.
+        restarts: runs per target; the first starts at the image, the others at random points.
+        targets: how many of the likeliest wrong classes are tried in turn.
+        targeted: aim at one class at a time; otherwise at the nearest of the `targets` classes,
+            which costs a backward pass for each in every iteration.
+        alpha: the largest pull back to the original image.
+        overshoot: how far to step beyond the linearised boundary.
+        back: how much of the change is kept after crossing the boundary.
+    """
+    if steps < 0 or restarts < 1 or targets < 1:
+        raise BadParameterError(
+            "fab: expected steps >= 0, restarts >= 1 and targets >= 1, "
+            f"got {steps}, {restarts} and {targets}."
+        )
+    wrong = likely_wrong(victim, task, targets)
+    aims = [column[:, None] for column in wrong.unbind(dim=1)] if targeted else [wrong]
+    settings = _Settings(task.threat.norm, task.threat.radius, steps, alpha, overshoot, back)
+    outcome = untouched(task)
+    for aim, classes in enumerate(aims):
+        for restart in range(restarts):
+            rows = task.waiting(outcome)
+            if not len(rows):
+                break
+            part = task.take(rows)
+            start = part.images
+            if restart:
+                half = settings.eps / 2
+                start = random_start(settings.norm, start, part.seeds, half, 3, aim, restart)
+            outcome = absorb(outcome, rows, _walk(victim, part, classes[rows], start, settings))
+    return planned(outcome, len(aims) * restarts * (steps + 1))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    norm: Norm
+    eps: float
+    steps: int
+    alpha: float
+    overshoot: float
+    back: float
+
+
+@dataclass
+class _State:
+    rows: Tensor
+    origin: Tensor
+    labels: Tensor
+    classes: Tensor
+    now: Tensor
+
+
+def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settings) -> Outcome:
+    outcome = untouched(task)
+    images, loss = outcome.images, outcome.loss
+    fallen, queries, flat = outcome.fallen, outcome.queries, outcome.flat
+    state = _State(
+        torch.arange(len(task), device=start.device), task.images, task.labels, classes, start
+    )
+    for number in range(s.steps + 1):
+        gaps, slopes, wrong = victim.slopes(state.now, state.labels, state.classes)
+        queries[state.rows] += 1
+        if number == 0:
+            flat |= slopes.flatten(1).abs().amax(dim=1) == 0
+        size = norm_of(s.norm, state.now - state.origin)
+        closer = wrong & (-size > loss[state.rows])
+        chosen = state.rows[closer]
+        images[chosen], loss[chosen] = state.now[closer], -size[closer]
+        # Rounding may leave a point a hair outside; what is returned is inside (see below).
+        reached = wrong & (size <= s.eps * (1 + 1e-6))
+        fallen[state.rows[reached]] = True
+        if number == s.steps:
+            break
+        points = state.now
+        # Past the boundary, the walk goes on from a point nearer to the image, with the plane
+        # that was found where it stands: one look at the model serves both.
+        nearer = state.origin + s.back * (points - state.origin)
+        start_from = torch.where(per_image(wrong, points), nearer, points)
+        state.now = _advance(state, gaps, slopes, points, start_from, s)
+        if task.leave and bool(reached.any()):
+            state = take(state, (~reached).nonzero()[:, 0])
+            if not len(state.rows):
+                break
+    standing = ~fallen
+    images[standing] = project(s.norm, task.images[standing], images[standing], s.eps)
+    return Outcome(images, fallen, loss, queries, outcome.planned, flat)
+
+
+def _advance(
+    state: _State, gaps: Tensor, slopes: Tensor, seen: Tensor, start: Tensor, s: _Settings
+) -> Tensor:
+    """Step to the nearest linearised boundary, from the walk and from the image, and mix both."""
+    flat = slopes.flatten(2)
+    dual = {"linf": 1.0, "l2": 2.0, "l1": torch.inf}[s.norm]
+    distance = gaps.abs() / flat.norm(p=dual, dim=2).clamp(min=1e-12)
+    nearest = distance.argmin(dim=1)
+    rows = torch.arange(len(nearest), device=nearest.device)
+    normal, gap = flat[rows, nearest], gaps[rows, nearest]
+    offset = (normal * seen.flatten(1)).sum(dim=1) - gap
+    walk, origin = start.flatten(1), state.origin.flatten(1)
+    steps = step_to_plane(
+        s.norm,
+        torch.cat([walk, origin]),
+        torch.cat([normal, normal]),
+        torch.cat([offset, offset]),
+    )
+    along, direct = steps.chunk(2)
+    long_along = norm_of(s.norm, along).clamp(min=1e-8)
+    long_direct = norm_of(s.norm, direct).clamp(min=1e-8)
+    pull = (long_along / (long_along + long_direct)).clamp(0, s.alpha)[:, None]
+    mixed = (walk + s.overshoot * along) * (1 - pull) + (origin + s.overshoot * direct) * pull
+    return mixed.clamp(0, 1).view_as(state.now)

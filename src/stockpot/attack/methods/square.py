@@ -1,0 +1,144 @@
+"""Square: random search with square-shaped changes; it needs no gradient (arXiv:1912.00049)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stockpot.attack import attacks
+from stockpot.attack.draws import signs, uniform
+from stockpot.attack.losses import margin
+from stockpot.attack.patches import Patches, pyramid, tiles, transfer
+from stockpot.attack.projection import per_image, project
+from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
+from stockpot.attack.victim import Victim
+from stockpot.errors import BadParameterError
+from stockpot.types import Norm
+
+
+@attacks.register("square", paper="arXiv:1912.00049")
+def square(
+    victim: Victim, task: Task, *, steps: int = 5000, restarts: int = 1, area: float = 0.8
+) -> Outcome:
+    """Random search: change a square of random place and sign, keep what raises the margin.
+
+    Args:
+        steps: queries per image of one run, the first image included.
+        restarts: runs with other random numbers, each on the images still standing.
+        area: the share of the image that the first squares cover; it shrinks as the search goes on.
+    """
+    if steps < 1 or restarts < 1 or not 0 < area <= 1:
+        raise BadParameterError(
+            "square: expected steps >= 1, restarts >= 1 and 0 < area <= 1, "
+            f"got {steps}, {restarts} and {area}."
+        )
+    outcome = untouched(task)
+    for restart in range(restarts):
+        rows = task.waiting(outcome)
+        if not len(rows):
+            break
+        outcome = absorb(outcome, rows, _search(victim, task.take(rows), steps, area, restart))
+    return planned(outcome, restarts * steps * victim.eot)
+
+
+@dataclass
+class _State:
+    rows: Tensor
+    origin: Tensor
+    labels: Tensor
+    seeds: Tensor
+    best: Tensor
+    loss: Tensor
+    numbers: Tensor
+    """Random numbers of the coming steps, N x steps x (4 + channels)."""
+
+
+_BLOCK = 64  # steps whose random numbers are drawn at once
+
+
+def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -> Outcome:
+    norm, eps = task.threat.norm, task.threat.radius
+    first = _first_image(norm, task.images, task.seeds, eps, restart)
+    outcome = untouched(task)
+    images, fallen, queries = first.clone(), outcome.fallen, outcome.queries
+    state = _State(
+        torch.arange(len(task), device=first.device),
+        task.images,
+        task.labels,
+        task.seeds,
+        first,
+        outcome.loss,
+        first,
+    )
+    losses = outcome.loss.clone()
+    candidate = first
+    for number in range(steps):
+        if number % _BLOCK == 0:
+            shape = (_BLOCK, 4 + first.shape[1])
+            state.numbers = uniform(state.seeds, shape, 5, restart, number).to(first)
+        if number:
+            side = _side(number, steps, area, task.images.shape, norm)
+            candidate = _propose(norm, state, eps, side, state.numbers[:, number % _BLOCK])
+        logits = victim.logits(candidate)
+        queries[state.rows] += victim.eot
+        found = margin(logits, state.labels).to(state.loss)
+        better = found > state.loss
+        state.best = torch.where(per_image(better, candidate), candidate, state.best)
+        state.loss = torch.where(better, found, state.loss)
+        wrong = logits.argmax(dim=1) != state.labels
+        if bool(wrong.any()):
+            gone = state.rows[wrong]
+            fallen[gone] = True
+            if task.leave:
+                images[gone], losses[gone] = candidate[wrong], found[wrong]
+                state = take(state, (~wrong).nonzero()[:, 0])
+                if not len(state.rows):
+                    break
+    images[state.rows], losses[state.rows] = state.best, state.loss
+    return Outcome(images, fallen, losses, queries, outcome.planned, outcome.flat)
+
+
+def _first_image(norm: Norm, origin: Tensor, seeds: Tensor, eps: float, restart: int) -> Tensor:
+    _, channels, height, width = origin.shape
+    if norm == "linf":
+        stripes = signs(seeds, (channels, 1, width), 4, restart).to(origin)
+        return (origin + eps * stripes).clamp_(0, 1)
+    delta = tiles(signs(seeds, (channels, 5, 5), 4, restart).to(origin), height, width)
+    return _on_sphere(norm, origin, delta, eps)
+
+
+def _propose(norm: Norm, state: _State, eps: float, side: int, numbers: Tensor) -> Tensor:
+    height, width = state.origin.shape[-2:]
+    free = numbers.new_tensor([height - side + 1, width - side + 1] * 2)
+    corners = (numbers[:, :4] * free).long()
+    window = Patches(corners[:, 0], corners[:, 1], side)
+    sign = torch.where(numbers[:, 4:, None, None] < 0.5, -1.0, 1.0).to(state.best)
+    if norm == "linf":
+        changed = window.write(state.best, window.read(state.origin) + eps * sign)
+        return changed.clamp_(0, 1)
+    other = Patches(corners[:, 2], corners[:, 3], side)
+    bump = sign * pyramid(side, sign)
+    delta = transfer(norm, state.best - state.origin, window, other, bump, eps)
+    return _on_sphere(norm, state.origin, delta, eps)
+
+
+def _on_sphere(norm: Norm, origin: Tensor, delta: Tensor, eps: float) -> Tensor:
+    if norm == "l1":
+        return project("l1", origin, origin + delta, eps)
+    length = per_image(delta.flatten(1).norm(dim=1), delta).clamp(min=1e-12)
+    return (origin + delta / length * eps).clamp_(0, 1)
+
+
+def _side(number: int, steps: int, area: float, shape: torch.Size, norm: Norm) -> int:
+    """The side of the square: its area is halved at fixed shares of the run."""
+    progress = number / steps * 10000
+    halvings = sum(progress > mark for mark in (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000))
+    height, width = shape[-2:]
+    side = max(1, round(math.sqrt(area / 2**halvings * height * width)))
+    if norm != "linf":
+        side = max(3, side) | 1  # the shapes have a centre
+    limit = min(height, width)
+    return min(side, limit if norm == "linf" or limit % 2 else limit - 1)

@@ -1,0 +1,225 @@
+"""`stockpot.attack`: search around each image for one that the model gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stockpot.attack import attacks
+from stockpot.attack.flags import Flags, is_randomised, is_softmax
+from stockpot.attack.task import Goal, Outcome, Task, untouched
+from stockpot.attack.threat import Threat, Threats, threat
+from stockpot.attack.victim import Model, Precision, Victim, evaluation_mode
+from stockpot.errors import BadParameterError
+from stockpot.types import Norm
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack found, image by image."""
+
+    images: Tensor
+    """The worst image found; the original where it was misclassified to begin with."""
+    robust: Tensor
+    """Right on the clean image and on everything that was tried."""
+    correct: Tensor
+    """Right on the clean image."""
+    loss: Tensor
+    """The attack's loss at `images`."""
+    queries: Tensor
+    """Forward passes spent on each image."""
+    saved: int
+    """Forward passes that were not needed because images had fallen."""
+    flags: Flags
+    stages: Mapping[str, Tensor] = field(default_factory=dict)
+    """For attacks made of several: the robust images after each."""
+
+    @property
+    def accuracy(self) -> float:
+        """The share of robust images."""
+        return float(self.robust.float().mean()) if len(self.robust) else 0.0
+
+
+def attack(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    norm: Norm = "linf",
+    eps: str | float = "8/255",
+    method: str = "apgd",
+    steps: int | None = None,
+    loss: str | None = None,
+    restarts: int | None = None,
+    seed: int | Sequence[int] = 0,
+    goal: Goal = "accuracy",
+    eot: int = 1,
+    precision: Precision = "fp32",
+    compiled: bool = False,
+    piece: int | None = None,
+    check: bool = True,
+    **params: Any,
+) -> AttackResult:
+    """Attack a model on some images.
+
+    Args:
+        model: any callable from pixels in [0, 1] (NCHW) to logits; modules are put into evaluation
+            mode meanwhile.
+        images: float pixels in [0, 1] or uint8, NCHW.
+        labels: class numbers, or label distributions (N x classes) for the loss `kl`.
+        norm: `linf`, `l2` or `l1`.
+        eps: the radius in pixel units; a number or text such as `8/255`.
+        method: a name from `stockpot list attacks`.
+        steps: the method's iterations (40 for `apgd`).
+        loss: what the method raises (`ce` for `apgd`).
+        restarts: how often it starts anew (1 for `apgd`).
+        seed: image i uses seed + i; or one seed per image.
+        goal: with `accuracy` an image is left alone once it is misclassified, with `loss` the
+            highest loss is sought for every image.
+        eot: forward passes averaged for every look at a randomised model.
+        precision: `bf16` runs the search in bfloat16; decisions are checked in full precision.
+        compiled: run the search on a compiled model; decisions are checked on the plain one.
+        piece: images per forward pass.
+        check: look for signs of an unreliable result (two forward passes on a few images).
+        params: further parameters of the method.
+    """
+    aim = threat(norm, eps)
+    pixels, hard, soft = _inputs(images, labels)
+    given = {"steps": steps, "loss": loss, "restarts": restarts}
+    chosen = params | {key: value for key, value in given.items() if value is not None}
+    entry = attacks.get(method)
+    settings = entry.validate(chosen)
+    victim = Victim(model, eot, precision, compiled, piece)
+    with evaluation_mode(model):
+        clean = victim.exactly().logits(pixels)
+        _check_logits(clean, hard)
+        correct = clean.argmax(dim=1) == hard
+        task = Task(pixels, hard, _seeds(seed, pixels), aim, goal, soft)
+        rows = (correct if goal == "accuracy" else torch.ones_like(correct)).nonzero()[:, 0]
+        part = task.take(rows)
+        outcome, disputed = untouched(part), 0
+        if len(rows) and aim.radius > 0:
+            outcome = entry.function(victim, part, **settings)
+            if not victim.exact:
+                outcome, disputed = _verified(entry.function, victim, part, outcome, settings)
+        flags = _flags(victim, pixels, clean, settings, outcome, disputed) if check else Flags()
+    return _result(task, correct, rows, outcome, flags)
+
+
+def attack_all(
+    model: Model, images: Tensor, labels: Tensor, threats: Threats, **params: Any
+) -> tuple[dict[Threat, AttackResult], Tensor]:
+    """Attack under every member of a union; the mask says who withstood them all."""
+    results = {
+        member: attack(model, images, labels, norm=member.norm, eps=member.eps, **params)
+        for member in threats.members
+    }
+    masks = torch.stack([result.robust for result in results.values()])
+    return results, masks.all(dim=0)
+
+
+def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    pixels = images if images.is_floating_point() else images.float() / 255
+    if pixels.ndim != 4 or len(pixels) != len(labels):
+        raise BadParameterError(
+            "expected N x C x H x W images and N labels, "
+            f"got shapes {tuple(images.shape)} and {tuple(labels.shape)}."
+        )
+    if len(pixels) and (float(pixels.min()) < 0 or float(pixels.max()) > 1):
+        raise BadParameterError(
+            "expected pixels in [0, 1], got values from "
+            f"{float(pixels.min()):g} to {float(pixels.max()):g}.",
+            hint="Normalisation belongs inside the model.",
+        )
+    target = labels.to(pixels.device)
+    if target.is_floating_point():
+        return pixels.detach(), target.argmax(dim=1), target
+    return pixels.detach(), target.long(), None
+
+
+def _check_logits(logits: Tensor, labels: Tensor) -> None:
+    if logits.ndim != 2 or (len(labels) and int(labels.max()) >= logits.shape[1]):
+        raise BadParameterError(
+            "expected a model that gives N x classes logits for labels below the number of "
+            f"classes, got outputs of shape {tuple(logits.shape)}."
+        )
+
+
+def _seeds(seed: int | Sequence[int], pixels: Tensor) -> Tensor:
+    if isinstance(seed, int):
+        return torch.arange(seed, seed + len(pixels), device=pixels.device)
+    seeds = torch.as_tensor(seed, dtype=torch.long, device=pixels.device)
+    if seeds.shape != (len(pixels),):
+        raise BadParameterError(
+            f"seed: expected one per image ({len(pixels)}), got {tuple(seeds.shape)}."
+        )
+    return seeds
+
+
+def _verified(
+    function: Any, victim: Victim, task: Task, outcome: Outcome, settings: Mapping[str, Any]
+) -> tuple[Outcome, int]:
+    """Decide in full precision; where that disagrees, the attack is repeated in full precision."""
+    exact = victim.exactly()
+    wrong = exact.logits(outcome.images).argmax(dim=1) != task.labels
+    disputed = wrong != outcome.fallen
+    again = (outcome.fallen & ~wrong).nonzero()[:, 0]
+    images, fallen, loss = outcome.images.clone(), wrong.clone(), outcome.loss.clone()
+    queries = outcome.queries + exact.eot
+    if len(again):
+        repeat = function(exact, task.take(again), **settings)
+        images[again], fallen[again], loss[again] = repeat.images, repeat.fallen, repeat.loss
+        queries = queries.index_add(0, again, repeat.queries)
+    checked = replace(outcome, images=images, fallen=fallen, loss=loss, queries=queries)
+    return checked, int(disputed.sum())
+
+
+def _flags(
+    victim: Victim,
+    pixels: Tensor,
+    clean: Tensor,
+    settings: Mapping[str, Any],
+    outcome: Outcome,
+    disputed: int,
+) -> Flags:
+    classes = clean.shape[1]
+    needed = {"dlr": 3, "dlr_targeted": 4}.get(str(settings.get("loss")), 0)
+    return Flags(
+        randomised=is_randomised(victim.exactly(), pixels),
+        softmax=is_softmax(clean),
+        few_classes=classes < needed,
+        zero_gradients=int(outcome.flat.sum()),
+        square_beats_gradients=_fell_in(outcome, "square"),
+        disputed=disputed,
+    )
+
+
+def _fell_in(outcome: Outcome, stage: str) -> int:
+    """How many images fell in one stage of several, after standing through those before it."""
+    names = list(outcome.stages)
+    if stage not in names[1:]:
+        return 0
+    before = outcome.stages[names[names.index(stage) - 1]]
+    return int((before & ~outcome.stages[stage]).sum())
+
+
+def _result(
+    task: Task, correct: Tensor, rows: Tensor, outcome: Outcome, flags: Flags
+) -> AttackResult:
+    images = task.images.clone()
+    robust = correct.clone()
+    loss = torch.full_like(correct, torch.inf, dtype=torch.float32)
+    queries = torch.ones_like(task.labels)  # the look at the clean image
+    images[rows], loss[rows] = outcome.images, outcome.loss.float()
+    robust[rows] = correct[rows] & ~outcome.fallen
+    queries[rows] += outcome.queries
+    stages = {}
+    for name, standing in outcome.stages.items():
+        stages[name] = correct.clone()
+        stages[name][rows] = standing
+    saved = int((outcome.planned - outcome.queries).clamp(min=0).sum())
+    return AttackResult(images, robust, correct, loss, queries, saved, flags, stages)

@@ -1,0 +1,75 @@
+"""Threat models: how far an adversary may move an image.
+
+    Linf("8/255") | L2(0.5) | L1(12)
+
+is a union: an image counts as robust only if it withstands every member. A radius may be a
+fraction written as text, and stays that text in results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import get_args
+
+from stockpot.errors import BadParameterError
+from stockpot.types import Norm, parse_number
+
+
+@dataclass(frozen=True)
+class Threat:
+    """A ball around each image, cut by the box of valid pixels."""
+
+    norm: Norm
+    eps: str
+
+    def __post_init__(self) -> None:
+        if self.norm not in get_args(Norm):
+            raise BadParameterError(f"norm: expected linf, l2 or l1, got {self.norm!r}.")
+        if not 0 <= self.radius < float("inf"):
+            raise BadParameterError(f"eps: expected a radius of at least 0, got {self.eps!r}.")
+
+    @cached_property
+    def radius(self) -> float:
+        """The radius in pixel units, where black is 0 and white is 1."""
+        return parse_number(self.eps, what="eps")
+
+    def __or__(self, other: Threat | Threats) -> Threats:
+        return Threats((self,)) | other
+
+    def __str__(self) -> str:
+        return f"{self.norm} {self.eps}"
+
+
+@dataclass(frozen=True)
+class Threats:
+    """A union of threat models."""
+
+    members: tuple[Threat, ...]
+
+    def __or__(self, other: Threat | Threats) -> Threats:
+        more = other.members if isinstance(other, Threats) else (other,)
+        return Threats(tuple(dict.fromkeys(self.members + more)))
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.members))
+
+
+def threat(norm: Norm, eps: str | float) -> Threat:
+    """A threat model from a norm's name and a radius."""
+    return Threat(norm, eps if isinstance(eps, str) else f"{eps:g}")
+
+
+def Linf(eps: str | float) -> Threat:  # noqa: N802
+    """Every value of every pixel may change by eps."""
+    return threat("linf", eps)
+
+
+def L2(eps: str | float) -> Threat:  # noqa: N802
+    """The root of the summed squared changes may reach eps."""
+    return threat("l2", eps)
+
+
+def L1(eps: str | float) -> Threat:  # noqa: N802
+    """The summed absolute changes may reach eps: few pixels, changed a lot."""
+    return threat("l1", eps)

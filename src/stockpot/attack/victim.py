@@ -1,0 +1,156 @@
+"""The model under attack: a function from pixels to logits, with gradients and a meter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.attack.losses import Criterion
+from stockpot.errors import BadParameterError
+
+Model = Callable[[Tensor], Tensor]
+Precision = Literal["fp32", "bf16"]
+
+# On a CPU activations of small pieces stay in the cache, and NHWC spares convolutions a reorder.
+_CPU_PIECE = 64
+_GPU_PIECE = 1024
+
+
+class Ascent(NamedTuple):
+    """What one look at the model gives a gradient attack."""
+
+    loss: Tensor
+    gradient: Tensor
+    logits: Tensor
+
+
+class Slopes(NamedTuple):
+    """Some logits minus the true one (N x K), their gradients (N x K x C x H x W), and errors."""
+
+    gaps: Tensor
+    gradients: Tensor
+    wrong: Tensor
+
+
+@dataclass
+class Victim:
+    """A model, how to run it, and how many images it has seen."""
+
+    model: Model
+    eot: int = 1
+    precision: Precision = "fp32"
+    compiled: bool = False
+    piece: int | None = None
+    forwards: int = 0
+    backwards: int = 0
+
+    def __post_init__(self) -> None:
+        if self.eot < 1 or (self.piece is not None and self.piece < 1):
+            raise BadParameterError(
+                f"expected eot >= 1 and piece >= 1, got {self.eot} and {self.piece}."
+            )
+        self._run: Model = cast(Model, torch.compile(self.model)) if self.compiled else self.model
+
+    @property
+    def exact(self) -> bool:
+        """Whether decisions are made in full precision by the model as it was given."""
+        return self.precision == "fp32" and not self.compiled
+
+    def exactly(self) -> Victim:
+        """The same model, run as it was given in full precision."""
+        return Victim(self.model, self.eot, piece=self.piece)
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Logits without gradients, averaged over `eot` passes."""
+        with torch.no_grad():
+            parts = [
+                sum(self._forward(part) for _ in range(self.eot)) / self.eot
+                for part in self._pieces(pixels)
+            ]
+        return torch.cat(cast("list[Tensor]", parts))
+
+    def ascend(self, pixels: Tensor, criterion: Criterion, *fields: Tensor) -> Ascent:
+        """Loss, its gradient with respect to the pixels, and the logits."""
+        losses, gradients, logits = [], [], []
+        start = 0
+        for part in self._pieces(pixels):
+            rows = slice(start, start + len(part))
+            start += len(part)
+            part = part.detach().requires_grad_()
+            with torch.enable_grad():
+                seen = [self._forward(part) for _ in range(self.eot)]
+                loss = sum(criterion(each, *(field[rows] for field in fields)) for each in seen)
+            gradients.append(self._gradient(cast(Tensor, loss).sum(), part) / self.eot)
+            losses.append(cast(Tensor, loss).detach() / self.eot)
+            logits.append(torch.stack([each.detach() for each in seen]).mean(dim=0))
+        return Ascent(torch.cat(losses), torch.cat(gradients), torch.cat(logits))
+
+    def slopes(self, pixels: Tensor, labels: Tensor, classes: Tensor) -> Slopes:
+        """Linearise the gaps between the true class and some others, `classes` being N x K."""
+        gaps, gradients, wrong = [], [], []
+        start = 0
+        for part in self._pieces(pixels):
+            rows = slice(start, start + len(part))
+            start += len(part)
+            part = part.detach().requires_grad_()
+            with torch.enable_grad():
+                logits = self._forward(part)
+                gap = logits.gather(1, classes[rows]) - logits.gather(1, labels[rows, None])
+            count = gap.shape[1]
+            columns = [
+                self._gradient(gap[:, column].sum(), part, keep=column + 1 < count)
+                for column in range(count)
+            ]
+            gaps.append(gap.detach())
+            gradients.append(torch.stack(columns, dim=1))
+            wrong.append(logits.detach().argmax(dim=1) != labels[rows])
+        return Slopes(torch.cat(gaps), torch.cat(gradients), torch.cat(wrong))
+
+    def _gradient(self, loss: Tensor, pixels: Tensor, keep: bool = False) -> Tensor:
+        if not loss.requires_grad:
+            raise BadParameterError(
+                "the model's output has no gradient with respect to its input.",
+                hint="Use method='square', which needs none.",
+            )
+        (gradient,) = torch.autograd.grad(loss, pixels, retain_graph=keep, allow_unused=True)
+        self.backwards += len(pixels)
+        return torch.zeros_like(pixels) if gradient is None else gradient
+
+    def _forward(self, pixels: Tensor) -> Tensor:
+        self.forwards += len(pixels)
+        n = len(pixels)
+        if self.compiled and n < self._size(pixels):
+            # One shape only: every new batch size would compile the model again.
+            filler = pixels[-1:].detach().expand(self._size(pixels) - n, *pixels.shape[1:])
+            pixels = torch.cat([pixels, filler])
+        half = self.precision == "bf16"
+        with torch.autocast(pixels.device.type, torch.bfloat16, enabled=half):
+            return self._run(pixels)[:n].float() if half else self._run(pixels)[:n]
+
+    def _size(self, pixels: Tensor) -> int:
+        return self.piece or (_CPU_PIECE if pixels.device.type == "cpu" else _GPU_PIECE)
+
+    def _pieces(self, pixels: Tensor) -> Iterator[Tensor]:
+        for part in torch.split(pixels, self._size(pixels)):
+            nhwc = part.device.type == "cpu" and part.ndim == 4
+            layout = torch.channels_last if nhwc else torch.contiguous_format
+            yield part.contiguous(memory_format=layout)
+
+
+@contextmanager
+def evaluation_mode(model: Model) -> Iterator[None]:
+    """Evaluation mode for modules; every part gets its own mode back afterwards."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = [module.training for module in modules]
+    if isinstance(model, nn.Module):
+        model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
