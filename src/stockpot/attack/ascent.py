@@ -159,9 +159,7 @@ def climb(
     if leave and bool(fallen.any()):
         state = take(state, (~fallen).nonzero()[:, 0])
     windows, opened = rule.windows(steps), 0
-    for number in range(1, steps + 1):
-        if not len(state.rows):
-            break
+    for number in range(1, steps + 1) if len(state.rows) else ():
         point = rule.move(state, number == 1)
         state.before, state.now = state.now, point
         look = _look(victim, point, criterion, state, last=number == steps)
@@ -174,6 +172,8 @@ def climb(
             if leave:
                 images[gone], losses[gone] = point[wrong], look.loss[wrong]
                 state = take(state, (~wrong).nonzero()[:, 0])
+        if not len(state.rows):
+            break
         if number == windows[0]:
             rule.adapt(state, windows.pop(0) - opened)
             opened, state.rises = number, torch.zeros_like(state.rises)

@@ -47,8 +47,8 @@ def pyramid(side: int, like: Tensor) -> Tensor:
     """
     upper = side // 2 + 1
     bump = torch.cat([_half(upper, side), -_half(side - upper, side)])
-    bump = bump / bump.norm().clamp(min=1e-12)
-    return bump.to(like)
+    length = float(bump.square().sum().sqrt())
+    return (bump / max(length, 1e-12)).to(like)
 
 
 def _half(height: int, width: int) -> Tensor:
@@ -60,7 +60,7 @@ def _half(height: int, width: int) -> Tensor:
     )
     levels = max((height + 1) // 2, 1)
     heights: Tensor = (1.0 / torch.arange(levels, 0, -1).double() ** 2).cumsum(dim=0)
-    return heights.take(depth.clamp(max=levels - 1))
+    return heights[depth.clamp(max=levels - 1)]
 
 
 def tiles(sign: Tensor, height: int, width: int) -> Tensor:

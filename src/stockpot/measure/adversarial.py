@@ -1,0 +1,172 @@
+"""Accuracy under attack: clean, per norm, and under the union of the norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stockpot.attack.run import AttackResult, attack
+from stockpot.attack.threat import Threat, Threats, threat
+from stockpot.attack.victim import Model, Precision, evaluation_mode
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.measure import measures
+from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
+from stockpot.measure.measurement import Context, Measurement, proportion
+from stockpot.measure.protocols import Protocol, named_protocol
+from stockpot.models.classifier import Classifier
+from stockpot.types import Norm
+
+# Seeds of one run lie this far from those of the next, so that no two images share theirs.
+_STRIDE = 1 << 32
+
+
+@measures.register("adversarial", paper="arXiv:2302.10164")
+def adversarial(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    protocol: str = "soups-cifar",
+    norms: str | tuple[Norm, ...] = "all",
+    eps: str | tuple[str, ...] = "",
+    method: str = "",
+    steps: int | None = None,
+    restarts: int | None = None,
+    precision: Precision = "fp32",
+    class_space: ClassSpace = "all",
+) -> Measurement:
+    """Clean accuracy, robust accuracy in each norm, and the accuracy that withstands them all.
+
+    Args:
+        protocol: `soups-cifar`, `soups-imagenet`, `soups-strong`, `autoattack-standard` or
+            `robustbench`; what follows overrides it.
+        norms: such as `linf,l1`; `all` are the protocol's.
+        eps: one radius for each norm, such as `4/255,0.5`, in pixel units where white is 1.
+        method: another attack, with its own defaults.
+        steps: of the attack.
+        restarts: of the attack.
+        precision: `bf16` searches in bfloat16 and decides in full precision.
+        class_space: as for `clean`.
+    """
+    chosen = named_protocol(protocol)
+    threats = _threats(chosen, norms, eps)
+    mapping = match_classes(model.classes, data.classes, class_space)
+    target = _in_class_space(model, mapping, context.device)
+    extra: dict[str, Any] = {"method": method or chosen.method, "precision": precision}
+    extra |= {k: v for k, v in {"steps": steps, "restarts": restarts}.items() if v is not None}
+    masks: dict[Threat, list[Tensor]] = {member: [] for member in threats.members}
+    correct: list[Tensor] = []
+    work = _Work()
+    with evaluation_mode(model):
+        for batch in data.batches(context.batch_size, model.preprocess.fit):
+            pixels = batch.images.to(context.device).float() / 255
+            labels = _targets(mapping, batch.labels).to(context.device)
+            seeds = (batch.rows + context.seed * _STRIDE).tolist()
+            for member in threats.members:
+                own = {} if method else chosen.settings(member.norm)
+                result = attack(
+                    target, pixels, labels, norm=member.norm, eps=member.eps, seed=seeds,
+                    **{**own, **extra},
+                )  # fmt: skip
+                masks[member].append(result.robust.cpu())
+                work.add(member, result)
+            correct.append(result.correct.cpu())
+            context.progress("adversarial", int(batch.rows[-1]) + 1, len(data))
+    clean = torch.cat(correct).numpy()
+    robust = {member: torch.cat(parts).numpy() for member, parts in masks.items()}
+    union = np.logical_and.reduce(list(robust.values()))
+    scores = [proportion("accuracy", clean)]
+    for member, flags in robust.items():
+        condition = {"norm": member.norm, "eps": member.eps}
+        scores.append(proportion("robust_accuracy", flags, condition))
+    if len(robust) > 1:
+        scores.append(proportion("union_accuracy", union, {"threats": str(threats)}))
+    outcomes: dict[str, NDArray[np.bool_]] = {"correct": clean, "union": union}
+    outcomes |= {f"robust:{member.norm}:{member.eps}": mask for member, mask in robust.items()}
+    return Measurement(
+        scores=scores,
+        convention=_convention(chosen, extra, bool(method)),
+        images=work.queries,
+        outcomes=outcomes,
+        notes=(*work.notes(), *([mapping.note] if mapping.note else [])),
+        class_space=mapping.description,
+    )
+
+
+class _Work:
+    """What the attacks cost and what they warned of, over all batches."""
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.saved = 0
+        self.warnings: dict[str, int] = {}
+
+    def add(self, member: Threat, result: AttackResult) -> None:
+        """Count one batch."""
+        self.queries += int(result.queries.sum())
+        self.saved += result.saved
+        flags = result.flags
+        for name in ("randomised", "softmax", "few_classes"):
+            if getattr(flags, name):
+                self._warn(member, name.replace("_", " "), len(result.robust))
+        for name in ("zero_gradients", "square_beats_gradients", "disputed"):
+            if count := getattr(flags, name):
+                self._warn(member, name.replace("_", " "), count)
+
+    def _warn(self, member: Threat, what: str, images: int) -> None:
+        key = f"{member}: {what}"
+        self.warnings[key] = self.warnings.get(key, 0) + images
+
+    def notes(self) -> list[str]:
+        """One line per warning, and the share of work that fallen images spared."""
+        lines = [f"{what} ({count} images)" for what, count in self.warnings.items()]
+        share = self.saved / max(1, self.saved + self.queries)
+        return [*lines, f"{share:.0%} of the forward passes were spared by images that had fallen"]
+
+
+def _threats(
+    protocol: Protocol, norms: str | tuple[str, ...], eps: str | tuple[str, ...]
+) -> Threats:
+    known: dict[str, Threat] = {member.norm: member for member in protocol.threats}
+    names = _listed(norms) if norms != "all" else list(known)
+    radii = _listed(eps)
+    if radii and len(radii) != len(names):
+        raise BadParameterError(
+            f"eps: expected one radius for each of {', '.join(names)}, got {', '.join(radii)}."
+        )
+    if radii:
+        pairs: Any = zip(names, radii, strict=True)
+        return Threats(tuple(threat(name, radius) for name, radius in pairs))
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise BadParameterError(
+            f"norms: {protocol.name} has {', '.join(known)}, got {', '.join(names) or 'none'}.",
+            hint="Give eps as well to use another norm.",
+        )
+    return Threats(tuple(known[name] for name in names))
+
+
+def _listed(value: str | tuple[str, ...]) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _in_class_space(model: Classifier, mapping: ClassMap, device: torch.device) -> Model:
+    if mapping.space == "all":
+        return model
+    outputs = mapping.outputs.to(device)
+    return lambda pixels: model(pixels)[:, outputs]
+
+
+def _targets(mapping: ClassMap, labels: Tensor) -> Tensor:
+    return labels if mapping.space == "subset" else mapping.outputs[labels]
+
+
+def _convention(protocol: Protocol, extra: dict[str, Any], replaced: bool) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in extra.items() if key != "precision")
+    return f"adversarial:{'custom' if replaced else protocol.name}; {settings}; pixels in [0, 1]"
