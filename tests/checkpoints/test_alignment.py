@@ -141,3 +141,16 @@ def test_mixed_precision_is_noted_not_refused() -> None:
 def test_nothing_left_to_fuse_is_said() -> None:
     with pytest.raises(BadCheckpointError, match="no tensor is left"):
         align(opened(vision(), vision()), exclude=["*"])
+
+
+def test_weights_are_tied_only_if_all_tie_them() -> None:
+    shared = torch.zeros(2, 2)
+    one, two = (
+        {"a": shared, "b": shared},
+        {"model.a": torch.ones(2, 2), "model.b": torch.zeros(2, 2)},
+    )
+    assert align(opened(one, dict(one))).tied == {"b": "a"}
+    assert align(opened(one, {"a": torch.zeros(2, 2)})).tied == {"b": "a"}
+    alignment = align(opened(one, two))
+    assert not alignment.tied
+    assert len(alignment.rows) == 2

@@ -24,6 +24,8 @@ from transformers import (
 
 import stockpot
 from stockpot.errors import BadCheckpointError, BadParameterError, UnknownNameError, UserError
+from stockpot.fuse import fusers
+from stockpot.fuse.parameters import check_parameters
 from stockpot.fuse.run import fuse, plan, sweep
 from stockpot.fuse.stream import Stream
 
@@ -326,3 +328,12 @@ def test_a_lora_adapter_is_a_member(pool: dict[str, Path], tmp_path: Path) -> No
     base = weights(pool["base"])
     torch.testing.assert_close(got[name], base[name] + 1.0)
     assert torch.equal(got["classifier.weight"], base["classifier.weight"])
+
+
+def test_parameters_can_be_checked_alone() -> None:
+    entry = fusers.get("ties")
+    check_parameters(entry, {"density": {"*mlp*": 0.1, "*": [0.2, 0.4]}, "scale": [0, 1]})
+    check_parameters(fusers.get("weighted"), {"weights": [[1, 0], [0, 1]]})
+    for wrong in ({"density": {"*": 2.0}}, {"densty": 1}, {"scale": ["x", "y"]}):
+        with pytest.raises(BadParameterError):
+            check_parameters(entry, wrong)

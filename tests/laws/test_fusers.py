@@ -234,3 +234,13 @@ def test_batch_norm_statistics_stay_sound(row: Row) -> None:
         for name in ("bn.running_mean", "bn.running_var"):
             assert torch.isfinite(model[name]).all()
         assert (model["bn.running_var"] > 0).all()
+
+
+@pytest.mark.gpu
+@every_row
+def test_the_device_does_not_matter(row: Row) -> None:
+    members, base = make_pool(row)
+    on_cpu, on_gpu = (run(row, members, base, device=device) for device in ("cpu", "cuda"))
+    for name, want in on_cpu.items():
+        for key in want:
+            torch.testing.assert_close(on_gpu[name][key], want[key], rtol=1e-3, atol=1e-4)

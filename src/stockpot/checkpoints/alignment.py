@@ -122,6 +122,18 @@ class _Aligner:
             and not (self.head != "keep" and is_head(plain))
         ]
 
+    def tied(self) -> dict[str, str]:
+        """Names of the template that every checkpoint ties to another, or lacks."""
+        names = {name: plain for plain, name in self.template.plain.items()}
+        found = {}
+        for alias, name in self.template.source.tied.items():
+            others = [o for o in self.everyone if names[alias] in o.plain]
+            if all(
+                o.source.tied.get(o.plain[names[alias]]) == o.plain.get(names[name]) for o in others
+            ):
+                found[alias] = name
+        return found
+
     def _excluded(self, name: str, plain: str) -> bool:
         return any(fnmatchcase(name, g) or fnmatchcase(plain, g) for g in self.exclude)
 
@@ -157,7 +169,7 @@ def align(
         template = opened_base
     aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
     differences = Differences(template.source.label)
-    tied = {a: n for a, n in template.source.tied.items() if n in template.infos}
+    tied = aligner.tied()
     placed = [
         aligner.place(plain, name, differences)
         for plain, name in template.plain.items()

@@ -70,6 +70,19 @@ def assign(
     return Assignment(tuple(distinct), of)
 
 
+def check_parameters(entry: Entry[Callable[..., Any]], params: Mapping[str, Any]) -> None:
+    """Raise for parameters that cannot be, without any checkpoint; for dry runs."""
+    globs = [
+        str(glob)
+        for value in map(_from_text, params.values())
+        if isinstance(value, Mapping)
+        for glob in value
+    ]
+    names = [glob.replace("*", "layers.0").replace("?", "a") for glob in globs]
+    for values in assign(entry, params, [*names, "layers.0.a", "layers.1.a"]).distinct:
+        entry.function(**values)
+
+
 def _from_text(value: Any) -> Any:
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
         try:
@@ -97,6 +110,8 @@ def interpolate(values: Sequence[float], depth: float) -> float:
     """The value at a depth from 0 to 1 on the line through equally spaced values."""
     if not values:
         raise BadParameterError("expected at least one number for a gradient over depth, got [].")
+    if not all(isinstance(value, int | float) for value in values):
+        raise BadParameterError(f"expected numbers for a gradient over depth, got {values!r}.")
     position = depth * (len(values) - 1)
     low = min(int(position), len(values) - 1)
     high = min(low + 1, len(values) - 1)

@@ -26,6 +26,7 @@ STRETCH = 1 << 18
 """Elements of a stretch: one megabyte in fp32, so that a few of them stay in cache."""
 DEVICE_STRETCH = 1 << 24
 _AHEAD = 8
+_CORES = os.cpu_count() or 1
 
 Ready = TensorFuser | SwitchFuser
 
@@ -52,7 +53,9 @@ class Stream:
         """The number of threads: one per core unless told, two for a GPU."""
         if self.threads:
             return self.threads
-        return 2 if self.device != "cpu" else max(1, len(os.sched_getaffinity(0)))
+        if self.device != "cpu":
+            return 2
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _CORES
 
     def pieces(self, rows: Iterable[Row], elementwise: Callable[[Row], bool]) -> Iterator[Piece]:
         """The walk's steps in file order."""
@@ -98,7 +101,7 @@ class Stream:
                     self._prefetch(row)
             work(piece)
 
-        with _one_torch_thread(self.workers), ThreadPoolExecutor(self.workers) as pool:
+        with _one_torch_thread(), ThreadPoolExecutor(self.workers) as pool:
             try:
                 for _ in pool.map(step, pieces):
                     pass
@@ -170,11 +173,13 @@ def _check_finite(values: Tensor, source: Source, name: str) -> None:
 
 
 @contextmanager
-def _one_torch_thread(workers: int) -> Iterator[None]:
-    """Let our threads share the cores instead of torch's, which would only get in their way."""
+def _one_torch_thread() -> Iterator[None]:
+    """Let our threads share the cores instead of torch's, which would only get in their way.
+
+    Also for a single worker: a product computed by several threads may differ in its last bits.
+    """
     before = torch.get_num_threads()
-    if workers > 1:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
