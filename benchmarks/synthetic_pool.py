@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 CONFIG = {
@@ -69,7 +70,10 @@ def make_pool(folder: Path, members: int) -> None:
 
 
 def make_sparse(folder: Path, layers: int, width: int, words: int) -> Path:
-    """A checkpoint of zeros that takes no space on disk (bf16 for large ones)."""
+    """A checkpoint of zeros that takes no space on disk (bf16 for large ones).
+
+    Its first weight is the folder's number, so that no two are the same.
+    """
     folder.mkdir(parents=True)
     code, size = ("BF16", 2) if words else ("F32", 4)
     header: dict[str, object] = {}
@@ -84,6 +88,7 @@ def make_sparse(folder: Path, layers: int, width: int, words: int) -> Path:
     text += b" " * (-len(text) % 8)
     with (folder / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
+        file.write(struct.pack("<f", float(folder.name))[-size:])
         file.truncate(8 + len(text) + offset)
     return folder
 
