@@ -11,9 +11,10 @@ from torch import Tensor
 
 from stockpot.attack import attacks
 from stockpot.attack.flags import Flags, is_randomised, is_softmax
+from stockpot.attack.fold import Model
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import Threat, Threats, threat
-from stockpot.attack.victim import Model, Precision, Victim, evaluation_mode
+from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.types import Norm
 
@@ -59,7 +60,7 @@ def attack(
     goal: Goal = "accuracy",
     eot: int = 1,
     precision: Precision = "fp32",
-    compiled: bool = False,
+    forward: Forward = "plain",
     piece: int | None = None,
     check: bool = True,
     **params: Any,
@@ -82,7 +83,8 @@ def attack(
             highest loss is sought for every image.
         eot: forward passes averaged for every look at a randomised model.
         precision: `bf16` runs the search in bfloat16; decisions are checked in full precision.
-        compiled: run the search on a compiled model; decisions are checked on the plain one.
+        forward: the search may run on a `compiled` model, or on a copy with batch norms `folded`
+            into convolutions; decisions are checked on the model as it is.
         piece: images per forward pass.
         check: look for signs of an unreliable result (two forward passes on a few images).
         params: further parameters of the method.
@@ -93,8 +95,9 @@ def attack(
     chosen = params | {key: value for key, value in given.items() if value is not None}
     entry = attacks.get(method)
     settings = entry.validate(chosen)
-    victim = Victim(model, eot, precision, compiled, piece)
+    victim = Victim(model, eot, precision, forward, piece)
     with evaluation_mode(model):
+        victim.prepare(pixels)
         clean = victim.exactly().logits(pixels)
         _check_logits(clean, hard)
         correct = clean.argmax(dim=1) == hard

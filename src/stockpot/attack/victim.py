@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from stockpot.attack.fold import Model, folded
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
 
-Model = Callable[[Tensor], Tensor]
 Precision = Literal["fp32", "bf16"]
+Forward = Literal["plain", "folded", "compiled"]
 
 # On a CPU activations of small pieces stay in the cache, and NHWC spares convolutions a reorder.
 _CPU_PIECE = 64
@@ -44,7 +45,7 @@ class Victim:
     model: Model
     eot: int = 1
     precision: Precision = "fp32"
-    compiled: bool = False
+    forward: Forward = "plain"
     piece: int | None = None
     forwards: int = 0
     backwards: int = 0
@@ -54,16 +55,29 @@ class Victim:
             raise BadParameterError(
                 f"expected eot >= 1 and piece >= 1, got {self.eot} and {self.piece}."
             )
-        self._run: Model = cast(Model, torch.compile(self.model)) if self.compiled else self.model
+        self._run: Model = self.model
+
+    def prepare(self, images: Tensor) -> None:
+        """Make the faster model that `forward` asks for; to be called in evaluation mode."""
+        if self.forward == "folded":
+            self._run = folded(self.model, images)
+        elif self.forward == "compiled":
+            self._run = cast(Model, torch.compile(self.model))
 
     @property
     def exact(self) -> bool:
         """Whether decisions are made in full precision by the model as it was given."""
-        return self.precision == "fp32" and not self.compiled
+        return self.precision == "fp32" and self._run is self.model
 
     def exactly(self) -> Victim:
         """The same model, run as it was given in full precision."""
         return Victim(self.model, self.eot, piece=self.piece)
+
+    def averaging(self, eot: int) -> Victim:
+        """The same model, run in the same way, with other draws for every look."""
+        other = replace(self, eot=eot)
+        other._run = self._run
+        return other
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Logits without gradients, averaged over `eot` passes."""
@@ -124,7 +138,7 @@ class Victim:
     def _forward(self, pixels: Tensor) -> Tensor:
         self.forwards += len(pixels)
         n = len(pixels)
-        if self.compiled and n < self._size(pixels):
+        if self.forward == "compiled" and n < self._size(pixels):
             # One shape only: every new batch size would compile the model again.
             filler = pixels[-1:].detach().expand(self._size(pixels) - n, *pixels.shape[1:])
             pixels = torch.cat([pixels, filler])

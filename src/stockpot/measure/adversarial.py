@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stockpot.attack.fold import Model
 from stockpot.attack.run import AttackResult, attack
 from stockpot.attack.threat import Threat, Threats, threat
-from stockpot.attack.victim import Model, Precision, evaluation_mode
+from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures

@@ -23,9 +23,15 @@ Stage = Callable[[Victim, Task], Outcome]
 
 @attacks.register("autoattack", paper="arXiv:2003.01690")
 def autoattack(
-    victim: Victim, task: Task, *, version: Version = "standard", steps: int = 100,
-    queries: int = 5000, eot: int = 20,
-) -> Outcome:  # fmt: skip
+    victim: Victim,
+    task: Task,
+    *,
+    version: Version = "standard",
+    steps: int = 100,
+    queries: int = 5000,
+    patience: int = 20,
+    eot: int = 20,
+) -> Outcome:
     """Parameter-free ensemble: APGD-CE, targeted APGD, FAB and Square, or a variant of it.
 
     The loss is the margin of the returned image.
@@ -34,14 +40,15 @@ def autoattack(
         version: `standard`; `plus` with more attacks and restarts; `rand` for randomised models.
         steps: of each gradient attack.
         queries: of Square.
+        patience: a FAB walk that has come no nearer in this many steps stops; 0 walks to the end.
         eot: forward passes averaged for every look in `rand`.
     """
     if version == "rand":
-        victim = replace(victim, eot=max(victim.eot, eot))
+        victim = victim.averaging(max(victim.eot, eot))
     outcome = untouched(task)
     standing: dict[str, Tensor] = {}
     total = 0
-    for name, stage in _stages(version, task.threat.norm, steps, queries).items():
+    for name, stage in _stages(version, task.threat.norm, steps, queries, patience).items():
         rows = task.waiting(outcome)
         if len(rows):
             new = stage(victim, task.take(rows))
@@ -55,7 +62,9 @@ def autoattack(
     return replace(outcome, loss=margin(logits, task.labels), stages=standing)
 
 
-def _stages(version: Version, norm: str, steps: int, queries: int) -> dict[str, Stage]:
+def _stages(
+    version: Version, norm: str, steps: int, queries: int, patience: int
+) -> dict[str, Stage]:
     sparse = norm == "l1"
     radii: Literal["multi", "single"] = "multi" if sparse else "single"
     many = 5 if sparse or version == "plus" else 1
@@ -72,9 +81,9 @@ def _stages(version: Version, norm: str, steps: int, queries: int) -> dict[str, 
     ratio: dict[str, Stage] = {
         "apgd-dlr": lambda v, t: apgd(v, t, steps=steps, loss="dlr", restarts=many, radii=radii)
     }
-    near: dict[str, Stage] = {"fab-t": lambda v, t: fab(v, t, steps=steps)}
+    near: dict[str, Stage] = {"fab-t": lambda v, t: fab(v, t, steps=steps, patience=patience)}
     nearest: dict[str, Stage] = {
-        "fab": lambda v, t: fab(v, t, steps=steps, restarts=many, targeted=False)
+        "fab": lambda v, t: fab(v, t, steps=steps, restarts=many, targeted=False, patience=patience)
     }
     if version == "rand":
         return ce | {"apgd-dlr": lambda v, t: apgd(v, t, steps=steps, loss="dlr", radii=radii)}

@@ -30,6 +30,7 @@ def fab(
     alpha: float = 0.1,
     overshoot: float = 1.05,
     back: float = 0.9,
+    patience: int = 0,
 ) -> Outcome:
     """Seek the nearest misclassified image by projecting on linearised decision boundaries.
 
@@ -44,6 +45,8 @@ def fab(
         alpha: the largest pull back to the original image.
         overshoot: how far to step beyond the linearised boundary.
         back: how much of the change is kept after crossing the boundary.
+        patience: a walk that has come no nearer (by a thousandth) in this many steps stops; 0 always
+            walks to the end.
     """
     if steps < 0 or restarts < 1 or targets < 1:
         raise BadParameterError(
@@ -52,7 +55,9 @@ def fab(
         )
     wrong = likely_wrong(victim, task, targets)
     aims = [column[:, None] for column in wrong.unbind(dim=1)] if targeted else [wrong]
-    settings = _Settings(task.threat.norm, task.threat.radius, steps, alpha, overshoot, back)
+    settings = _Settings(
+        task.threat.norm, task.threat.radius, steps, alpha, overshoot, back, patience
+    )
     outcome = untouched(task)
     for aim, classes in enumerate(aims):
         for restart in range(restarts):
@@ -76,6 +81,7 @@ class _Settings:
     alpha: float
     overshoot: float
     back: float
+    patience: int
 
 
 @dataclass
@@ -85,15 +91,16 @@ class _State:
     labels: Tensor
     classes: Tensor
     now: Tensor
+    idle: Tensor
+    """Steps since the walk last came nearer."""
 
 
 def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settings) -> Outcome:
     outcome = untouched(task)
     images, loss = outcome.images, outcome.loss
     fallen, queries, flat = outcome.fallen, outcome.queries, outcome.flat
-    state = _State(
-        torch.arange(len(task), device=start.device), task.images, task.labels, classes, start
-    )
+    rows = torch.arange(len(task), device=start.device)
+    state = _State(rows, task.images, task.labels, classes, start, torch.zeros_like(rows))
     for number in range(s.steps + 1):
         gaps, slopes, wrong = victim.slopes(state.now, state.labels, state.classes)
         queries[state.rows] += 1
@@ -101,6 +108,8 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
             flat |= slopes.flatten(1).abs().amax(dim=1) == 0
         size = norm_of(s.norm, state.now - state.origin)
         closer = wrong & (-size > loss[state.rows])
+        much = wrong & (-size > loss[state.rows] * 0.999)
+        state.idle = torch.where(much, 0, state.idle + 1)
         chosen = state.rows[closer]
         images[chosen], loss[chosen] = state.now[closer], -size[closer]
         # Rounding may leave a point a hair outside; what is returned is inside (see below).
@@ -114,8 +123,11 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
         nearer = state.origin + s.back * (points - state.origin)
         start_from = torch.where(per_image(wrong, points), nearer, points)
         state.now = _advance(state, gaps, slopes, points, start_from, s)
-        if task.leave and bool(reached.any()):
-            state = take(state, (~reached).nonzero()[:, 0])
+        done = reached & task.leave
+        if s.patience:
+            done |= state.idle >= s.patience
+        if bool(done.any()):
+            state = take(state, (~done).nonzero()[:, 0])
             if not len(state.rows):
                 break
     standing = ~fallen

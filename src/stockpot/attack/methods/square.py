@@ -80,7 +80,7 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
             shape = (_BLOCK, 4 + first.shape[1])
             state.numbers = uniform(state.seeds, shape, 5, restart, number).to(first)
         if number:
-            side = _side(number, steps, area, task.images.shape, norm)
+            side = _side(number, area, task.images.shape, norm)
             candidate = _propose(norm, state, eps, side, state.numbers[:, number % _BLOCK])
         logits = victim.logits(candidate)
         queries[state.rows] += victim.eot
@@ -132,10 +132,9 @@ def _on_sphere(norm: Norm, origin: Tensor, delta: Tensor, eps: float) -> Tensor:
     return (origin + delta / length * eps).clamp_(0, 1)
 
 
-def _side(number: int, steps: int, area: float, shape: torch.Size, norm: Norm) -> int:
-    """The side of the square: its area is halved at fixed shares of the run."""
-    progress = number / steps * 10000
-    halvings = sum(progress > mark for mark in (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000))
+def _side(number: int, area: float, shape: torch.Size, norm: Norm) -> int:
+    """The side of the square: its area is halved after fixed numbers of queries."""
+    halvings = sum(number > mark for mark in (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000))
     height, width = shape[-2:]
     side = max(1, round(math.sqrt(area / 2**halvings * height * width)))
     if norm != "linf":
