@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -148,7 +150,7 @@ def test_matching_undoes_a_permutation(family: str) -> None:
     moved = shuffled(state, heads, 5)
     aligned = align_members({"a": state, "b": moved}, heads=heads)
     for name in state:
-        torch.testing.assert_close(aligned["b"][name], state[name], rtol=0, atol=0)
+        torch.testing.assert_close(aligned["b"].state[name], state[name], rtol=0, atol=0)
 
 
 def test_alignment_lowers_the_barrier() -> None:
@@ -162,7 +164,7 @@ def test_alignment_lowers_the_barrier() -> None:
 
     before = loss_barrier(first, second, loss)
     aligned = align_members([first, second])
-    after = loss_barrier(*aligned.values(), loss)
+    after = loss_barrier(*(source.state for source in aligned.values()), loss)
     assert before.height > 0.01
     assert after.height == pytest.approx(0, abs=1e-9)
     fused = fuse("average", aligned)
@@ -183,3 +185,14 @@ def test_the_barrier_of_a_parabola_is_known() -> None:
 def test_an_unknown_architecture_is_named() -> None:
     with pytest.raises(BadCheckpointError, match="no permutation is known"):
         align_members([{"x": torch.zeros(2, 2, 2, 2)}, {"x": torch.zeros(2, 2, 2, 2)}])
+
+
+def test_aligned_folders_fuse_into_a_folder(tmp_path: Path) -> None:
+    paths = []
+    for seed in range(2):
+        randomised(vit(), seed).save_pretrained(tmp_path / str(seed))
+        paths.append(tmp_path / str(seed))
+    aligned = align_members({path.name: path for path in paths})
+    out = fuse("average", aligned, out=tmp_path / "out")
+    assert ViTForImageClassification.from_pretrained(out).config.num_labels == 3
+    assert "model.safetensors" in (out / "README.md").read_text()

@@ -34,16 +34,16 @@ class StateDictSource:
         self.label = label
         self.folder = folder
         self.files = files
-        self._state = {name: value.detach() for name, value in state.items()}
-        self.tied = _shared(self._state)
+        self.state = {name: value.detach() for name, value in state.items()}
+        self.tied = _shared(self.state)
 
     def tensors(self) -> Mapping[str, TensorInfo]:
         return {
-            name: TensorInfo(tuple(value.shape), value.dtype) for name, value in self._state.items()
+            name: TensorInfo(tuple(value.shape), value.dtype) for name, value in self.state.items()
         }
 
     def read(self, name: str) -> Tensor:
-        return self._state[name]
+        return self.state[name]
 
     def prefetch(self, name: str) -> None:
         """Nothing to do: the values are in memory or mapped."""

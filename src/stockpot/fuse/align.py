@@ -12,6 +12,7 @@ from torch import Tensor
 
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source
+from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.permutation.match import match_weights, permuted
 from stockpot.fuse.permutation.spec import permutation_spec
@@ -28,7 +29,7 @@ def align_members(
     heads: int | None = None,
     rounds: int = 100,
     seed: int = 0,
-) -> dict[str, State]:
+) -> dict[str, StateDictSource]:
     """Permute every member towards the first; each computes what it computed before.
 
     Args:
@@ -38,7 +39,7 @@ def align_members(
         seed: of the order in which groups are visited.
 
     Returns:
-        Label -> state dict, to be given to `fuse` as members.
+        Label -> weights in memory, to be given to `fuse` as members; `.state` is a state dict.
     """
     named = dict(members) if isinstance(members, Mapping) else _labelled(members)
     sources = {label: open_checkpoint(_state(spec), label=label) for label, spec in named.items()}
@@ -48,7 +49,7 @@ def align_members(
     first_label, first = next(iter(states.items()))
     shapes = {name: tuple(value.shape) for name, value in first.items()}
     spec = permutation_spec(shapes, heads=heads or _heads(sources[first_label]))
-    aligned = {first_label: first}
+    aligned = {first_label: _source(first, sources[first_label])}
     for label, state in states.items():
         if label == first_label:
             continue
@@ -57,7 +58,7 @@ def align_members(
                 f"{label} and {first_label} have different tensors and cannot be aligned."
             )
         found = match_weights(first, state, spec, rounds=rounds, seed=seed)
-        aligned[label] = permuted(state, found, spec)
+        aligned[label] = _source(permuted(state, found, spec), sources[label])
     return aligned
 
 
@@ -113,6 +114,10 @@ def _labelled(members: Sequence[Spec]) -> dict[str, Spec]:
 
 def _state(spec: Any) -> Any:
     return spec.state_dict() if isinstance(spec, torch.nn.Module) else spec
+
+
+def _source(state: State, origin: Source) -> StateDictSource:
+    return StateDictSource(state, label=origin.label, folder=origin.folder, files=origin.files)
 
 
 def _read(source: Source) -> State:

@@ -48,9 +48,7 @@ def _parents(request: Request, known: Mapping[Path, str]) -> list[Parent]:
 
 
 def _file_hashes(spec: Any, known: Mapping[Path, str]) -> dict[str, str]:
-    if not isinstance(spec, Location):
-        return {}
-    return {path.name: known.get(path, "not computed") for path in spec.files}
+    return {path.name: known.get(path, "not computed") for path in getattr(spec, "files", ())}
 
 
 def _notes(request: Request, job: Job, model: str) -> list[str]:

@@ -175,9 +175,7 @@ def _hashing(request: Request, *, wanted: bool) -> Iterator[FileHashes | None]:
         yield None
         return
     checkpoints = [request.base, *request.members.values()]
-    hashes = FileHashes(
-        path for found in checkpoints if isinstance(found, Location) for path in found.files
-    )
+    hashes = FileHashes(path for found in checkpoints for path in getattr(found, "files", ()))
     try:
         yield hashes
     finally:
