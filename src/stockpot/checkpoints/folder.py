@@ -25,7 +25,6 @@ _COMPANIONS = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
-    "stockpot.json",
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 
