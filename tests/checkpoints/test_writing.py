@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shutil
 import signal
@@ -16,6 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from stockpot.checkpoints import hash_cache, hashes
 from stockpot.checkpoints.folder import parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.source import TensorInfo
@@ -145,12 +147,12 @@ def test_hashes_are_those_of_sha256sum(tmp_path: Path) -> None:
     save_file({"x": torch.randn(1000)}, tmp_path / "a.safetensors")
     (tmp_path / "empty").write_bytes(b"")
     files = [tmp_path / "a.safetensors", tmp_path / "empty"]
-    hashes = FileHashes(files).result()
+    found = FileHashes(files).result()
     if shutil.which("sha256sum"):
         lines = subprocess.run(
             ["sha256sum", *files], capture_output=True, text=True, check=True
         ).stdout.splitlines()
-        assert [line.split()[0] for line in lines] == [hashes[file] for file in files]
+        assert [line.split()[0] for line in lines] == [found[file] for file in files]
 
 
 def test_the_hubs_cache_already_knows_its_hashes(tmp_path: Path) -> None:
@@ -159,3 +161,21 @@ def test_the_hubs_cache_already_knows_its_hashes(tmp_path: Path) -> None:
     link = tmp_path / "model.safetensors"
     link.symlink_to(blob)
     assert FileHashes([link]).result() == {link: "ab" * 32}
+
+
+def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hash_cache, "_LARGE", 10)
+    path = tmp_path / "weights"
+    path.write_bytes(b"0123456789abcdef")
+    want = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert FileHashes([path]).result() == {path: want}
+    assert not (tmp_path / "cache").exists()  # too fresh to be sure of
+    monkeypatch.setattr(hash_cache, "_SETTLED", 0.0)
+    assert FileHashes([path]).result() == {path: want}
+    monkeypatch.setattr(hashes, "_sha256", lambda *_: "computed again")
+    assert FileHashes([path]).result() == {path: want}
+    path.write_bytes(b"fedcba9876543210")
+    assert FileHashes([path]).result() == {path: "computed again"}
+    (tmp_path / "cache" / "sha256.json").write_text("broken")
+    assert FileHashes([path]).result() == {path: "computed again"}

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from stockpot.checkpoints.hash_cache import HashCache
+
 _BLOCK = 1 << 24
 _THREADS = 2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -22,8 +24,15 @@ class FileHashes:
     """Hashes of files, computed by background threads that die with the process."""
 
     def __init__(self, files: Iterable[Path]) -> None:
-        self._waiting = list(dict.fromkeys(files))[::-1]
+        self._cache = HashCache()
         self._results: dict[Path, str] = {}
+        self._waiting: list[Path] = []
+        for path in list(dict.fromkeys(files))[::-1]:
+            known = _named_by_hash(path) or self._cache.get(path)
+            if known:
+                self._results[path] = known
+            else:
+                self._waiting.append(path)
         self._stop = threading.Event()
         self._failed: OSError | None = None
         self._threads = [
@@ -39,10 +48,13 @@ class FileHashes:
             except IndexError:
                 return
             try:
-                self._results[path] = _sha256(path, self._stop)
+                digest = _sha256(path, self._stop)
             except OSError as problem:
                 self._failed = problem
                 return
+            if not self._stop.is_set():
+                self._results[path] = digest
+                self._cache.put(path, digest)
 
     def stop(self) -> None:
         """Give up; used when the run that wanted the hashes has failed."""
@@ -56,14 +68,17 @@ class FileHashes:
             thread.join()
         if self._failed:
             raise self._failed
+        self._cache.save()
         return dict(self._results)
 
 
-def _sha256(path: Path, stop: threading.Event) -> str:
-    # The hub's cache names a large file by its sha256, which need not be computed again.
+def _named_by_hash(path: Path) -> str | None:
+    """The hub's cache names a large file by its sha256."""
     blob = path.resolve().name
-    if path.is_symlink() and _SHA256.fullmatch(blob):
-        return blob
+    return blob if path.is_symlink() and _SHA256.fullmatch(blob) else None
+
+
+def _sha256(path: Path, stop: threading.Event) -> str:
     digest = hashlib.sha256()
     if not path.stat().st_size:
         return digest.hexdigest()
