@@ -5,6 +5,7 @@ A negative scale or weight forgets a task (negation); several members add tasks 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
@@ -31,11 +32,16 @@ def task_arithmetic(
     factors = normalized(weights, normalize)
 
     def merge(slab: Slab) -> Tensor:
-        total: Tensor | None = None
-        for index, delta in enumerate(slab.deltas()):
+        base = slab.base
+        total = slab.delta(0)
+        if factors is not None:
+            total *= factors[0]
+        change = torch.empty_like(total)
+        for index in range(1, slab.count):
+            torch.sub(slab.member(index), base, out=change)
             if factors is not None:
-                delta *= factors[index]
-            total = delta if total is None else total.add_(delta)
-        return slab.base if total is None else total.mul_(scale).add_(slab.base)
+                change *= factors[index]
+            total += change
+        return total.mul_(scale).add_(base)
 
     return TensorFuser(merge, elementwise=True)
