@@ -124,4 +124,4 @@ def test_robustbench_layout(tmp_path: Path) -> None:
 def test_unknown_format_is_suggested(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Did you mean csv"):
         export([make_result()], "cvs", tmp_path)
-    assert FORMATS == ("csv", "lm-eval", "eval-results", "robustbench")
+    assert FORMATS == ("csv", "lm-eval", "eval-results", "fusionbench", "robustbench")

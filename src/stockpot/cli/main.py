@@ -17,19 +17,34 @@ from stockpot.cli import (
     data,
     doctor,
     export,
+    fuse,
     harden,
     listing,
     measure,
     report,
     run,
     show,
+    similarity,
     validate,
 )
 from stockpot.cli.options import examples
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-for module in (run, measure, harden, corrupt, report, export, listing, show, validate, doctor):
+for module in (
+    run,
+    fuse,
+    similarity,
+    harden,
+    measure,
+    corrupt,
+    report,
+    export,
+    listing,
+    show,
+    validate,
+    doctor,
+):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
 

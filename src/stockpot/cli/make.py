@@ -96,11 +96,10 @@ def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
 
 
 def _checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
-    from stockpot.models.load import zoo_folder, zoo_names
+    from stockpot.zoo import model_folder
 
     source = str(model_spec(recipe, name, folder).source)
-    short = source.removeprefix("zoo:")
-    return str(zoo_folder() / short) if short in zoo_names() else source
+    return str(model_folder(source) or source)
 
 
 def _numbers(seen: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,22 @@ def check(file: RecipeFile) -> None:
             _valid(file, ("data", name), entry.validate, options)
     for name, run in recipe.harden.items():
         _named(file, ("harden", name, "method"), hardeners, run.method)
-        _valid(file, ("harden", name), lambda p, m=run.method: split_params(m, p), run.params)
+        _valid(file, ("harden", name), partial(split_params, run.method), run.params)
     for name, soup in recipe.fuse.items():
         entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
-        _valid(file, ("fuse", name), entry.validate, soup.params)
+        _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
         _valid(file, place, entry.validate, item.params)
     build_order(file)
+
+
+def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
+    from stockpot.fuse.options import split_options
+    from stockpot.fuse.parameters import check_parameters
+
+    check_parameters(entry, split_options(params)[1])
 
 
 def _named(file: RecipeFile, path: tuple[str | int, ...], registry: Any, name: str) -> Any:

@@ -5,6 +5,7 @@
 | `csv` | spreadsheets, R | one row per score, one file |
 | `lm-eval` | tools that read lm-evaluation-harness results | one JSON per model |
 | `eval-results` | a Hugging Face model repository | `<model>/.eval_results/<data>.yaml` |
+| `fusionbench` | scripts that read FusionBench reports | one JSON per model |
 | `robustbench` | a RobustBench `model_info` entry | `<data>/<threat>/<model>.json` |
 """
 
@@ -126,6 +127,36 @@ def _eval_results(results: list[CellResult]) -> dict[str, str]:
     return files
 
 
+def _fusionbench(results: list[CellResult]) -> dict[str, str]:
+    """FusionBench's report: accuracy and loss per task, and their plain mean."""
+    files = {}
+    for model, cells in _by_model(results).items():
+        clean = [cell for cell in cells if cell.key.measure == "clean"]
+        if not clean:
+            raise UserError(f"a FusionBench report needs clean scores; {model} has none.")
+        total = clean[0].model.parameters
+        document: dict[str, Any] = {
+            "model_info": {
+                "trainable_params": total,
+                "all_params": total,
+                "trainable_percentage": 1.0,
+            }
+        }
+        tasks = {
+            cell.key.data: {
+                "accuracy": cell.score("accuracy").value,
+                "loss": cell.score("nll").value,
+            }
+            for cell in clean
+        }
+        average = {
+            key: sum(task[key] for task in tasks.values()) / len(tasks)
+            for key in ("accuracy", "loss")
+        }
+        files[f"{model}.json"] = _json({**document, **tasks, "average": average})
+    return files
+
+
 _THREATS = {"linf": "Linf", "l2": "L2", "l1": "L1"}
 
 
@@ -203,6 +234,7 @@ _WRITERS: dict[str, Callable[[list[CellResult]], dict[str, str]]] = {
     "csv": _csv,
     "lm-eval": _lm_eval,
     "eval-results": _eval_results,
+    "fusionbench": _fusionbench,
     "robustbench": _robustbench,
 }
 FORMATS = tuple(_WRITERS)

@@ -14,6 +14,12 @@ class Card(NamedTuple):
     text: str
 
 
+def model_folder(source: str) -> Path | None:
+    """The folder of an embedded model, named with or without `zoo:`; none where there is none."""
+    folder = Path(__file__).parent / "models" / source.removeprefix("zoo:")
+    return folder if source and (folder / "config.json").is_file() else None
+
+
 def cards() -> list[Card]:
     """The cards of all embedded models, by name."""
     found = []

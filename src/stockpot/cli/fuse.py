@@ -1,0 +1,175 @@
+"""`stockpot fuse METHOD MEMBER...`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stockpot.cli.options import DataOptions, Params, examples
+
+NAME = "fuse"
+EXAMPLES = examples(
+    "stockpot fuse average icons-vit-plain icons-vit-colour -o runs/soup",
+    "stockpot fuse ties icons-vit-plain icons-vit-colour icons-vit-cutmix --base icons-vit "
+    "-p density=0.2 -p scale=0.3 -o runs/ties",
+    "stockpot fuse task_arithmetic icons-vit-plain icons-vit-cutmix --base icons-vit "
+    "--sweep scale=0.2,0.4,0.6,0.8,1.0 --data icons -o runs/sweep",
+    "stockpot fuse mergekit.yaml -o runs/merged",
+)
+
+
+def command(
+    method: Annotated[
+        str,
+        typer.Argument(help="A fusion method, or a mergekit recipe or FusionBench pool (YAML)."),
+    ],
+    members: Annotated[
+        list[str] | None, typer.Argument(help="Checkpoints, as SOURCE or NAME=SOURCE.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder to write; it must not exist.")
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="What the members were tuned from.")] = None,
+    params: Params = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="KEY=V1,V2,..", help="Fuse once for each value.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Tensors that are not fused.")
+    ] = None,
+    intersect: Annotated[
+        bool, typer.Option("--intersect", help="Fuse only what all checkpoints share.")
+    ] = False,
+    head: Annotated[str, typer.Option(help="Classification heads: keep, drop or first.")] = "keep",
+    dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
+    max_shard: Annotated[str, typer.Option(help="The largest file to write.")] = "5GB",
+    device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = "cpu",
+    accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = "fp32",
+    bn: Annotated[
+        str, typer.Option(help="BatchNorm statistics: linear, or recompute with --data.")
+    ] = "linear",
+    align: Annotated[
+        bool, typer.Option("--align", help="Permute members towards the first before fusing.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and stop.")] = False,
+    data: Annotated[str | None, typer.Option(help="Measure the result on this dataset.")] = None,
+    measures: Annotated[str, typer.Option("--with", help="Measures, by comma.")] = "clean",
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    data_option: DataOptions = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="Also write the scores as csv, lm-eval, fusionbench, ..."),
+    ] = None,
+) -> None:
+    """Fuse many checkpoints into one, out of core."""
+    from stockpot.cli.options import key_values
+    from stockpot.errors import UserError
+    from stockpot.fuse import run
+
+    chosen = key_values(params, "-p")
+    settings: dict[str, Any] = {
+        "exclude": tuple(exclude or ()),
+        "intersect": intersect,
+        "head": head,
+        "dtype": dtype,
+        "max_shard": max_shard,
+        "device": device,
+        "accumulate": accumulate,
+        "bn": bn,
+        "command": shlex.join(["stockpot", *sys.argv[1:]]),
+    }
+    sources: Any = _sources(members or [])
+    if method.endswith((".yaml", ".yml")):
+        method, sources, base, chosen, settings = _foreign(method, sources, base, chosen, settings)
+    if not sources:
+        raise UserError("expected at least one checkpoint to fuse.")
+    if align:
+        from stockpot.fuse.align import align_members
+
+        sources = align_members(sources)
+    anchor = _zoo(base) if base else None
+    if plan:
+        typer.echo(str(run.plan(method, sources, base=anchor, **settings, **chosen)))
+        return
+    if out is None:
+        raise UserError("expected -o OUT, a folder for the result (or --plan).")
+    if bn == "recompute" and data is None:
+        raise UserError("--bn recompute needs --data: images to estimate the statistics from.")
+    if sweep:
+        key, values = _sweep(sweep)
+        made = run.sweep(
+            method,
+            sources,
+            key=key,
+            values=values,
+            base=anchor,
+            out=out,
+            **settings,
+            **chosen,
+        )
+    else:
+        made = {out.name: run.fuse(method, sources, base=anchor, out=out, **settings, **chosen)}
+    if data is None:
+        typer.echo(f"fused: {out}")
+        return
+    from stockpot.cli.fused_scores import measure_fused
+
+    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    measure_fused(made, out, data, options, measures, bn=bn, sweep=sweep, format=format)
+
+
+def _sources(members: list[str]) -> dict[str, str] | list[str]:
+    from stockpot.cli.options import named
+
+    found = named(members, "checkpoint")
+    if isinstance(found, dict):
+        return {name: _zoo(source) for name, source in found.items()}
+    return [_zoo(source) for source in found]
+
+
+def _zoo(source: str) -> str:
+    from stockpot.zoo import model_folder
+
+    folder = model_folder(source)
+    return source if folder is None else str(folder)
+
+
+def _foreign(
+    path: str, sources: Any, base: str | None, params: dict[str, Any], settings: dict[str, Any]
+) -> tuple[str, Any, str | None, dict[str, Any], dict[str, Any]]:
+    """A mergekit recipe, or a FusionBench pool with the method as the first further argument."""
+    from stockpot.cli.console import err
+    from stockpot.errors import UserError
+    from stockpot.fuse.foreign import read_foreign
+
+    found = read_foreign(path)
+    for ignored in found.ignored:
+        err.print(f"{path}: {ignored} does not apply here and is ignored")
+    method = found.method
+    if method is None:
+        if len(sources) != 1:
+            raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")
+        method = str(next(iter(sources)))
+    members = {name: _zoo(source) for name, source in found.members.items()}
+    return (
+        method,
+        members,
+        base or found.base,
+        {**found.params, **params},
+        {
+            **settings,
+            **found.options,
+        },
+    )
+
+
+def _sweep(text: str) -> tuple[str, list[Any]]:
+    from stockpot.cli.options import key_values
+
+    ((key, values),) = key_values([text], "--sweep").items()
+    return key, values if isinstance(values, list) else [values]

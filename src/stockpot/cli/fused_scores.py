@@ -1,0 +1,101 @@
+"""Measuring what `stockpot fuse` made: one table, and for a sweep one plot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from stockpot.cli.console import ImageProgress, err
+from stockpot.cli.scores import print_scores
+
+if TYPE_CHECKING:
+    from stockpot.results.schema import CellResult
+
+
+def measure_fused(
+    made: Mapping[str, Any],
+    out: Path,
+    data: str,
+    options: dict[str, Any],
+    measures: str,
+    *,
+    bn: str,
+    sweep: str | None,
+    format: str | None,
+) -> None:
+    """Measure every model that was made and say where the scores lie."""
+    from stockpot.measure.run import measure
+
+    if bn == "recompute":
+        for folder in made.values():
+            _recompute(Path(folder), data, options)
+    # Scores stand beside the model's folder, or inside the sweep's, which is not a model.
+    run = out if sweep else out.with_name(f"{out.name}-scores")
+
+    def done(result: CellResult, count: int, total: int) -> None:
+        err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
+
+    with ImageProgress() as progress:
+        results = measure(
+            {label: str(folder) for label, folder in made.items()},
+            measures,
+            data=data,
+            out=run,
+            data_options=options,
+            progress=progress,
+            done=done,
+        )
+    print_scores(results)
+    typer.echo(f"\nfused: {out}   results: {run / 'results'}")
+    if sweep:
+        _plot(results, sweep.partition("=")[0], run)
+    if format is not None:
+        from stockpot.results.export import export
+
+        target = run / ("scores.csv" if format == "csv" else format)
+        for path in export(results, format, target):
+            typer.echo(str(path))
+
+
+def _plot(results: list[CellResult], key: str, run: Path) -> None:
+    from stockpot.report.curve import CurvePoint, curve
+    from stockpot.results.store import write_atomic
+
+    points = []
+    for result in results:
+        score = result.scores[0]
+        value = result.key.model.partition("=")[2]
+        low = score.value if score.ci_low is None else score.ci_low
+        high = score.value if score.ci_high is None else score.ci_high
+        points.append(CurvePoint(value, score.value, low, high))
+    metric = results[0].scores[0].metric.replace("_", " ")
+    path = run / "sweep.svg"
+    write_atomic(path, curve(points, across=key, up=metric, standalone=True))
+    typer.echo(f"plot: {path}")
+
+
+def _recompute(folder: Path, data: str, options: dict[str, Any]) -> None:
+    """Estimate BatchNorm statistics on the data's training images and write them back."""
+    from stockpot.datasets.load import load_dataset
+    from stockpot.fuse.batch_norm import recompute_batch_norm
+    from stockpot.models.load import load_model
+
+    images = load_dataset(data, **{**options, "split": "train", "limit": None})
+    model = load_model(folder)
+    batches = (batch.images for batch in images.batches(256, model.preprocess.fit))
+    layers = recompute_batch_norm(model, batches)
+    if not layers:
+        err.print(f"{folder.name}: no BatchNorm layers, nothing to recompute")
+        return
+    again = folder.with_name(f".{folder.name}.recomputed")
+    model.save(again)
+    for path in folder.glob("*.safetensors*"):
+        path.unlink()
+    for path in again.glob("*.safetensors*"):
+        path.rename(folder / path.name)
+    shutil.rmtree(again)
+    err.print(f"{folder.name}: statistics of {layers} BatchNorm layers estimated anew")

@@ -1,0 +1,155 @@
+"""`stockpot fuse`, `similarity` and `corrupt` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_commands import error_of, stockpot
+
+from stockpot.results.store import load_results
+
+
+@pytest.fixture
+def pool(pico_vit: Path, tmp_path: Path) -> dict[str, Path]:
+    """A base and two members that differ from it by known amounts."""
+    import shutil
+
+    folders = {}
+    for name, change in (("base", 0.0), ("a", 0.02), ("b", -0.01)):
+        folder = Path(shutil.copytree(pico_vit, tmp_path / name))
+        state = load_file(folder / "model.safetensors")
+        generator = torch.Generator().manual_seed(len(folders))
+        for key, tensor in state.items():
+            state[key] = tensor + change * torch.randn(tensor.shape, generator=generator)
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        folders[name] = folder
+    return folders
+
+
+def test_fuse_measure_and_sweep(pool: dict[str, Path], toy_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = stockpot("fuse", "average", pool["a"], pool["b"], "-o", out)
+    assert done.returncode == 0, done.stderr
+    a, b, mean = (load_file(f / "model.safetensors") for f in (pool["a"], pool["b"], out))
+    for name in mean:
+        assert torch.equal(mean[name], (a[name] + b[name]) / 2)
+    assert "stockpot fuse average" in (out / "README.md").read_text()
+    assert stockpot("measure", out, "--data", toy_file).returncode == 0
+    assert "exists already" in error_of(stockpot("fuse", "average", pool["a"], "-o", out))
+
+    swept = stockpot(
+        "fuse", "task_arithmetic", pool["a"], pool["b"], "--base", pool["base"],
+        "--sweep", "scale=0.0,0.5,1.0", "--data", toy_file, "-o", tmp_path / "sweep",
+        "--format", "fusionbench",
+    )  # fmt: skip
+    assert swept.returncode == 0, swept.stderr
+    results = load_results(tmp_path / "sweep")
+    assert {r.key.model for r in results} == {"scale=0.0", "scale=0.5", "scale=1.0"}
+    base = load_file(pool["base"] / "model.safetensors")
+    unchanged = load_file(tmp_path / "sweep" / "scale=0.0" / "model.safetensors")
+    assert all(torch.equal(base[name], unchanged[name]) for name in base)
+    plot = ElementTree.parse(tmp_path / "sweep" / "sweep.svg").getroot()
+    assert len([e for e in plot.iter() if e.tag.endswith("circle")]) == 3
+    report = json.loads((tmp_path / "sweep" / "fusionbench" / "scale=0.5.json").read_text())
+    assert set(report["average"]) == {"accuracy", "loss"}
+
+
+def test_plan_writes_nothing(pool: dict[str, Path], tmp_path: Path) -> None:
+    plan = stockpot("fuse", "average", pool["a"], pool["b"], "--plan", "-o", tmp_path / "none")
+    assert "passes" in plan.stdout
+    assert not (tmp_path / "none").exists()
+
+
+def test_similarity_of_opposite_changes(pool: dict[str, Path], tmp_path: Path) -> None:
+    state, base = (load_file(pool[n] / "model.safetensors") for n in ("a", "base"))
+    mirrored = {name: 2 * base[name] - state[name] for name in state}
+    save_file(mirrored, pool["b"] / "model.safetensors", metadata={"format": "pt"})
+    files = ["--csv", tmp_path / "c.csv", "--plot", tmp_path / "c.svg"]
+    done = stockpot("similarity", pool["base"], f"a={pool['a']}", f"b={pool['b']}", *files)
+    assert done.returncode == 0, done.stderr
+    row = (tmp_path / "c.csv").read_text().splitlines()[1].split(",")
+    assert float(row[2]) == pytest.approx(-1.0, abs=1e-4)
+    ElementTree.parse(tmp_path / "c.svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["averge", "icons-vit", "-o", "x"], "Did you mean average"),
+        (["ties", "icons-vit-plain", "icons-vit-colour", "-o", "x"], "--base"),
+        (["average", "icons-vit", "icons-resnet", "-o", "x"], "do not line up"),
+        (["average", "icons-vit", "icons-vit-plain"], "expected -o OUT"),
+        (["average", "-o", "x"], "at least one checkpoint"),
+        (["average", "icons-vit", "-p", "scael=1", "-o", "x"], "unknown parameter 'scael'"),
+        (["average", "icons-vit", "--bn", "recompute", "-o", "x"], "needs --data"),
+    ],
+)
+def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str, tmp_path) -> None:
+    assert words in error_of(stockpot("fuse", *arguments, cwd=tmp_path))
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_mergekit_recipe_is_followed(pool: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(
+        f"merge_method: linear\nmodels:\n  - model: {pool['a']}\n    parameters: {{weight: 3}}\n"
+        f"  - model: {pool['b']}\n    parameters: {{weight: 1}}\ndtype: float32\n"
+    )
+    done = stockpot("fuse", tmp_path / "m.yaml", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    a, b, fused = (
+        load_file(f / "model.safetensors") for f in (pool["a"], pool["b"], tmp_path / "out")
+    )
+    for name in fused:
+        torch.testing.assert_close(fused[name], 0.75 * a[name] + 0.25 * b[name])
+
+
+def test_batch_norm_is_estimated_anew(tmp_path: Path) -> None:
+    """Extrapolated statistics are replaced by those of the images the model really sees."""
+    from stockpot.datasets.load import load_dataset
+    from stockpot.models.load import load_model, zoo_folder
+
+    original = zoo_folder() / "icons-resnet"
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in ("config.json", "preprocessor_config.json"):
+        (other / file).write_text((original / file).read_text())
+    state = load_file(original / "model.safetensors")
+    key = "resnet.embedder.embedder.normalization.running_mean"
+    changed = {k: v + 1 if k.endswith("running_mean") else v for k, v in state.items()}
+    save_file(changed, other / "model.safetensors", metadata={"format": "pt"})
+    done = stockpot(
+        "fuse", "weighted", original, other, "-p", "weights=2,-1", "-p", "normalize=false",
+        "--dtype", "fp32", "--bn", "recompute", "--data", "icons", "--limit", "40",
+        "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "BatchNorm layers estimated anew" in done.stderr
+    found = load_file(tmp_path / "out" / "model.safetensors")[key]
+    model = load_model(original)
+    stem = model.network.model.resnet.embedder.embedder.convolution
+    sums, count = torch.zeros(len(found)), 0
+    with torch.inference_mode():
+        for batch in load_dataset("icons", split="train").batches(256):
+            seen = model.preprocess.normalise(batch.images.float() / 255)
+            sums += stem(seen).mean(dim=(0, 2, 3))
+            count += 1
+    torch.testing.assert_close(found, sums / count, rtol=1e-3, atol=1e-3)
+
+
+def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:
+    few = ["--name", "contrast,fog", "--engine", "serial"]
+    done = stockpot("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "c").rglob("*.JPEG"))) == 2 * 2 * 40
+    again = stockpot("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
+    assert "0 new files of 80" in again.stderr
+    arrays = stockpot("corrupt", toy_file, tmp_path / "n", *few, "--layout", "arrays")
+    assert arrays.returncode == 0, arrays.stderr
+    assert {p.name for p in (tmp_path / "n").iterdir()} == {"contrast.npy", "fog.npy", "labels.npy"}
+    wrong = stockpot("corrupt", toy_file, tmp_path / "x", "--name", "fgo")
+    assert "Did you mean fog" in error_of(wrong)
