@@ -44,14 +44,8 @@ class State:
 class StepRule(Protocol):
     """How points move, and what happens at the end of a window of steps."""
 
-    @property
-    def start_step(self) -> float:
-        """The length of the first step."""
-        ...
-
-    @property
-    def start_share(self) -> float:
-        """The share of values that the first step moves."""
+    def begin(self, state: State) -> None:
+        """Set the first step's length and, for sparse steps, the share of values it moves."""
         ...
 
     def move(self, state: State, first: bool) -> Tensor:
@@ -74,12 +68,10 @@ class DenseSteps:
     norm: Norm
     eps: float
     rho: float = 0.75
-    start_share: float = 1.0
 
-    @property
-    def start_step(self) -> float:
+    def begin(self, state: State) -> None:
         """The first step crosses the whole ball."""
-        return 2 * self.eps
+        state.step = torch.full_like(state.loss, 2 * self.eps)
 
     def move(self, state: State, first: bool) -> Tensor:
         """A projected step, pulled a quarter of the way along the last movement."""
@@ -150,12 +142,13 @@ def climb(
         loss=look.loss,
         best_loss=look.loss,
         last_best=look.loss,
-        step=look.loss.new_full((n,), rule.start_step),
+        step=torch.zeros_like(look.loss),
         rises=look.loss.new_zeros(n),
         # Nothing can be stuck in the first window, which has no earlier best to compare with.
         reduced=torch.ones(n, dtype=torch.bool, device=device),
-        share=look.loss.new_full((n,), rule.start_share),
+        share=torch.ones_like(look.loss),
     )
+    rule.begin(state)
     if leave and bool(fallen.any()):
         state = take(state, (~fallen).nonzero()[:, 0])
     windows, opened = rule.windows(steps), 0

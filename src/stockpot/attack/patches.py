@@ -40,36 +40,35 @@ class Patches:
         return changed
 
 
-def pyramid(side: int, like: Tensor) -> Tensor:
-    """A side x side bump of unit length: half rises above zero, half falls below.
+def bump(norm: Norm, side: int, like: Tensor) -> Tensor:
+    """A side x side change of unit norm: a peak above zero, and one below it beside it.
 
-    Each half is a stack of nested rectangles whose heights fall off as 1 / k^2 from the centre.
+    Each is a stack of centred squares whose heights fall off as their radius grows, steeply in l_1,
+    where a change should be sparse.
     """
-    upper = side // 2 + 1
-    bump = torch.cat([_half(upper, side), -_half(side - upper, side)])
-    length = float(bump.square().sum().sqrt())
-    return (bump / max(length, 1e-12)).to(like)
+    power = 4 if norm == "l1" else 2
+    upper = side // 2
+    shape = torch.cat([_peak(upper, side, power), -_peak(side - upper, side, power)])
+    length = float(shape.abs().sum() if norm == "l1" else shape.square().sum().sqrt())
+    return (shape / max(length, 1e-12)).to(like)
 
 
-def _half(height: int, width: int) -> Tensor:
-    rows = torch.arange(height)
-    columns = torch.arange(width)
-    depth = torch.minimum(
-        torch.minimum(rows, height - 1 - rows)[:, None],
-        torch.minimum(columns, width - 1 - columns)[None, :],
-    )
-    levels = max((height + 1) // 2, 1)
-    heights: Tensor = (1.0 / torch.arange(levels, 0, -1).double() ** 2).cumsum(dim=0)
-    return heights[depth.clamp(max=levels - 1)]
+def _peak(height: int, width: int, power: int) -> Tensor:
+    down = (torch.arange(height) - height // 2).abs()[:, None]
+    across = (torch.arange(width) - width // 2).abs()[None, :]
+    radius = torch.maximum(down.expand(height, width), across.expand(height, width))
+    reach = max(height, width) // 2 + 1
+    levels = 1.0 / torch.arange(1, reach + 1).double() ** power
+    return levels.flip(0).cumsum(dim=0).flip(0)[radius]
 
 
-def tiles(sign: Tensor, height: int, width: int) -> Tensor:
+def tiles(norm: Norm, sign: Tensor, height: int, width: int) -> Tensor:
     """A change made of a grid of bumps, with the given sign for each (N x C x 5 x 5)."""
     count = sign.shape[-1]
     side = min(height, width) // count
     if side < 1:
         return sign.mean(dim=(2, 3), keepdim=True).expand(-1, -1, height, width).clone()
-    grid = torch.kron(sign, pyramid(side, sign)[None, None].contiguous())
+    grid = torch.kron(sign, bump(norm, side, sign)[None, None].contiguous())
     delta = sign.new_zeros(*sign.shape[:2], height, width)
     top, left = (height - count * side) // 2, (width - count * side) // 2
     delta[:, :, top : top + count * side, left : left + count * side] = grid
@@ -77,11 +76,15 @@ def tiles(sign: Tensor, height: int, width: int) -> Tensor:
 
 
 def transfer(
-    norm: Norm, delta: Tensor, window: Patches, other: Patches, bump: Tensor, eps: float
+    norm: Norm, delta: Tensor, window: Patches, other: Patches, change: Tensor, eps: float
 ) -> Tensor:
-    """Move what one window spends, and what was not yet spent, into a bump in another window."""
+    """Move what one window spends, and what was not yet spent, into a change of another window.
+
+    In l_1 each channel is given the whole budget: the projection that follows cuts the surplus,
+    and with it the small values.
+    """
     mask = torch.zeros_like(delta)
-    mask = other.write(window.write(mask, torch.ones_like(bump)), torch.ones_like(bump))
+    mask = other.write(window.write(mask, torch.ones_like(change)), torch.ones_like(change))
     both = delta * mask
     here = window.read(delta)
     if norm == "l2":
@@ -89,14 +92,14 @@ def transfer(
         spare = (eps**2 - spent).clamp(min=0) / delta.shape[1]
         budget = (both.square().sum(dim=(2, 3), keepdim=True) + spare).sqrt()
         own = here / here.square().sum(dim=(2, 3), keepdim=True).sqrt().clamp(min=1e-12)
-        shape = bump + own
+        shape = change + own
         shape = shape / shape.square().sum(dim=(2, 3), keepdim=True).sqrt().clamp(min=1e-12)
     else:
         spent = delta.abs().sum(dim=(1, 2, 3), keepdim=True)
         spare = (eps - spent).clamp(min=0) / delta.shape[1]
-        budget = both.abs().sum(dim=(2, 3), keepdim=True) + spare
+        budget = (both.abs().sum(dim=(2, 3), keepdim=True) + spare) * delta.shape[1]
         own = here / here.abs().sum(dim=(2, 3), keepdim=True).clamp(min=1e-12)
-        shape = bump / bump.abs().sum(dim=(2, 3), keepdim=True).clamp(min=1e-12) + own
+        shape = change + own
         shape = shape / shape.abs().sum(dim=(2, 3), keepdim=True).clamp(min=1e-12)
     cleared = other.write(delta, torch.zeros_like(shape))
     return window.write(cleared, shape * budget)

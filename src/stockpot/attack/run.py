@@ -42,7 +42,7 @@ class AttackResult:
     @property
     def accuracy(self) -> float:
         """The share of robust images."""
-        return float(self.robust.float().mean()) if len(self.robust) else 0.0
+        return int(self.robust.sum()) / max(len(self.robust), 1)
 
 
 def attack(

@@ -5,7 +5,7 @@ After Croce and Hein, "Mind the box" (arXiv:2103.01208).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,21 +13,27 @@ from torch import Tensor
 from stockpot.attack.ascent import State, return_to_best
 from stockpot.attack.directions import steepest
 from stockpot.attack.projection import per_image, project
-from stockpot.types import Norm
 
 
-@dataclass
+@dataclass(frozen=True)
 class SparseSteps:
-    """l_1: no momentum; the step is restored while the best point grows sparser, else shortened."""
+    """l_1: no momentum; the step is restored while the best point grows sparser, else shortened.
+
+    The first step moves a fixed share of all values or, with `follow`, goes by the values that the
+    starting point changes, as suits a start that comes from an earlier ascent.
+    """
 
     eps: float
-    start_share: float = 0.2
-    norm: Norm = field(default="l1", init=False)
+    first_share: float = 0.2
+    follow: bool = False
 
-    @property
-    def start_step(self) -> float:
-        """The radius of the ball."""
-        return self.eps
+    def begin(self, state: State) -> None:
+        """The radius of the ball is the first step."""
+        state.step = torch.full_like(state.loss, self.eps)
+        state.share = torch.full_like(state.loss, self.first_share)
+        if self.follow:
+            state.share = _support(state) / 1.5
+            state.reduced = torch.zeros_like(state.reduced)
 
     def move(self, state: State, first: bool) -> Tensor:
         """A projected step on the largest gradient values."""
@@ -42,8 +48,7 @@ class SparseSteps:
 
     def adapt(self, state: State, window: int) -> None:
         """Follow the number of values that the best point changes."""
-        size = state.origin[0].numel()
-        support = (state.best != state.origin).flatten(1).sum(dim=1) / size
+        support = _support(state)
         # `share` is the last support over 1.5, except at the start, when the last support is all.
         last = torch.where(state.reduced, torch.ones_like(support), state.share * 1.5)
         state.reduced = torch.zeros_like(state.reduced)
@@ -52,3 +57,8 @@ class SparseSteps:
         state.step = torch.where(sparser, torch.full_like(shorter, self.eps), shorter)
         state.share = support / 1.5
         return_to_best(state, sparser)
+
+
+def _support(state: State) -> Tensor:
+    """The share of values in which the best point differs from the image."""
+    return (state.best != state.origin).flatten(1).to(state.loss).mean(dim=1)

@@ -67,7 +67,7 @@ def untouched(task: Task) -> Outcome:
     n, device = len(task), task.images.device
     none = torch.zeros(n, dtype=torch.bool, device=device)
     zero = torch.zeros(n, dtype=torch.long, device=device)
-    low = torch.full((n,), -torch.inf, device=device)
+    low = task.images.new_full((n,), -torch.inf)
     return Outcome(task.images.clone(), none, low, zero, zero.clone(), none.clone())
 
 

@@ -8,9 +8,10 @@ fraction written as text, and stays that text in results.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import cast, get_args
 
 from stockpot.errors import BadParameterError
 from stockpot.types import Norm, parse_number
@@ -58,6 +59,24 @@ class Threats:
 def threat(norm: Norm, eps: str | float) -> Threat:
     """A threat model from a norm's name and a radius."""
     return Threat(norm, eps if isinstance(eps, str) else f"{eps:g}")
+
+
+def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str]) -> Threats:
+    """A union from lists, or texts such as `linf,l1` and `8/255,12`."""
+    names, radii = listed(norms), listed(eps)
+    if not names or len(names) != len(radii):
+        raise BadParameterError(
+            f"expected one eps for each norm, got norms {', '.join(names) or 'none'} "
+            f"and eps {', '.join(radii) or 'none'}."
+        )
+    pairs = zip(names, radii, strict=True)
+    return Threats(tuple(threat(cast(Norm, name), radius) for name, radius in pairs))
+
+
+def listed(value: str | Sequence[str]) -> list[str]:
+    """The parts of a text with commas, or of a list."""
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    return [part.strip() for part in parts if part.strip()]
 
 
 def Linf(eps: str | float) -> Threat:  # noqa: N802

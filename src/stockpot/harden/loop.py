@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -42,6 +42,19 @@ class Step:
 
 Objective = Callable[[Step], Tensor]
 """From one batch to the loss that is minimised."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An objective that learns as it goes; what it knows is saved and resumed with the weights."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of `state_dict`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,7 @@ def train(
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+    memory = _memory(objective)
     best: dict[str, Any] = {"accuracy": -1.0, "weights": None}
     start, losses = 0, torch.zeros(2, device=device)
     if resume and (state := load_state(resume.path, asked)):
@@ -112,6 +126,8 @@ def train(
         losses, best = state["losses"].to(device), state["best"]
         if averaged is not None:
             averaged.load_state_dict(state["averaged"])
+        if memory is not None and state["objective"] is not None:
+            memory.load_state_dict(state["objective"])
     seen: dict[str, float] = {}
     model.train()
     for step, rows in _batches(len(labels), batch_size, per_epoch, start, total, seed):
@@ -154,6 +170,7 @@ def train(
                     "model": model.state_dict(),
                     "optimiser": optimiser.state_dict(),
                     "averaged": averaged.state_dict() if averaged is not None else None,
+                    "objective": memory.state_dict() if memory is not None else None,
                     "losses": losses,
                     "best": best,
                 },
@@ -164,6 +181,10 @@ def train(
         model.load_state_dict(best["weights"])
     model.eval()
     return {"steps": float(total), **seen}
+
+
+def _memory(objective: object) -> Remembers | None:
+    return objective if isinstance(objective, Remembers) else None
 
 
 def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stockpot.attack.fold import Model
 from stockpot.attack.run import AttackResult, attack
-from stockpot.attack.threat import Threat, Threats, threat
+from stockpot.attack.threat import Threat, Threats, listed, parse_threats
 from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -134,15 +134,9 @@ def _threats(
     protocol: Protocol, norms: str | tuple[str, ...], eps: str | tuple[str, ...]
 ) -> Threats:
     known: dict[str, Threat] = {member.norm: member for member in protocol.threats}
-    names = _listed(norms) if norms != "all" else list(known)
-    radii = _listed(eps)
-    if radii and len(radii) != len(names):
-        raise BadParameterError(
-            f"eps: expected one radius for each of {', '.join(names)}, got {', '.join(radii)}."
-        )
-    if radii:
-        pairs: Any = zip(names, radii, strict=True)
-        return Threats(tuple(threat(name, radius) for name, radius in pairs))
+    names = listed(norms) if norms != "all" else list(known)
+    if listed(eps):
+        return parse_threats(names, eps)
     missing = [name for name in names if name not in known]
     if missing or not names:
         raise BadParameterError(
@@ -150,11 +144,6 @@ def _threats(
             hint="Give eps as well to use another norm.",
         )
     return Threats(tuple(known[name] for name in names))
-
-
-def _listed(value: str | tuple[str, ...]) -> list[str]:
-    parts = value.split(",") if isinstance(value, str) else list(value)
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _in_class_space(model: Classifier, mapping: ClassMap, device: torch.device) -> Model:

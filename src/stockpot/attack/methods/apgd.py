@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -92,8 +93,8 @@ def _stages(radii: Radii, steps: int) -> list[tuple[float, int]]:
     """Radius factors with their steps."""
     if radii == "single":
         return [(1.0, steps)]
-    part = int(0.3 * steps)
-    return [(3.0, part), (2.0, part), (1.0, steps - 2 * part)]
+    part = math.ceil(0.3 * steps)
+    return [(3.0, part), (2.0, part), (1.0, max(steps - 2 * part, 0))]
 
 
 def _run(
@@ -116,8 +117,9 @@ def _run(
     queries = torch.zeros_like(task.labels)
     for factor, count in stages:
         radius = factor * eps
-        rule: StepRule
-        rule = SparseSteps(radius, share) if norm == "l1" else DenseSteps(norm, radius, rho)
+        rule: StepRule = DenseSteps(norm, radius, rho)
+        if norm == "l1":
+            rule = SparseSteps(radius, share, follow=len(stages) > 1)
         point = project(norm, task.images, point, radius)
         # Beyond the true radius nothing counts: no image leaves there.
         leave = task.leave and factor == 1

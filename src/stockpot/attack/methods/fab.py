@@ -45,8 +45,8 @@ def fab(
         alpha: the largest pull back to the original image.
         overshoot: how far to step beyond the linearised boundary.
         back: how much of the change is kept after crossing the boundary.
-        patience: a walk that has come no nearer (by a thousandth) in this many steps stops; 0 always
-            walks to the end.
+        patience: a walk that has come no nearer (by a thousandth) in this many steps stops; 0 walks
+            to the end.
     """
     if steps < 0 or restarts < 1 or targets < 1:
         raise BadParameterError(
@@ -55,9 +55,8 @@ def fab(
         )
     wrong = likely_wrong(victim, task, targets)
     aims = [column[:, None] for column in wrong.unbind(dim=1)] if targeted else [wrong]
-    settings = _Settings(
-        task.threat.norm, task.threat.radius, steps, alpha, overshoot, back, patience
-    )
+    norm, eps = task.threat.norm, task.threat.radius
+    settings = _Settings(norm, eps, steps, alpha, overshoot, back, patience)
     outcome = untouched(task)
     for aim, classes in enumerate(aims):
         for restart in range(restarts):
@@ -67,10 +66,9 @@ def fab(
             part = task.take(rows)
             start = part.images
             if restart:
-                half = settings.eps / 2
-                start = random_start(settings.norm, start, part.seeds, half, 3, aim, restart)
+                start = random_start(norm, start, part.seeds, eps / 2, 3, aim, restart)
             outcome = absorb(outcome, rows, _walk(victim, part, classes[rows], start, settings))
-    return planned(outcome, len(aims) * restarts * (steps + 1))
+    return planned(outcome, len(aims) * restarts * (steps + 2))
 
 
 @dataclass(frozen=True)
@@ -112,8 +110,7 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
         state.idle = torch.where(much, 0, state.idle + 1)
         chosen = state.rows[closer]
         images[chosen], loss[chosen] = state.now[closer], -size[closer]
-        # Rounding may leave a point a hair outside; what is returned is inside (see below).
-        reached = wrong & (size <= s.eps * (1 + 1e-6))
+        reached = wrong & (size <= s.eps)
         fallen[state.rows[reached]] = True
         if number == s.steps:
             break
@@ -130,8 +127,12 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
             state = take(state, (~done).nonzero()[:, 0])
             if not len(state.rows):
                 break
-    standing = ~fallen
-    images[standing] = project(s.norm, task.images[standing], images[standing], s.eps)
+    # A point found just outside the ball may still be wrong when it is brought inside.
+    near = (~fallen & (loss > -torch.inf)).nonzero()[:, 0]
+    if len(near):
+        images[near] = project(s.norm, task.images[near], images[near], s.eps)
+        fallen[near] = victim.logits(images[near]).argmax(dim=1) != task.labels[near]
+        queries[near] += victim.eot
     return Outcome(images, fallen, loss, queries, outcome.planned, flat)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from stockpot.attack import attacks
@@ -85,8 +86,13 @@ def fgsm(victim: Victim, task: Task, *, loss: LossName = "ce", share: float = 0.
 class _FixedSteps:
     norm: Norm
     eps: float
-    start_step: float
-    start_share: float
+    length: float
+    share: float
+
+    def begin(self, state: State) -> None:
+        """The same step throughout."""
+        state.step = torch.full_like(state.loss, self.length)
+        state.share = torch.full_like(state.loss, self.share)
 
     def move(self, state: State, first: bool) -> Tensor:
         """One projected step."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from stockpot.attack import attacks
 from stockpot.attack.draws import signs, uniform
 from stockpot.attack.losses import margin
-from stockpot.attack.patches import Patches, pyramid, tiles, transfer
+from stockpot.attack.patches import Patches, bump, tiles, transfer
 from stockpot.attack.projection import per_image, project
 from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
 from stockpot.attack.victim import Victim
@@ -53,7 +53,7 @@ class _State:
     best: Tensor
     loss: Tensor
     numbers: Tensor
-    """Random numbers of the coming steps, N x steps x (4 + channels)."""
+    """Random numbers of the coming steps, N x steps x (5 + channels)."""
 
 
 _BLOCK = 64  # steps whose random numbers are drawn at once
@@ -77,7 +77,7 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
     candidate = first
     for number in range(steps):
         if number % _BLOCK == 0:
-            shape = (_BLOCK, 4 + first.shape[1])
+            shape = (_BLOCK, 5 + first.shape[1])
             state.numbers = uniform(state.seeds, shape, 5, restart, number).to(first)
         if number:
             side = _side(number, area, task.images.shape, norm)
@@ -106,7 +106,7 @@ def _first_image(norm: Norm, origin: Tensor, seeds: Tensor, eps: float, restart:
     if norm == "linf":
         stripes = signs(seeds, (channels, 1, width), 4, restart).to(origin)
         return (origin + eps * stripes).clamp_(0, 1)
-    delta = tiles(signs(seeds, (channels, 5, 5), 4, restart).to(origin), height, width)
+    delta = tiles(norm, signs(seeds, (channels, 5, 5), 4, restart).to(origin), height, width)
     return _on_sphere(norm, origin, delta, eps)
 
 
@@ -115,13 +115,15 @@ def _propose(norm: Norm, state: _State, eps: float, side: int, numbers: Tensor) 
     free = numbers.new_tensor([height - side + 1, width - side + 1] * 2)
     corners = (numbers[:, :4] * free).long()
     window = Patches(corners[:, 0], corners[:, 1], side)
-    sign = torch.where(numbers[:, 4:, None, None] < 0.5, -1.0, 1.0).to(state.best)
+    sign = torch.where(numbers[:, 5:, None, None] < 0.5, -1.0, 1.0).to(state.best)
     if norm == "linf":
         changed = window.write(state.best, window.read(state.origin) + eps * sign)
         return changed.clamp_(0, 1)
     other = Patches(corners[:, 2], corners[:, 3], side)
-    bump = sign * pyramid(side, sign)
-    delta = transfer(norm, state.best - state.origin, window, other, bump, eps)
+    shape = bump(norm, side, sign)
+    turned = numbers[:, 4, None, None, None] < 0.5
+    change = sign * torch.where(turned, shape.T, shape)
+    delta = transfer(norm, state.best - state.origin, window, other, change, eps)
     return _on_sphere(norm, state.origin, delta, eps)
 
 

@@ -1,0 +1,1 @@
+"""Training against the adversary of one norm."""

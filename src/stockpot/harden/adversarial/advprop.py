@@ -1,0 +1,64 @@
+"""AdvProp: adversarial images as further training data, normalised apart (arXiv:1911.09665).
+
+Adversarial images shift the statistics that batch norms see. Here each kind of image is normalised
+by its own batch's statistics, and only clean images move the running statistics that the finished
+network uses. Scales and offsets are shared by both, so that the network keeps its architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from stockpot.attack.threat import threat
+from stockpot.errors import BadParameterError
+from stockpot.harden import hardeners
+from stockpot.harden.adversarial.worst import worst
+from stockpot.harden.loop import Objective, Step
+from stockpot.types import Norm
+
+
+@hardeners.register("advprop", paper="arXiv:1911.09665")
+def advprop(
+    *, norm: Norm = "linf", eps: str | float = "4/255", steps: int = 5, share: float = 0.5
+) -> Objective:
+    """Clean and adversarial cross-entropy, with batch norms that see each kind of image apart.
+
+    Args:
+        norm: `linf`, `l2` or `l1`.
+        eps: the radius in pixel units; a number or text such as `8/255`.
+        steps: of the attack.
+        share: of the loss on adversarial images.
+    """
+    if steps < 0 or not 0 <= share <= 1:
+        raise BadParameterError(
+            f"advprop: expected steps >= 0 and 0 <= share <= 1, got {steps} and {share}."
+        )
+    ball = threat(norm, eps)
+
+    def objective(step: Step) -> Tensor:
+        found = worst(step, ball, steps)
+        clean = F.cross_entropy(step.model(step.pixels), step.labels)
+        with apart(step.model):
+            adversarial = F.cross_entropy(step.model(found.images), step.labels)
+        return (1 - share) * clean + share * adversarial
+
+    return objective
+
+
+@contextmanager
+def apart(model: nn.Module) -> Iterator[None]:
+    """Batch norms use the batch's statistics and do not remember them."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    kept = [(norm, norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm, tracked in kept:
+            norm.track_running_stats = tracked

@@ -1,0 +1,56 @@
+"""Adversarial training: learn from the worst image near each image (arXiv:1706.06083)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.attack.threat import threat
+from stockpot.errors import BadParameterError
+from stockpot.harden import hardeners
+from stockpot.harden.adversarial.worst import worst
+from stockpot.harden.loop import Objective, Step
+from stockpot.harden.mixing import check_mixing, mixed, smoothed
+from stockpot.types import Norm
+
+
+@hardeners.register("adversarial", paper="arXiv:1706.06083")
+def adversarial(
+    *,
+    norm: Norm = "linf",
+    eps: str | float = "8/255",
+    steps: int = 10,
+    clean: float = 0.0,
+    label_smoothing: float = 0.0,
+    mixup: float = 0.0,
+    cutmix: float = 0.0,
+) -> Objective:
+    """Cross-entropy on the worst image that APGD finds within a ball around each image.
+
+    Args:
+        norm: `linf`, `l2` or `l1`.
+        eps: the radius in pixel units; a number or text such as `8/255`.
+        steps: of the attack; 10 for small images, 2 (20 in l_1) is usual for large ones.
+        clean: the share of the loss on clean images; 0 trains on worst images only.
+        label_smoothing: the share of each target that is spread over all classes.
+        mixup: alpha of the Beta distribution of blending shares; 0 does not blend.
+        cutmix: alpha of the Beta distribution of pasted areas; 0 does not paste.
+    """
+    check_mixing("adversarial", label_smoothing, mixup, cutmix)
+    if steps < 0 or not 0 <= clean <= 1:
+        raise BadParameterError(
+            f"adversarial: expected steps >= 0 and 0 <= clean <= 1, got {steps} and {clean}."
+        )
+    ball = threat(norm, eps)
+    is_soft = bool(label_smoothing or mixup or cutmix)
+
+    def objective(step: Step) -> Tensor:
+        pixels, targets = mixed(step, mixup, cutmix)
+        targets = smoothed(targets, label_smoothing)
+        found = worst(step, ball, steps, pixels=pixels, soft=targets if is_soft else None)
+        loss = F.cross_entropy(step.model(found.images), targets)
+        if clean:
+            loss = clean * F.cross_entropy(step.model(pixels), targets) + (1 - clean) * loss
+        return loss
+
+    return objective

@@ -1,0 +1,54 @@
+"""The worst image near each training image, as adversarial training wants it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stockpot.attack.methods.apgd import Start, apgd
+from stockpot.attack.task import Outcome, Task
+from stockpot.attack.threat import Threat
+from stockpot.attack.victim import Precision, Victim, evaluation_mode
+from stockpot.harden.loop import Step
+
+# In training APGD starts at the image and, in l_1, with sparser steps than in evaluation.
+_TRAINING_SHARE = 0.05
+
+
+def worst(
+    step: Step,
+    threat: Threat,
+    steps: int,
+    *,
+    pixels: Tensor | None = None,
+    soft: Tensor | None = None,
+    start: Start = "clean",
+) -> Outcome:
+    """The images of highest loss that a short APGD run finds, in evaluation mode.
+
+    With soft targets the loss is the KL divergence from them, whose gradient is cross-entropy's.
+    """
+    images = (step.pixels if pixels is None else pixels).detach()
+    if threat.radius == 0 or steps == 0:
+        steps, start = 0, "clean"
+    task = Task(images, step.labels, _seeds(step), threat, "loss", soft)
+    victim = Victim(step.model, precision=_precision(images))
+    with evaluation_mode(step.model):
+        return apgd(
+            victim,
+            task,
+            steps=steps,
+            loss="ce" if soft is None else "kl",
+            start=start,
+            share=_TRAINING_SHARE,
+        )
+
+
+def _seeds(step: Step) -> Tensor:
+    drawn = torch.randint(0, 2**62, (len(step.labels),), generator=step.generator)
+    return drawn.to(step.labels.device)
+
+
+def _precision(images: Tensor) -> Precision:
+    """As the training loop runs: its autocast also holds for the attack."""
+    return "bf16" if torch.is_autocast_enabled(images.device.type) else "fp32"

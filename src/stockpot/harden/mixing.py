@@ -1,0 +1,35 @@
+"""Targets that are not one class: label smoothing, mixup and CutMix of a batch."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.harden.augment import cutmix as paste
+from stockpot.harden.augment import mixup as blend
+from stockpot.harden.loop import Step
+
+
+def check_mixing(method: str, label_smoothing: float, mixup: float, cutmix: float) -> None:
+    """Refuse values that make no sense."""
+    if not 0 <= label_smoothing < 1 or mixup < 0 or cutmix < 0:
+        raise BadParameterError(
+            f"{method}: expected 0 <= label_smoothing < 1, mixup >= 0 and cutmix >= 0, "
+            f"got {label_smoothing}, {mixup} and {cutmix}."
+        )
+
+
+def mixed(step: Step, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:
+    """Pixels and soft targets; with both alphas every other batch is blended, the rest pasted."""
+    targets = F.one_hot(step.labels, len(step.model.classes)).to(step.pixels.dtype)
+    if not mixup and not cutmix:
+        return step.pixels, targets
+    use_blend = bool(mixup) and (not cutmix or step.number % 2 == 0)
+    change, alpha = (blend, mixup) if use_blend else (paste, cutmix)
+    return change(step.pixels, targets, step.generator, alpha)
+
+
+def smoothed(targets: Tensor, label_smoothing: float) -> Tensor:
+    """A share of every target spread over all classes."""
+    return (1 - label_smoothing) * targets + label_smoothing / targets.shape[1]

@@ -1,0 +1,33 @@
+"""AVG: the mean of the losses under several norms (Tramer and Boneh, arXiv:1904.13000)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.harden import hardeners
+from stockpot.harden.adversarial.worst import worst
+from stockpot.harden.loop import Objective, Step
+from stockpot.harden.multinorm.threats import NORMS, RADII, members
+
+
+@hardeners.register("avg", paper="arXiv:1904.13000")
+def average(*, norms: str = NORMS, eps: str = RADII, steps: int = 10) -> Objective:
+    """Adversarial training on the mean of the losses under several norms.
+
+    Args:
+        norms: such as `linf,l2,l1`.
+        eps: a radius for each norm.
+        steps: of each attack.
+    """
+    threats = members("avg", norms, eps, steps)
+
+    def objective(step: Step) -> Tensor:
+        losses = [
+            F.cross_entropy(step.model(worst(step, threat, steps).images), step.labels)
+            for threat in threats
+        ]
+        return torch.stack(losses).mean()
+
+    return objective

@@ -1,0 +1,31 @@
+"""SAT: one norm for each batch, drawn at random (arXiv:2006.12135 calls it that)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.harden import hardeners
+from stockpot.harden.adversarial.worst import worst
+from stockpot.harden.loop import Objective, Step
+from stockpot.harden.multinorm.threats import NORMS, RADII, members
+
+
+@hardeners.register("sat", paper="arXiv:2006.12135")
+def sat(*, norms: str = NORMS, eps: str = RADII, steps: int = 10) -> Objective:
+    """Adversarial training against one of several norms per batch, each as likely.
+
+    Args:
+        norms: such as `linf,l2,l1`.
+        eps: a radius for each norm.
+        steps: of the attack.
+    """
+    threats = members("sat", norms, eps, steps)
+
+    def objective(step: Step) -> Tensor:
+        chosen = int(torch.randint(len(threats), (), generator=step.generator))
+        found = worst(step, threats[chosen], steps)
+        return F.cross_entropy(step.model(found.images), step.labels)
+
+    return objective

@@ -1,0 +1,32 @@
+"""Stability training: say the same about an image and its noisy copy (arXiv:1604.04326)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.harden import hardeners
+from stockpot.harden.loop import Objective, Step
+
+
+@hardeners.register("stability", paper="arXiv:1604.04326")
+def stability(*, noise: float = 0.05, weight: float = 0.05) -> Objective:
+    """Cross-entropy on clean images plus that of noisy predictions against clean ones.
+
+    Args:
+        noise: half the width of the uniform noise added to every pixel value.
+        weight: of the stability term.
+    """
+    if noise < 0 or weight < 0:
+        raise BadParameterError(f"stability: expected both >= 0, got {noise} and {weight}.")
+
+    def objective(step: Step) -> Tensor:
+        drawn = torch.rand(step.pixels.shape, generator=step.generator).to(step.pixels)
+        noisy = (step.pixels + noise * (2 * drawn - 1)).clamp(0, 1)
+        clean, other = step.model(step.pixels), step.model(noisy)
+        gap = F.cross_entropy(other, clean.softmax(dim=1))
+        return F.cross_entropy(clean, step.labels) + weight * gap
+
+    return objective

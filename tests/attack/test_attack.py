@@ -1,0 +1,237 @@
+"""The pieces of the attack room against closed forms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from stockpot.attack.draws import normal, signs, uniform
+from stockpot.attack.flags import is_softmax
+from stockpot.attack.fold import folded
+from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
+from stockpot.attack.run import attack, attack_all
+from stockpot.attack.threat import L1, L2, Linf, parse_threats
+from stockpot.errors import BadParameterError, UserError
+
+
+def linear(classes: int = 2, seed: int = 0, size: int = 4) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    layer = nn.Linear(3 * size * size, classes)
+    layer.weight.data = torch.randn(layer.weight.shape, generator=generator)
+    layer.bias.data = -layer.weight.data.sum(1) / 2  # the grey image lies between the classes
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+def pictures(n: int = 40, size: int = 4) -> torch.Tensor:
+    return 0.3 + 0.4 * torch.rand(n, 3, size, size, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("norm", "eps", "dual"), [("linf", 0.02, 1.0), ("l2", 0.1, 2.0), ("l1", 0.25, torch.inf)]
+)
+@pytest.mark.parametrize("loss", ["ce", "margin", "dlr"])
+def test_a_linear_model_falls_exactly_where_its_distance_says(norm, eps, dual, loss) -> None:
+    # Far from the box, the distance to the boundary is |w . x + b| / ||w||_dual.
+    model, images = linear(), pictures()
+    with torch.no_grad():
+        logits = model(images)
+    labels = logits.argmax(dim=1)
+    weight = model[1].weight[0] - model[1].weight[1]
+    distance = (logits[:, 0] - logits[:, 1]).abs() / weight.norm(p=dual)
+    result = attack(model, images, labels, norm=norm, eps=eps, loss=loss, steps=40)
+    # In l_1 the best change moves one value; sparse steps come near it, not onto it.
+    clear = (distance - eps).abs() > (0.1 if norm == "l1" else 0.02) * eps
+    assert clear.sum() > 25
+    assert 3 < int((distance[clear] > eps).sum()) < int(clear.sum()) - 3
+    assert torch.equal(result.robust[clear], (distance > eps)[clear])
+    nearest = attack(model, images, labels, norm=norm, eps=eps, method="fab", steps=20)
+    assert torch.equal(nearest.robust[clear], (distance > eps)[clear])
+
+
+def test_losses_by_hand() -> None:
+    logits = torch.tensor([[4.0, 1.0, 3.0, 0.0], [0.0, 2.0, 5.0, 1.0]])
+    labels, targets = torch.tensor([0, 1]), torch.tensor([2, 0])
+    assert margin(logits, labels).tolist() == [-1.0, 3.0]
+    assert dlr(logits, labels).tolist() == pytest.approx([-1 / 3, 3 / 4])
+    found = targeted_dlr(logits, labels, targets).tolist()
+    assert found == pytest.approx([-1 / (4 - 0.5), -2 / (5 - 0.5)])
+    soft = torch.tensor([[0.5, 0.5, 0.0, 0.0], [0.25] * 4])
+    expected = (soft * (soft.clamp(min=1e-30).log() - logits.log_softmax(1))).sum(1)
+    torch.testing.assert_close(divergence(logits, labels, soft), expected)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_few_classes_fall_back_to_the_margin(classes: int) -> None:
+    model, images = linear(classes), pictures()
+    labels = model(images).argmax(dim=1)
+    for loss in ("dlr", "dlr_targeted"):
+        result = attack(model, images, labels, loss=loss, eps="8/255", steps=10)
+        plain = attack(model, images, labels, loss="margin", eps="8/255", steps=10)
+        assert torch.equal(result.robust, plain.robust)
+        assert result.flags.few_classes == (classes < (3 if loss == "dlr" else 4))
+
+
+def test_soft_labels_are_attacked_by_divergence() -> None:
+    model, images = linear(4), pictures()
+    hard = model(images).argmax(dim=1)
+    soft = F.one_hot(hard, 4).float() * 0.9 + 0.025
+    result = attack(model, images, soft, loss="kl", eps=0.01, goal="loss")
+    before = divergence(model(images), hard, soft)
+    assert (result.loss > before).all()
+    with pytest.raises(BadParameterError, match="soft labels"):
+        attack(model, images, hard, loss="kl")
+
+
+def test_draws_belong_to_the_image() -> None:
+    seeds = torch.tensor([5, 900, -3])
+    both = uniform(seeds, (1000,), 1, 2)
+    assert torch.equal(both[1:2], uniform(seeds[1:2], (1000,), 1, 2))
+    assert not torch.equal(both, uniform(seeds, (1000,), 1, 3))
+    many = uniform(torch.arange(50), (2000,))
+    assert abs(float(many.mean()) - 0.5) < 0.005
+    assert abs(float(many.var()) - 1 / 12) < 0.002
+    assert abs(float(torch.corrcoef(many)[0, 1:].mean())) < 0.02
+    bell = normal(torch.arange(50), (2000,))
+    assert abs(float(bell.mean())) < 0.02
+    assert abs(float(bell.std()) - 1) < 0.02
+    assert set(signs(seeds, (500,)).unique().tolist()) == {-1.0, 1.0}
+
+
+def test_threats_are_values() -> None:
+    union = Linf("8/255") | L2(0.5) | L1(12)
+    assert str(union) == "linf 8/255 | l2 0.5 | l1 12"
+    assert union == parse_threats("linf,l2,l1", "8/255,0.5,12")
+    assert Linf("8/255") | Linf("8/255") == parse_threats("linf", "8/255")
+    assert Linf("8/255").radius == pytest.approx(8 / 255)
+    with pytest.raises(UserError, match="linf, l2 or l1"):
+        parse_threats("l3", "1")
+    with pytest.raises(UserError, match="at least 0"):
+        L2(-1)
+
+
+def test_a_union_is_no_more_robust_than_its_members() -> None:
+    model, images = linear(3), pictures()
+    labels = model(images).argmax(dim=1)
+    results, union = attack_all(model, images, labels, Linf(0.02) | L2(0.1) | L1(0.3), steps=10)
+    for result in results.values():
+        assert not (union & ~result.robust).any()
+    assert torch.equal(union, torch.stack([r.robust for r in results.values()]).all(dim=0))
+
+
+def test_flags_are_raised() -> None:
+    images = pictures()
+    model = linear(3)
+    labels = model(images).argmax(dim=1)
+    assert attack(model, images, labels, steps=2).flags.warnings() == ()
+
+    class Noisy(nn.Module):
+        generator = torch.Generator().manual_seed(0)
+
+        def forward(self, pixels):
+            return model(pixels + 0.1 * torch.randn(pixels.shape, generator=self.generator))
+
+    assert attack(Noisy(), images, labels, steps=2).flags.randomised
+    assert attack(lambda x: model(x).softmax(1), images, labels, steps=2).flags.softmax
+    assert not is_softmax(model(images))
+
+    class Stairs(nn.Module):
+        def forward(self, pixels):
+            return model((pixels * 8).round() / 8)  # rounding has no slope
+
+    stairs = Stairs()
+    seen = stairs(images).argmax(dim=1)
+    result = attack(stairs, images, seen, method="autoattack", eps=0.2, steps=5, queries=200)
+    assert result.flags.zero_gradients > 0
+    assert result.flags.square_beats_gradients > 0
+    assert list(result.stages) == ["apgd-ce", "apgd-t", "fab-t", "square"]
+
+
+def test_expectation_over_draws_averages_gradients() -> None:
+    model, images = linear(3), pictures(8)
+    labels = model(images).argmax(dim=1)
+    once = attack(model, images, labels, steps=5)
+    thrice = attack(model, images, labels, steps=5, eot=3)
+    assert torch.equal(once.robust, thrice.robust)
+    assert (thrice.queries - 1 == 3 * (once.queries - 1)).all()
+    rand = attack(model, images, labels, method="autoattack", version="rand", steps=3, eot=2)
+    assert list(rand.stages) == ["apgd-ce", "apgd-dlr"]
+
+
+def test_faster_forward_passes_decide_alike() -> None:
+    torch_model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 4)
+    ).eval()
+    generator = torch.Generator().manual_seed(0)
+    for parameter in torch_model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator)
+    torch_model[1].running_mean = torch.randn(8, generator=generator)
+    torch_model[1].running_var = torch.rand(8, generator=generator) + 0.5
+    images = pictures()
+    labels = torch_model(images).argmax(dim=1)
+    twin = folded(torch_model, images)
+    assert isinstance(twin[1], nn.Identity)
+    torch.testing.assert_close(twin(images), torch_model(images), rtol=1e-4, atol=1e-4)
+    for options in ({"forward": "folded"}, {"precision": "bf16"}):
+        result = attack(torch_model, images, labels, eps=0.02, steps=10, **options)
+        with torch.no_grad():
+            right = torch_model(result.images).argmax(dim=1) == labels
+        assert torch.equal(right, result.robust)  # decided by the model itself
+
+
+def test_folding_refuses_what_it_would_change() -> None:
+    class Skip(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
+
+        def forward(self, pixels):
+            seen = self.conv(pixels)
+            return (seen + self.norm(seen)).mean(dim=(2, 3))
+
+    model = Skip().eval()
+    model.norm.running_mean += 1
+    assert folded(model, pictures()) is model
+
+
+def test_work_saved_is_counted() -> None:
+    model, images = linear(3), pictures()
+    labels = model(images).argmax(dim=1)
+    calls = 0
+
+    def counted(pixels):
+        nonlocal calls
+        calls += len(pixels)
+        return model(pixels)
+
+    result = attack(counted, images, labels, eps=0.05, steps=20, check=False)
+    assert int(result.queries.sum()) == calls
+    assert result.saved == int(result.correct.sum()) * 21 - (calls - len(images))
+    assert result.saved > 0
+
+
+def test_modes_and_gradients_of_the_model_are_left_alone() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(48), nn.Dropout(0.5), nn.Linear(48, 3))
+    model.train()
+    model[1].eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    attack(model, pictures(), torch.zeros(40, dtype=torch.long), steps=3)
+    assert [module.training for module in model] == [True, False, True, True]
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_errors_say_what_to_do() -> None:
+    model, images = linear(3), pictures()
+    labels = torch.zeros(40, dtype=torch.long)
+    with pytest.raises(UserError, match="Normalisation belongs inside the model"):
+        attack(model, images * 3, labels)
+    with pytest.raises(UserError, match="Did you mean apgd"):
+        attack(model, images, labels, method="apdg")
+    with pytest.raises(UserError, match="fraction such as 8/255"):
+        attack(model, images, labels, eps="eight")
+    with pytest.raises(UserError, match="method='square'"):
+        attack(lambda x: model(x.detach()).detach(), images, model(images).argmax(1))
+    with pytest.raises(UserError, match="unknown parameter 'stepsize'"):
+        attack(model, images, labels, stepsize=3)
