@@ -13,6 +13,7 @@ _ROOMS = {
     "hardeners": "harden",
     "attacks": "attack",
     "corruptions": "corrupt",
+    "attacks": "attack",
     "defences": "defend",
     "datasets": "datasets",
     "measures": "measure",

@@ -22,7 +22,6 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import load_huggingface, read_config, resolve
 from stockpot.models.zero_shot import DUAL_ENCODERS, load_zero_shot
 
-
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
