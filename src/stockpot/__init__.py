@@ -13,7 +13,6 @@ from stockpot.errors import UserError
 
 if TYPE_CHECKING:
     from stockpot.attack.run import attack
-    from stockpot.attack.run import attack
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
     from stockpot.fuse.run import fuse

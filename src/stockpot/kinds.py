@@ -13,7 +13,6 @@ _ROOMS = {
     "hardeners": "harden",
     "attacks": "attack",
     "corruptions": "corrupt",
-    "attacks": "attack",
     "defences": "defend",
     "datasets": "datasets",
     "measures": "measure",
