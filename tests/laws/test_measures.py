@@ -1,0 +1,122 @@
+"""Laws of every measure. A new measure needs a row here, or the first test fails."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from pico import ReadsLabel, make_classifier, make_dataset
+from stockpot.measure import measures
+from stockpot.measure.measurement import Context, Measurement
+from stockpot.results.schema import Score
+
+
+class Row(NamedTuple):
+    """A measure, parameters that keep it small, and the score that a perfect model has at 1."""
+
+    name: str
+    params: dict[str, Any]
+    accuracy: str | None
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("clean", {"bins": 5}, "accuracy"),
+        Row("cost", {"batch": 4, "repeats": 3}, None),
+        Row(
+            "corruption",
+            {"corruptions": ("contrast", "shot_noise"), "severities": (1,), "baseline": "none"},
+            "accuracy",
+        ),
+        Row("adversarial", {"norms": "linf", "eps": "1/255", "steps": 3}, "accuracy"),
+    )
+}
+SCORED = [row for row in ROWS.values() if row.accuracy]
+by_name = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+by_scored = pytest.mark.parametrize("row", SCORED, ids=[row.name for row in SCORED])
+
+
+class RandomGuess(nn.Module):
+    """An answer that has nothing to do with the class: a hash of noise pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.weights = nn.Parameter(torch.randn(4, 3 * 15 * 16, generator=generator))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return (pixels[:, :, 1:].flatten(1) - 0.5) @ self.weights.T
+
+
+def run(row: Row, network: nn.Module, n: int = 40, batch: int = 16, seed: int = 0) -> Measurement:
+    context = Context(batch_size=batch, seed=seed)
+    result: Measurement = measures.get(row.name)(
+        make_classifier(network), make_dataset(n), context, **row.params
+    )
+    return result
+
+
+def find(result: Measurement, metric: str) -> Score:
+    return next(score for score in result.scores if score.metric == metric)
+
+
+def test_every_measure_has_a_row() -> None:
+    assert sorted(ROWS) == measures.names()
+
+
+@by_name
+def test_scores_are_sound(row: Row) -> None:
+    result = run(row, ReadsLabel(4))
+    assert result.scores
+    assert result.convention
+    assert result.images > 0
+    seen = set()
+    for score in result.scores:
+        key = (score.metric, tuple(sorted(score.condition.items())))
+        assert key not in seen, f"{key} is given twice"
+        seen.add(key)
+        assert score.n > 0
+        if score.ci_low is not None:
+            assert score.ci_high is not None
+            assert score.ci_low - 1e-12 <= score.value <= score.ci_high + 1e-12 or (
+                score.metric == "ece"  # biased upwards, and so is its bootstrap
+            )
+            assert score.ci_method
+    for flags in result.outcomes.values():
+        assert flags.shape == (40,)
+
+
+@by_scored
+def test_a_perfect_model_scores_one(row: Row) -> None:
+    assert find(run(row, ReadsLabel(4)), str(row.accuracy)).value == 1.0
+
+
+@by_scored
+def test_a_guessing_model_scores_one_in_classes(row: Row) -> None:
+    score = find(run(row, RandomGuess(), n=800, batch=800), str(row.accuracy))
+    assert score.ci_low is not None
+    assert score.ci_high is not None
+    assert score.ci_low <= 0.25 <= score.ci_high
+
+
+@by_scored
+def test_the_same_seed_gives_the_same_numbers_at_every_batch_size(row: Row) -> None:
+    whole = run(row, RandomGuess(), batch=40, seed=3)
+    parts = run(row, RandomGuess(), batch=7, seed=3)
+    assert {k: v.tolist() for k, v in parts.outcomes.items()} == {
+        k: v.tolist() for k, v in whole.outcomes.items()
+    }
+
+
+@by_name
+def test_the_model_comes_back_as_it_was(row: Row) -> None:
+    model = make_classifier(ReadsLabel(4)).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    measures.get(row.name)(model, make_dataset(8), Context(), **row.params)
+    assert model.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
