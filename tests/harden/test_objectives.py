@@ -55,7 +55,7 @@ def test_adversarial_trains_on_the_worst_image(ball) -> None:
     found = worst(step, ball, 4)
     assert float(norm_of(ball.norm, found.images - step.pixels).max()) <= ball.radius * (1 + 1e-5)
     objective = hardeners.get("adversarial")(norm=ball.norm, eps=ball.eps, steps=4)
-    loss = float(objective(make_step()))
+    loss = float(objective(make_step()).detach())
     assert loss == pytest.approx(loss_on(step, found.images), rel=1e-5)
     assert loss > loss_on(step, step.pixels)
 
@@ -132,7 +132,8 @@ def test_simple_changes_by_closed_forms() -> None:
     ours = equalize(large / 255, torch.zeros(1), torch.ones(1))[0].permute(1, 2, 0) * 255
     picture = Image.fromarray(large[0].permute(1, 2, 0).byte().numpy())
     theirs = torch.from_numpy(np.asarray(ImageOps.equalize(picture)).copy()).float()
-    assert float((ours - theirs).abs().max()) < 5  # Pillow counts in whole steps of 36 pixels
+    # Pillow truncates its step to 35 of 35.9 pixels, which stretches its levels by 3 %.
+    assert float((ours - theirs).abs().max()) < 8
     pixels = torch.randint(20, 200, (2, 3, 16, 16), generator=torch.Generator().manual_seed(0))
     one = torch.ones(2)
     full = rotate(pixels / 255, one * 3, one)  # 90 degrees

@@ -27,8 +27,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
     """The best other logit minus the true one: positive when the model is wrong."""
     true = logits.gather(1, labels[:, None])[:, 0]
-    mask = F.one_hot(labels, logits.shape[1]).bool()
-    return logits.masked_fill(mask, -torch.inf).amax(dim=1) - true
+    return logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1) - true
 
 
 def dlr(logits: Tensor, labels: Tensor) -> Tensor:

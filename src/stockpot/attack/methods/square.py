@@ -69,7 +69,7 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
         task.images,
         task.labels,
         task.seeds,
-        first,
+        first.clone(),
         outcome.loss,
         first,
     )
@@ -85,9 +85,9 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
         logits = victim.logits(candidate)
         queries[state.rows] += victim.eot
         found = margin(logits, state.labels).to(state.loss)
-        better = found > state.loss
-        state.best = torch.where(per_image(better, candidate), candidate, state.best)
-        state.loss = torch.where(better, found, state.loss)
+        better = (found > state.loss).nonzero()[:, 0]
+        if len(better):  # late in a search most proposals fail
+            state.best[better], state.loss[better] = candidate[better], found[better]
         wrong = logits.argmax(dim=1) != state.labels
         if bool(wrong.any()):
             gone = state.rows[wrong]
@@ -117,8 +117,7 @@ def _propose(norm: Norm, state: _State, eps: float, side: int, numbers: Tensor) 
     window = Patches(corners[:, 0], corners[:, 1], side)
     sign = torch.where(numbers[:, 5:, None, None] < 0.5, -1.0, 1.0).to(state.best)
     if norm == "linf":
-        changed = window.write(state.best, window.read(state.origin) + eps * sign)
-        return changed.clamp_(0, 1)
+        return window.write(state.best, (window.read(state.origin) + eps * sign).clamp_(0, 1))
     other = Patches(corners[:, 2], corners[:, 3], side)
     shape = bump(norm, side, sign)
     turned = numbers[:, 4, None, None, None] < 0.5
