@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from stockpot.measure.run import measure
     from stockpot.models.load import load_model
     from stockpot.report.page import report
+    from stockpot.season.run import season
 
-_ROOMS = ("attack", "corrupt", "fuse", "harden", "measure", "report")
+_ROOMS = ("attack", "corrupt", "fuse", "harden", "measure", "report", "season")
 _FUNCTIONS = {
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
@@ -40,6 +41,7 @@ __all__ = [
     "load_model",
     "measure",
     "report",
+    "season",
 ]
 
 

@@ -11,6 +11,7 @@ from stockpot.registry import Listing, Registry
 _ROOMS = {
     "fusers": "fuse",
     "hardeners": "harden",
+    "seasoners": "season",
     "attacks": "attack",
     "corruptions": "corrupt",
     "defences": "defend",

@@ -1,0 +1,51 @@
+"""What a seasoning method receives besides pool and images, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.season.matrix import Matrix
+from stockpot.season.pool import Pool
+from stockpot.season.shots import Shots
+
+
+@dataclass(frozen=True)
+class Context:
+    """The seed, the batch size, and labelled source images where the user gave some."""
+
+    seed: int = 0
+    batch_size: int = 256
+    source: Shots | None = None
+    unlabelled: Sequence[Tensor] = ()
+    """Pixel batches from which BatchNorm statistics are estimated when a weight is negative."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen weights: one per member, or a row of them for every tensor."""
+
+    weights: Tensor
+    matrix: Matrix | None = None
+    images: int = 0
+    """Forward passes that the choice took, counted in images."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def per_member(self, pool: Pool) -> tuple[float, ...]:
+        """One weight per member; per-tensor ones are averaged by size."""
+        weights = pool.check(self.weights)
+        if weights.ndim == 2:
+            sizes = torch.tensor(pool.sizes, dtype=torch.float64)
+            weights = (weights * sizes[:, None]).sum(0) / sizes.sum()
+        return tuple(float(weight) for weight in weights)
+
+
+def need_shots(method: str, shots: Shots) -> None:
+    """Refuse to choose by accuracy on nothing."""
+    if not len(shots):
+        raise BadParameterError(f"{method}: needs images to choose on, got shots=0.")

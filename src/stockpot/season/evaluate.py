@@ -1,0 +1,63 @@
+"""The evaluator: many soups on the same images, with nothing moved but the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.models.classifier import Classifier
+from stockpot.season.matrix import Matrix
+from stockpot.season.pool import Pool
+from stockpot.season.shots import Shots
+
+
+def logits_of(model: Classifier, shots: Shots) -> Tensor:
+    """All logits of one model, in evaluation mode and without gradients."""
+    with torch.inference_mode():
+        return torch.cat([model(batch).float() for batch in shots.batches])
+
+
+def evaluate(pool: Pool, soups: Tensor, shots: Shots, unlabelled: Sequence[Tensor] = ()) -> Matrix:
+    """Which images each soup gets right, and its loss on each.
+
+    Args:
+        pool: the members.
+        soups: one row of weights per soup.
+        shots: the images.
+        unlabelled: for BatchNorm statistics of soups with negative weights.
+    """
+    correct = torch.empty(len(soups), len(shots), dtype=torch.bool, device=pool.device)
+    loss = torch.empty(len(soups), len(shots), device=pool.device)
+    with torch.inference_mode():
+        for row, weights in enumerate(soups):
+            model = pool.load(weights, unlabelled)
+            for batch, rows in zip(shots.batches, shots.slices, strict=True):
+                logits = model(batch).float()
+                labels = shots.labels[rows]
+                correct[row, rows] = logits.argmax(dim=1) == labels
+                loss[row, rows] = F.cross_entropy(logits, labels, reduction="none")
+    return Matrix(soups.double().numpy(), correct.cpu().numpy(), loss.cpu().numpy())
+
+
+def member_logits(pool: Pool, shots: Shots) -> Iterator[Tensor]:
+    """The logits of each member in turn."""
+    for weights in torch.eye(len(pool), dtype=torch.float64):
+        yield logits_of(pool.load(weights), shots)
+
+
+def members_and_ensemble(pool: Pool, shots: Shots) -> tuple[np.ndarray, np.ndarray]:
+    """Who is right where: each member, and the mean of their softmax outputs.
+
+    The output ensemble is the usual baseline; it costs one forward pass per member.
+    """
+    total = torch.zeros(len(shots), len(pool.model.classes), device=pool.device)
+    right = []
+    for logits in member_logits(pool, shots):
+        right.append(logits.argmax(dim=1) == shots.labels)
+        total += logits.softmax(dim=1)
+    ensemble = total.argmax(dim=1) == shots.labels
+    return torch.stack(right).cpu().numpy(), ensemble.cpu().numpy()

@@ -1,0 +1,1 @@
+"""The seasoning methods, one file each."""

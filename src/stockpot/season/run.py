@@ -1,0 +1,157 @@
+"""`stockpot.season`: choose a soup's weights on some images and score it on the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadParameterError, UserError
+from stockpot.models.device import device_name, pick_device
+from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.results.provenance import provenance
+from stockpot.results.schema import Score
+from stockpot.season import seasoners
+from stockpot.season.choice import Choice, Context
+from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
+from stockpot.season.pool import Member, Pool
+from stockpot.season.seasoned import Seasoned, accuracy_score
+from stockpot.season.shots import Shots, draw, read_shots
+
+Protocol = Literal["holdout", "leaky"]
+
+
+def season(
+    method: str,
+    members: Sequence[Member] | Mapping[str, Member],
+    data: str | Path | Dataset,
+    *,
+    source: str | Path | Dataset | None = None,
+    out: str | Path | None = None,
+    shots: int = 100,
+    protocol: Protocol = "holdout",
+    full_matrix: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    batch_size: int = 256,
+    **params: Any,
+) -> Seasoned:
+    """Choose the weights of a soup of `members` and score it on images the choice did not see.
+
+    Args:
+        method: a name from `stockpot list seasoners`.
+        members: models of one family, as for `load_model`; the first is the base, and the others
+            may also be state dicts. A list, or a mapping from names.
+        data: the images to season for: a dataset, its name or path (its `test` split).
+        source: labelled images of the members' own kind (a name means its `val` split): label-free
+            methods calibrate on them, and BatchNorm statistics are estimated on them.
+        out: a folder for the model and `season.json`.
+        shots: how many images, drawn with the seed, the method may see.
+        protocol: `holdout` scores on the images that the method did not see; `leaky` on all,
+            those included, as the original paper does.
+        full_matrix: also try the method's candidates on the held-out images, for study: the
+            matrix then has a column for every image of the data.
+        seed: the seed of the draw and of the method.
+        device: where to run.
+        batch_size: images per forward pass.
+        params: the method's own parameters.
+    """
+    entry = seasoners.get(method)
+    chosen = entry.validate(params)
+    if batch_size < 1 or protocol not in ("holdout", "leaky"):
+        raise BadParameterError(
+            "expected batch_size >= 1 and protocol holdout or leaky, "
+            f"got {batch_size} and {protocol!r}."
+        )
+    if out and Path(out).exists():
+        raise UserError(f"{out} exists already.", hint="Choose another folder or remove it.")
+    place = pick_device(device)
+    images = data if isinstance(data, Dataset) else load_dataset(str(data))
+    rows, others = draw(len(images), shots, seed)
+    start = time.perf_counter()
+    pool = Pool(members, place)
+
+    def read(part: Dataset) -> Shots:
+        return read_shots(part, pool.model, device=place, batch_size=batch_size)
+
+    known = read(_source(source)) if source is not None else None
+    seen = read(images.take(rows))
+    unlabelled = (known or seen).batches
+    context = Context(seed, batch_size, known, unlabelled)
+    choice: Choice = entry(pool, seen, context, **chosen)
+    scored = read(images.take(others) if protocol == "holdout" else images)
+    alone, ensemble = members_and_ensemble(pool, scored)
+    matrix = choice.matrix
+    if full_matrix and matrix is not None:
+        soups = torch.from_numpy(matrix.weights)
+        matrix = evaluate(pool, soups, read(images), unlabelled)
+    model = pool.load(choice.weights, unlabelled)
+    correct = logits_of(model, scored).argmax(dim=1) == scored.labels
+    accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
+    by_member = {
+        name: accuracy_score(flags, protocol=protocol)
+        for name, flags in zip(pool.members, alone, strict=True)
+    }
+    together = accuracy_score(ensemble, protocol=protocol)
+    weights = choice.per_member(pool)
+    per_tensor = _per_tensor(pool, choice.weights)
+    record = {
+        "method": method,
+        "params": chosen,
+        "members": dict(zip(pool.members, weights, strict=True)),
+        "tensor_weights": {k: v.tolist() for k, v in (per_tensor or {}).items()},
+        "data": {"name": images.name, "split": images.split, "fingerprint": images.fingerprint},
+        "source": _source(source).fingerprint if source is not None else None,
+        "shots": shots,
+        "protocol": protocol,
+        "seed": seed,
+        "selected_on": rows.tolist(),
+        "scores": {
+            "soup": _plain(accuracy),
+            "output_ensemble": _plain(together),
+            "members": {name: _plain(score) for name, score in by_member.items()},
+        },
+        "images": choice.images,
+        "notes": dict(choice.notes),
+        "seconds": round(time.perf_counter() - start, 2),
+        "fingerprint": fingerprint_tensors(model.state_dict().items()),
+        "provenance": provenance(device_name(place)).model_dump(),
+    }
+    result = Seasoned(
+        method=method,
+        members=pool.members,
+        weights=weights,
+        tensor_weights=per_tensor,
+        model=pool.copy().cpu(),
+        accuracy=accuracy,
+        member_accuracy=by_member,
+        ensemble_accuracy=together,
+        selected_on=tuple(rows.tolist()),
+        held_out=tuple(others.tolist()),
+        matrix=matrix,
+        record=record,
+    )
+    if out:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        result.save(out)
+    return result
+
+
+def _source(source: str | Path | Dataset) -> Dataset:
+    return source if isinstance(source, Dataset) else load_dataset(str(source), split="val")
+
+
+def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:
+    if weights.ndim == 1:
+        return None
+    return dict(zip(pool.names, pool.check(weights), strict=True))
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    return score.model_dump(include={"value", "n", "ci_low", "ci_high", "ci_method"})

@@ -1,0 +1,78 @@
+"""A seasoned soup: the weights, the model, and the scores on images the choice did not see."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stockpot.errors import UserError
+from stockpot.models.classifier import Classifier
+from stockpot.results.schema import Score
+from stockpot.results.statistics import wilson
+from stockpot.season.matrix import Matrix
+
+
+@dataclass(frozen=True)
+class Seasoned:
+    """What `stockpot.season` gives back."""
+
+    method: str
+    members: tuple[str, ...]
+    weights: tuple[float, ...]
+    """One per member; of per-tensor weights the mean, each tensor counted by its size."""
+    tensor_weights: Mapping[str, Tensor] | None
+    model: Classifier
+    accuracy: Score
+    member_accuracy: Mapping[str, Score]
+    ensemble_accuracy: Score
+    """The mean of the members' softmax outputs, at as many forward passes as members."""
+    selected_on: tuple[int, ...]
+    held_out: tuple[int, ...]
+    matrix: Matrix | None
+    """Soups x images: the selection's, or all images with `full_matrix`."""
+    record: Mapping[str, Any]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the soup as a folder that `load_model` reads, with `season.json` beside it.
+
+        The folder appears complete or not at all.
+        """
+        target = Path(folder)
+        if target.exists():
+            raise UserError(f"{target} exists already.", hint="Choose another folder or remove it.")
+        work = target.with_name(f".{target.name}.partial")
+        shutil.rmtree(work, ignore_errors=True)
+        try:
+            self.model.save(work)
+            text = json.dumps(self.record, indent=1)
+            (work / "season.json").write_text(text + "\n", encoding="utf-8")
+            if self.matrix is not None:
+                self.matrix.save(work / "season_matrix.npz")
+            os.replace(work, target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return target
+
+
+def accuracy_score(correct: NDArray[np.bool_], **condition: str) -> Score:
+    """A share of images with its Wilson interval."""
+    right, n = int(correct.sum()), int(correct.size)
+    interval = wilson(right, n)
+    return Score(
+        metric="accuracy",
+        value=right / n if n else 0.0,
+        n=n,
+        ci_low=interval.low,
+        ci_high=interval.high,
+        ci_method=interval.method,
+        condition=dict(condition),
+    )

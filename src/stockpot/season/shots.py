@@ -1,0 +1,64 @@
+"""Images that are met again and again: decoded once, kept on the device in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadDataError, BadParameterError
+from stockpot.models.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Pixel batches and labels on one device."""
+
+    batches: tuple[Tensor, ...]
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Which rows each batch holds."""
+        ends = torch.tensor([0, *(len(batch) for batch in self.batches)]).cumsum(0).tolist()
+        return tuple(slice(a, b) for a, b in pairwise(ends))
+
+    def take(self, rows: Sequence[int] | Tensor, batch_size: int) -> Shots:
+        """Some of the images, in this order."""
+        index = torch.as_tensor(rows, dtype=torch.long, device=self.labels.device)
+        pixels = torch.cat(self.batches)[index] if self.batches else self.labels[index]
+        return Shots(torch.split(pixels, batch_size) if len(index) else (), self.labels[index])
+
+
+def read_shots(data: Dataset, model: Classifier, *, device: torch.device, batch_size: int) -> Shots:
+    """Decode a dataset once, at the size the model wants."""
+    if len(model.classes) != len(data.classes) or not (
+        model.classes == data.classes
+        or model.classes == tuple(str(index) for index in range(len(model.classes)))
+    ):
+        raise BadDataError(
+            f"{data}: the members have {len(model.classes)} classes and the data "
+            f"{len(data.classes)}; seasoning needs the same classes in the same order."
+        )
+    fit = model.preprocess.fit
+    batches = tuple(batch.images.to(device) for batch in data.batches(batch_size, fit))
+    return Shots(batches, data.labels.to(device))
+
+
+def draw(n: int, shots: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to select on, drawn with a seed, and the rest, which the selection never sees."""
+    if not 0 <= shots < n:
+        raise BadParameterError(
+            f"shots: expected 0 to {n - 1} of the {n} images, so that some are held out, "
+            f"got {shots}."
+        )
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return order[:shots].sort().values, order[shots:].sort().values
