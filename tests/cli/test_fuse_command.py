@@ -153,3 +153,20 @@ def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "n").iterdir()} == {"contrast.npy", "fog.npy", "labels.npy"}
     wrong = stockpot("corrupt", toy_file, tmp_path / "x", "--name", "fgo")
     assert "Did you mean fog" in error_of(wrong)
+
+
+def test_season_chooses_and_scores_on_unseen_images(
+    pool: dict[str, Path], toy_file: Path, tmp_path: Path
+) -> None:
+    done = stockpot(
+        "season", "grid", f"a={pool['a']}", f"b={pool['b']}", "--data", toy_file,
+        "--shots", "12", "-o", tmp_path / "soup",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "scored on 28 images" in done.stdout
+    record = json.loads((tmp_path / "soup" / "season.json").read_text())
+    assert sum(record["members"].values()) == pytest.approx(1.0)
+    assert len(record["selected_on"]) == 12
+    assert stockpot("measure", tmp_path / "soup", "--data", toy_file).returncode == 0
+    wrong = stockpot("season", "gird", pool["a"], "--data", toy_file, "-o", tmp_path / "x")
+    assert "Did you mean grid" in error_of(wrong)

@@ -23,6 +23,7 @@ from stockpot.cli import (
     measure,
     report,
     run,
+    season,
     show,
     similarity,
     validate,
@@ -31,20 +32,9 @@ from stockpot.cli.options import examples
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-for module in (
-    run,
-    fuse,
-    similarity,
-    harden,
-    measure,
-    corrupt,
-    report,
-    export,
-    listing,
-    show,
-    validate,
-    doctor,
-):
+_MAKING = (run, fuse, similarity, harden, season, measure, corrupt, report, export)
+_ASKING = (listing, show, validate, doctor)
+for module in (*_MAKING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
 

@@ -1,0 +1,81 @@
+"""`stockpot season METHOD MEMBER...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stockpot.cli.options import DataOptions, Device, Params, Seed, examples
+
+if TYPE_CHECKING:
+    from stockpot.results.schema import Score
+
+NAME = "season"
+EXAMPLES = examples(
+    "stockpot season grid icons-vit-plain icons-vit-colour icons-vit-cutmix --data icons "
+    "-o runs/seasoned",
+    "stockpot season greedy icons-vit-plain icons-vit-colour icons-vit-lines --data icons "
+    "--shots 200 -o runs/greedy",
+)
+
+
+def command(
+    method: Annotated[str, typer.Argument(help="A method from `stockpot list seasoners`.")],
+    members: Annotated[list[str], typer.Argument(help="Models, as SOURCE or NAME=SOURCE.")],
+    data: Annotated[str, typer.Option("--data", help="The images to season for.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the soup.")],
+    source: Annotated[
+        str | None, typer.Option(help="Labelled data of the members' own kind (its val split).")
+    ] = None,
+    shots: Annotated[int, typer.Option(help="How many images the method may see.")] = 100,
+    protocol: Annotated[
+        str, typer.Option(help="holdout, or leaky: also score on the images it saw.")
+    ] = "holdout",
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    params: Params = None,
+    data_option: DataOptions = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+) -> None:
+    """Choose a soup's weights from a few images and score it on those it did not see."""
+    from stockpot.cli.console import table
+    from stockpot.cli.options import key_values, named
+    from stockpot.datasets.load import load_dataset
+    from stockpot.errors import BadParameterError
+    from stockpot.season.run import season
+
+    if protocol not in ("holdout", "leaky"):
+        raise BadParameterError(f"--protocol: expected holdout or leaky, got {protocol!r}.")
+    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    chosen = season(
+        method,
+        named(members, "model"),
+        load_dataset(data, **options),
+        source=source,
+        out=out,
+        shots=shots,
+        protocol="leaky" if protocol == "leaky" else "holdout",
+        seed=seed,
+        device=device,
+        batch_size=batch_size,
+        **key_values(params, "-p"),
+    )
+    rows = [
+        [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]
+        for name, weight in zip(chosen.members, chosen.weights, strict=True)
+    ]
+    rows.append(["output ensemble", "-", _shown(chosen.ensemble_accuracy)])
+    rows.append([f"soup ({method})", "-", _shown(chosen.accuracy)])
+    unseen = len(chosen.held_out) if protocol == "holdout" else chosen.accuracy.n
+    table(["model", "weight", "accuracy"], rows, title=f"scored on {unseen} images, 95 % intervals")
+    typer.echo(f"\nsoup: {out}")
+
+
+def _shown(score: Score) -> str:
+    from stockpot.results.headline import format_score
+
+    return format_score(score)
