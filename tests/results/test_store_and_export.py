@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from stockpot.errors import UserError
+from stockpot.files import write_atomic
 from stockpot.results.export import FORMATS, export
 from stockpot.results.schema import (
     CellKey,
@@ -24,7 +25,7 @@ from stockpot.results.schema import (
     pack_bits,
     unpack_bits,
 )
-from stockpot.results.store import ResultStore, load_results, write_atomic
+from stockpot.results.store import ResultStore, load_results
 
 
 def make_result(model: str = "a", measure: str = "clean", **key: object) -> CellResult:

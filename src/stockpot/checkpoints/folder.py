@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.files import is_running
 
 _COMPANIONS = (
     "config.json",
@@ -68,18 +69,8 @@ def _remove_abandoned(out: Path) -> None:
     """Remove what earlier runs left behind that were killed."""
     for path in out.parent.glob(f".{out.name}.partial-*"):
         number = path.name.rpartition("-")[2]
-        if number.isdigit() and not _is_running(int(number)):
+        if number.isdigit() and not is_running(int(number)):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None) -> None:

@@ -62,8 +62,8 @@ def measure_fused(
 
 
 def _plot(results: list[CellResult], key: str, run: Path) -> None:
+    from stockpot.files import write_atomic
     from stockpot.report.curve import CurvePoint, curve
-    from stockpot.results.store import write_atomic
 
     points = []
     for result in results:

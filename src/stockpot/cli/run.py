@@ -70,7 +70,7 @@ def _remember(file: RecipeFile, folder: Path) -> None:
     """Keep the recipe as it was followed, overrides included."""
     import yaml
 
-    from stockpot.results.store import write_atomic
+    from stockpot.files import write_atomic
 
     text = yaml.safe_dump(file.raw, sort_keys=False, allow_unicode=True)
     write_atomic(folder / "recipe.yaml", text)

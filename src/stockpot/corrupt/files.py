@@ -21,7 +21,7 @@ from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import Profile
 from stockpot.datasets.dataset import Dataset, Fit
 from stockpot.errors import BadParameterError
-from stockpot.results.store import write_atomic
+from stockpot.files import write_atomic
 
 Format = Literal["jpeg", "png", "webp"]
 _SUFFIX = {"jpeg": ".JPEG", "png": ".png", "webp": ".webp"}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stockpot.errors import BadCheckpointError
-from stockpot.results.store import write_atomic
+from stockpot.files import write_atomic
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from stockpot.files import write_atomic
 from stockpot.report.charts import shade
 from stockpot.report.sections import (
     class_tables,
@@ -19,7 +20,7 @@ from stockpot.report.sections import (
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
-from stockpot.results.store import load_results, write_atomic
+from stockpot.results.store import load_results
 
 
 def report(

@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 
 from stockpot.errors import UnknownNameError, UserError
+from stockpot.files import write_atomic
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.store import write_atomic
 
 _SCORE_FIELDS = ("metric", "value", "n", "ci_low", "ci_high", "ci_method", "higher_is_better")
 

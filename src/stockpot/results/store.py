@@ -8,42 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from stockpot.errors import UserError
+from stockpot.files import write_atomic
 from stockpot.results.schema import CellKey, CellResult
-
-
-def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a whole file or nothing: a temporary file beside it, then a rename."""
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as problem:
-        raise UserError(f"cannot write {path}: {problem.strerror or problem}.") from problem
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError as problem:
-        Path(name).unlink(missing_ok=True)
-        raise UserError(
-            f"cannot write {path}: {problem.strerror or problem}.",
-            hint="Nothing was left half-written; free some space or choose another folder.",
-        ) from problem
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def digest(key: CellKey) -> str:

@@ -44,10 +44,6 @@ def atc_accuracy(source: Tensor, correct: Tensor, target: Tensor) -> float:
     """
     wrong = int((~correct).sum())
     if wrong == 0:
-        return (
-            1.0
-            if bool((target >= source.min()).all())
-            else float((target >= source.min()).double().mean())
-        )
+        return float((target >= source.min()).double().mean())
     threshold = source.sort().values[wrong - 1]
     return float((target > threshold).double().mean())

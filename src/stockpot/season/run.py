@@ -80,7 +80,8 @@ def season(
     def read(part: Dataset) -> Shots:
         return read_shots(part, pool.model, device=place, batch_size=batch_size)
 
-    known = read(_source(source)) if source is not None else None
+    labelled = _source(source) if source is not None else None
+    known = read(labelled) if labelled else None
     seen = read(images.take(rows))
     unlabelled = (known or seen).batches
     context = Context(seed, batch_size, known, unlabelled)
@@ -107,7 +108,7 @@ def season(
         "members": dict(zip(pool.members, weights, strict=True)),
         "tensor_weights": {k: v.tolist() for k, v in (per_tensor or {}).items()},
         "data": {"name": images.name, "split": images.split, "fingerprint": images.fingerprint},
-        "source": _source(source).fingerprint if source is not None else None,
+        "source": labelled.fingerprint if labelled else None,
         "shots": shots,
         "protocol": protocol,
         "seed": seed,

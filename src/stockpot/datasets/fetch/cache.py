@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stockpot.errors import UserError
+from stockpot.files import is_running
 
 
 def cache_dir() -> Path:
@@ -62,15 +63,5 @@ def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for left in folder.glob(".partial-*-*"):
         owner = left.name.split("-")[1]
-        if owner.isdigit() and not _is_alive(int(owner)):
+        if owner.isdigit() and not is_running(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

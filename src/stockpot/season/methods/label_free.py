@@ -71,7 +71,7 @@ def label_free(
             right = known.argmax(dim=1) == source.labels
             score = atc_accuracy(-entropy(sure), right, -entropy(odds))
         else:
-            # The mean log-odds that the soup gives to what the ensemble says, softly.
+            # Counted agreements would tie; the cross-entropy to the ensemble does not.
             score = float((ensemble * odds.clamp(min=1e-12).log()).sum(dim=1).mean())
         scores.append(score)
         temperatures.append(heat)
