@@ -1,0 +1,113 @@
+"""`stockpot.season` end to end: files, protocols, records, and errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import stockpot
+from pico import make_dataset
+from season.toys import linear_member, norm_member, toy_images
+from stockpot.errors import UserError
+from stockpot.models.load import load_model
+from stockpot.results.statistics import wilson
+from stockpot.season.run import season
+
+
+@pytest.fixture
+def two_vits(pico_vit: Path, tmp_path: Path) -> list[Path]:
+    other = load_model(pico_vit)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return [pico_vit, other.save(tmp_path / "other")]
+
+
+def test_a_soup_is_saved_and_loads(two_vits: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "soup"
+    result = stockpot.season("wise_ft", two_vits, make_dataset(), shots=20, out=out)
+    again = load_model(out).eval()
+    pixels = torch.rand(2, 3, 16, 16)
+    with torch.inference_mode():
+        assert torch.equal(again(pixels), result.model.eval()(pixels))
+    record = json.loads((out / "season.json").read_text())
+    assert tuple(record["members"].values()) == result.weights
+    assert record["data"]["fingerprint"] == make_dataset().fingerprint
+    assert record["scores"]["soup"]["value"] == result.accuracy.value
+    assert record["selected_on"] == list(result.selected_on)
+    assert [path.name for path in out.parent.iterdir()] == ["soup"]
+    with pytest.raises(UserError, match="exists already"):
+        stockpot.season("uniform", two_vits, make_dataset(), shots=0, out=out)
+
+
+def test_a_score_is_the_models_own_with_wilsons_interval() -> None:
+    members = [linear_member(seed) for seed in (1, 2, 3)]
+    images = toy_images(80, members[2], noise=0.2)
+    result = season("greedy", members, images, shots=30)
+    held_out = images.take(result.held_out)
+    with torch.inference_mode():
+        right = int((result.model(held_out.images.pixels).argmax(1) == held_out.labels).sum())
+    low, high, method = wilson(right, 50)
+    assert result.accuracy.value == right / 50
+    assert (result.accuracy.ci_low, result.accuracy.ci_high) == (low, high)
+    assert result.accuracy.ci_method == method
+    assert list(result.member_accuracy) == list(result.members)
+
+
+def test_the_leaky_protocol_scores_on_what_was_seen() -> None:
+    members = [linear_member(seed) for seed in (1, 2)]
+    images = toy_images(60, members[1], noise=0.3)
+    honest = season("grid", members, images, shots=20)
+    leaky = season("grid", members, images, shots=20, protocol="leaky")
+    assert leaky.weights == honest.weights
+    assert (honest.accuracy.n, leaky.accuracy.n) == (40, 60)
+    seen = round(float(honest.matrix.accuracy().max()) * 20)
+    assert round(leaky.accuracy.value * 60) == round(honest.accuracy.value * 40) + seen
+    assert leaky.accuracy.condition["protocol"] == "leaky"
+
+
+def test_a_full_matrix_covers_all_images_and_changes_no_choice() -> None:
+    members = [norm_member(seed) for seed in (1, 2)]
+    images = toy_images(60, members[1], noise=0.3)
+    part = season("grid", members, images, shots=20)
+    full = season("grid", members, images, shots=20, full_matrix=True)
+    assert full.weights == part.weights
+    assert full.matrix.correct.shape == (len(part.matrix.weights), 60)
+    assert np.array_equal(full.matrix.correct[:, list(full.selected_on)], part.matrix.correct)
+    chosen = full.matrix.best(list(full.selected_on))
+    assert full.matrix.correct[chosen, list(full.held_out)].mean() == full.accuracy.value
+
+
+def test_batches_do_not_matter() -> None:
+    members = [norm_member(seed) for seed in (1, 2, 3)]
+    images = toy_images(60, members[1], noise=0.3)
+    params = {"shots": 20, "low": 0.0, "high": 1.0}
+    one, many = (season("grid", members, images, batch_size=b, **params) for b in (60, 7))
+    assert one.weights == many.weights
+    assert one.accuracy == many.accuracy
+
+
+def test_errors_say_what_to_do() -> None:
+    members = [linear_member(seed) for seed in (1, 2, 3)]
+    images = toy_images(20)
+    with pytest.raises(UserError, match="Did you mean grid"):
+        season("gird", members, images)
+    with pytest.raises(UserError, match="unknown parameter"):
+        season("grid", members, images, stepp=0.1)
+    with pytest.raises(UserError, match="held out"):
+        season("grid", members, images, shots=20)
+    with pytest.raises(UserError, match="shots=0"):
+        season("grid", members, images, shots=0)
+    with pytest.raises(UserError, match="two members"):
+        season("wise_ft", members, images, shots=5)
+    with pytest.raises(UserError, match="source="):
+        season("label_free", members, images, shots=5)
+    with pytest.raises(UserError, match="protocol"):
+        season("uniform", members, images, shots=5, protocol="hopeful")
+    with pytest.raises(UserError, match="same classes"):
+        season("uniform", members, make_dataset(classes=("x", "y")), shots=5)
