@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model
+from stockpot.models.load import load_model, zero_shot_options
 
 Member = str | Path | Classifier | Mapping[str, Tensor]
 _ALIGNED = 16  # numbers; kernels are slower on tensors that start anywhere
@@ -27,14 +27,20 @@ class Pool:
     """Members side by side, and a model that can become any of their soups."""
 
     def __init__(
-        self, members: Sequence[Member] | Mapping[str, Member], device: torch.device | str = "cpu"
+        self,
+        members: Sequence[Member] | Mapping[str, Member],
+        device: torch.device | str = "cpu",
+        *,
+        zero_shot: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> None:
         """Read the members; the first is the base and must be a model, not a state dict.
 
         Args:
             members: sources as for `load_model`, classifiers, or state dicts of the first.
             device: where base, changes and working model live.
+            zero_shot: classes and templates of the heads, for members that are dual encoders.
         """
+        self._zero_shot = zero_shot
         named = dict(members) if isinstance(members, Mapping) else _named(members)
         if not named:
             raise BadParameterError("a soup needs at least one member, got none.")
@@ -45,7 +51,7 @@ class Pool:
                 f"{self.members[0]}: the first member gives the architecture; expected a model, "
                 "got a state dict."
             )
-        named[self.members[0]] = first = load_model(first)
+        named[self.members[0]] = first = self._load(first)
         self.model = copy.deepcopy(first).eval().requires_grad_(False).float()
         self.device = torch.device(device)
         self.model.to(self.device)
@@ -185,11 +191,15 @@ class Pool:
             else:
                 setattr(module, name, view)
 
+    def _load(self, source: str | Path | Classifier) -> Classifier:
+        options = zero_shot_options(source, *self._zero_shot) if self._zero_shot else {}
+        return load_model(source, **options)
+
     def _state(self, name: str, source: Member) -> dict[str, Tensor]:
         if isinstance(source, Mapping):
             state = dict(source)
         else:
-            member = load_model(source)
+            member = self._load(source)
             state = member.state_dict()
             for what in ("classes", "preprocess"):
                 if getattr(member, what) != getattr(self.model, what):
