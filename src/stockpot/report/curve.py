@@ -36,7 +36,7 @@ def curve(
 
     `standalone` adds colours and a background, for a file of its own.
     """
-    left, right, top, bottom = 56, width - 18, 16, height - 44
+    left, right, top, bottom = 56, width - 18, 30, height - 44
     low = max(0.0, min(point.low for point in points) - 0.02)
     high = max(point.high for point in points) + 0.02
     positions = _positions([point.label for point in points])
