@@ -94,3 +94,9 @@ def test_public_names() -> None:
     for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "season"):
         assert callable(getattr(stockpot, verb)), verb
     assert "clean" in stockpot.list("measures")
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Two test files of one name cannot be collected together."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) == len(set(names))
