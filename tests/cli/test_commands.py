@@ -73,6 +73,8 @@ def test_doctor_answers() -> None:
     rows = {row["what"]: row for row in json.loads(stockpot("doctor", "--json").stdout)}
     assert rows["torch"]["state"] == "ok"
     assert rows["timm"]["state"] in ("ok", "absent (optional)", "broken")
+    if rows["timm"]["state"].startswith("absent"):
+        assert "stockpot[timm]" in stockpot("doctor").stdout
 
 
 @pytest.mark.parametrize(

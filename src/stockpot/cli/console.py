@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# Text in brackets, such as stockpot[timm] or an interval, is text and not markup.
+out = Console(soft_wrap=True, highlight=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -25,7 +26,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     for row in body:
         grid.add_row(*row)
     # Piped output must not be wrapped at an invented width.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(grid)
+    width = None if sys.stdout.isatty() else 200
+    Console(highlight=False, markup=False, width=width).print(grid)
 
 
 def _is_number(text: str) -> bool:
