@@ -90,7 +90,29 @@ def test_our_frost_is_as_strong_as_the_photographs(profile: Profile) -> None:
     clean = reference().clean(profile).repeat(100, 1, 1, 1)
     for severity, expected in zip(SEVERITIES, FROST_PSNR[profile], strict=True):
         ours = psnr(corrupt(clean, "frost", severity), clean).mean()
-        assert float(ours) == pytest.approx(expected, abs=0.5)
+        assert float(ours) == pytest.approx(expected, abs=0.25)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_our_frost_is_as_strong_as_the_reference_under_its_choice_of_overlays(
+    profile: Profile,
+) -> None:
+    """Ten draws, of which each overlay and the place of each crop are the reference's."""
+    clean, side = reference().clean(profile), SIDES[profile]
+    stronger = []
+    for severity in SEVERITIES:
+        constants = TABLES[profile]["frost"][severity - 1]
+        sheet = overlay_sheet("procedural", constants[2], side, side, torch.device("cpu"))
+        for row in range(len(clean)):
+            random = generator(severity, row)
+            chosen = random.randint(5)
+            corner = [int(random.random_sample() * int(room)) for room in sheet.free[chosen]]
+            picture, place = clean[row : row + 1], torch.tensor([corner])
+            ours = lay_over(picture, constants, sheet, torch.tensor([chosen]), place)
+            expected = reference().expected(profile, "frost", severity)[row : row + 1]
+            kept = reference().kept(profile, picture)
+            stronger.append(psnr(reference().kept(profile, ours), kept) - psnr(expected, kept))
+    assert abs(float(torch.stack(stronger).mean())) <= 0.5
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
@@ -99,13 +121,10 @@ def test_jpeg_is_near_the_codec_of_the_published_files(severity: int) -> None:
     # 0.7 levels in the mean at 224 px, and by 2 to 4.5 at 32 px and high quality.
     for profile in PROFILES:
         clean = reference().clean(profile)
-        likeness = corrupt(clean, "jpeg_compression", severity, codec="libjpeg-9")
-        difference = reference().difference(profile, "jpeg_compression", severity, likeness)
-        assert difference.float().mean() <= 0.5
-    clean = reference().clean("imagenet")
-    turbo = corrupt(clean, "jpeg_compression", severity)
-    difference = reference().difference("imagenet", "jpeg_compression", severity, turbo)
-    assert difference.float().mean() <= 1.0
+        for codec, most in (("auto", 1.0), ("libjpeg-9", 0.5)):
+            ours = corrupt(clean, "jpeg_compression", severity, codec=codec)
+            difference = reference().difference(profile, "jpeg_compression", severity, ours)
+            assert difference.float().mean() <= most
 
 
 @pytest.mark.parametrize("name", sorted(ORIGINAL))

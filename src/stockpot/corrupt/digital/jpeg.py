@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Literal
 
 from PIL import Image
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.constants import Constants
+from stockpot.corrupt.constants import Constants, profile_for
 from stockpot.corrupt.digital.dct import Codec, recompress
 from stockpot.corrupt.digital.pillow import map_pictures
 from stockpot.corrupt.draws import Draws
+from stockpot.types import ImageSize
 
 
 @corruptions.register(
-    "jpeg_compression", paper="arXiv:1903.12261", group="digital", benchmark=True, whole_batch=True
+    "jpeg_compression",
+    paper="arXiv:1903.12261",
+    group="digital",
+    benchmark=True,
+    whole_batch=True,
+    note="auto is libjpeg-9 up to 84 px and libjpeg-turbo from 85",
 )
 def jpeg_compression(
-    pixels: Tensor, constants: Constants, draws: Draws, *, codec: Codec = "libjpeg-turbo"
+    pixels: Tensor, constants: Constants, draws: Draws, *, codec: Codec | Literal["auto"] = "auto"
 ) -> Tensor:
     """Compress and decompress with a low quality.
 
     Args:
         codec: `libjpeg-turbo` is Pillow's own on a CPU and its tensor likeness elsewhere;
-            `libjpeg-9` treats chroma as the codec did that made the published files.
+            `libjpeg-9` treats chroma as the codec did that made the published files. `auto` takes
+            `libjpeg-9` for pictures of the size of CIFAR's, where the two differ by three grey
+            levels, and `libjpeg-turbo` for larger ones, where they hardly differ.
     """
+    if codec == "auto":
+        small = profile_for(ImageSize(*pixels.shape[2:])) == "cifar"
+        codec = "libjpeg-9" if small else "libjpeg-turbo"
     quality = int(constants[0])
     if codec == "libjpeg-turbo" and pixels.is_cpu:
         return through_pillow(pixels, quality)
