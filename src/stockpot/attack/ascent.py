@@ -159,12 +159,14 @@ def climb(
         queries[state.rows] += victim.eot
         _remember(state, look)
         wrong = look.logits.argmax(dim=1) != state.fields[0]
-        if bool(wrong.any()):
+        if not leave:
+            # All stay, so nothing need be known here of the values: the device is not waited for.
+            fallen = fallen | wrong
+        elif bool(wrong.any()):
             gone = state.rows[wrong]
             fallen[gone] = True
-            if leave:
-                images[gone], losses[gone] = point[wrong], look.loss[wrong]
-                state = take(state, (~wrong).nonzero()[:, 0])
+            images[gone], losses[gone] = point[wrong], look.loss[wrong]
+            state = take(state, (~wrong).nonzero()[:, 0])
         if not len(state.rows):
             break
         if number == windows[0]:

@@ -57,7 +57,11 @@ def project_l1(origin: Tensor, delta: Tensor, eps: float) -> Tensor:
     room = torch.where(delta.flatten(1) > 0, 1 - base, base).clamp_(min=0)
     clipped = torch.minimum(size, room)
     outside = clipped.sum(dim=1) > eps
-    if outside.any():
+    if size.device.type != "cpu":
+        # An accelerator does the work for all sooner than it tells the host which rows need it.
+        level = _threshold(size, room, eps).masked_fill(~outside, 0)
+        clipped = torch.minimum((size - level[:, None]).clamp_(min=0), room)
+    elif outside.any():
         rows = outside.nonzero()[:, 0]
         level = _threshold(size[rows], room[rows], eps)
         clipped[rows] = torch.minimum((size[rows] - level[:, None]).clamp_(min=0), room[rows])

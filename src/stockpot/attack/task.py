@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from stockpot.attack.projection import per_image
 from stockpot.attack.threat import Threat
 
 Goal = Literal["accuracy", "loss"]
@@ -36,8 +37,9 @@ class Task:
 
     def waiting(self, outcome: Outcome) -> Tensor:
         """The rows that a further attempt should try."""
-        tried = ~outcome.fallen if self.leave else torch.ones_like(outcome.fallen)
-        return tried.nonzero()[:, 0]
+        if not self.leave:
+            return torch.arange(len(self), device=self.images.device)
+        return (~outcome.fallen).nonzero()[:, 0]
 
     def take(self, rows: Tensor) -> Task:
         """The task of some of the images."""
@@ -78,12 +80,14 @@ def absorb(known: Outcome, rows: Tensor, new: Outcome) -> Outcome:
     caller's to state: an attempt on some rows says nothing about those that had left before.
     """
     better = new.fallen | (new.loss > known.loss[rows])
-    chosen = rows[better]
     images, loss, fallen = known.images.clone(), known.loss.clone(), known.fallen.clone()
-    images[chosen], loss[chosen] = new.images[better], new.loss[better].to(loss)
+    # Chosen by `where`, not by a mask as index, which would make the host wait for the device.
+    images[rows] = torch.where(per_image(better, images), new.images, images[rows])
+    loss[rows] = torch.where(better, new.loss.to(loss), loss[rows])
     fallen[rows] |= new.fallen
     queries = known.queries.index_add(0, rows, new.queries)
-    flat = known.flat.index_fill(0, rows[new.flat], True)
+    flat = known.flat.clone()
+    flat[rows] |= new.flat
     return replace(known, images=images, fallen=fallen, loss=loss, queries=queries, flat=flat)
 
 

@@ -33,8 +33,12 @@ def crop(pixels: Tensor, generator: Generator, share: float = 0.125) -> Tensor:
     """Shift by up to an eighth of the side, borders replicated (pad and crop)."""
     n, _, height, width = pixels.shape
     reach = max(1, round(share * max(height, width)))
-    top = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(pixels.device)
-    left = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(pixels.device)
+    top = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(
+        pixels.device, non_blocking=True
+    )
+    left = torch.randint(0, 2 * reach + 1, (n,), generator=generator).to(
+        pixels.device, non_blocking=True
+    )
     padded = F.pad(pixels, (reach,) * 4, mode="replicate")
     rows = (top[:, None] + torch.arange(height, device=pixels.device))[:, None, :, None]
     columns = (left[:, None] + torch.arange(width, device=pixels.device))[:, None, None, :]
@@ -79,7 +83,7 @@ def mixup(
 ) -> tuple[Tensor, Tensor]:
     """Blend every image and its (soft) target with another's; one share per batch."""
     share = _beta(alpha, generator)
-    other = torch.randperm(len(pixels), generator=generator).to(pixels.device)
+    other = torch.randperm(len(pixels), generator=generator).to(pixels.device, non_blocking=True)
     return (
         share * pixels + (1 - share) * pixels[other],
         share * targets + (1 - share) * targets[other],
@@ -91,7 +95,7 @@ def cutmix(
 ) -> tuple[Tensor, Tensor]:
     """Paste a box of another image; targets are mixed by area."""
     share = _beta(alpha, generator)
-    other = torch.randperm(len(pixels), generator=generator).to(pixels.device)
+    other = torch.randperm(len(pixels), generator=generator).to(pixels.device, non_blocking=True)
     height, width = pixels.shape[-2:]
     side = math.sqrt(1 - share)
     box_height, box_width = int(height * side), int(width * side)
@@ -105,7 +109,7 @@ def cutmix(
 
 
 def _uniform(shape: tuple[int, ...], generator: Generator, like: Tensor) -> Tensor:
-    return torch.rand(shape, generator=generator).to(like)
+    return torch.rand(shape, generator=generator).to(like, non_blocking=True)
 
 
 def _beta(alpha: float, generator: Generator) -> float:

@@ -21,9 +21,11 @@ from torch import Generator, Tensor, nn
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
+from stockpot.harden.optimise import fast_layout, follow, make_optimiser
 from stockpot.harden.schedule import Schedule, factor
+from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
 from stockpot.harden.state import load_state, save_state
-from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.classifier import Classifier
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
@@ -87,6 +89,7 @@ def train(
     augmentations: tuple[Augmentation, ...] = ("flip", "crop"),
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
+    select: str = ACCURACY,
     seed: int = 0,
 ) -> dict[str, float]:
     """Train the model in place and say how it went.
@@ -105,19 +108,22 @@ def train(
         augmentations: random changes of each batch, in this order.
         precision: `bf16` runs the forward pass in bfloat16 where the device can.
         keep: the weights of the `last` epoch, or of the `best` one on validation data.
+        select: what is `best`: `accuracy`, or the robust accuracy under threats such as
+            `linf:8/255` or `linf:8/255,l1:12` (their union), by a 10-step APGD.
         seed: of the data order and everything random.
     """
     _check(epochs, batch_size, lr, ema, keep, validation)
+    parse_selection(select)
     device = model.device
     pixels, labels = _gather(model, data, device)
     per_epoch = max(1, len(labels) // batch_size)
     total = epochs * per_epoch
-    optimiser = _optimiser(model, optimizer, lr, weight_decay, momentum)
+    optimiser = make_optimiser(model, optimizer, lr, weight_decay, momentum)
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
     memory = _memory(objective)
-    best: dict[str, Any] = {"accuracy": -1.0, "weights": None}
+    best: dict[str, Any] = {"score": -1.0, "weights": None}
     start, losses = 0, torch.zeros(2, device=device)
     if resume and (state := load_state(resume.path, asked)):
         start = state["step"]
@@ -134,16 +140,17 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = lr * factor(schedule, step, total, int(warmup * total))
         generator = _generator(seed, step)
-        batch = augment(pixels[rows].float() / 255, augmentations, generator)
+        chosen = rows.to(device, non_blocking=True)
+        batch = augment(pixels[chosen].float() / 255, augmentations, generator)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            loss = objective(Step(model, batch, labels[rows], generator, step))
+            loss = objective(Step(model, batch, labels[chosen], generator, step))
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimiser.step()
         if averaged is not None:
-            _follow(averaged, model, min(ema, (1 + step) / (10 + step)))
+            follow(averaged, model, min(ema, (1 + step) / (10 + step)))
         losses = losses + torch.stack([loss.detach().float(), loss.new_ones(()).float()])
         if (step + 1) % per_epoch == 0:
             seen = {"loss": float(losses[0] / losses[1])}
@@ -155,10 +162,11 @@ def train(
             losses = torch.zeros(2, device=device)
             if validation is not None:
                 candidate = averaged or model
-                seen["accuracy"] = accuracy(candidate, validation)
-                if keep == "best" and seen["accuracy"] > best["accuracy"]:
+                found = scores(candidate, validation, select, precision)
+                seen |= found
+                if keep == "best" and deciding(found) > best["score"]:
                     weights = {k: v.cpu().clone() for k, v in candidate.state_dict().items()}
-                    best = {"accuracy": seen["accuracy"], "weights": weights}
+                    best = {"score": deciding(found), "weights": weights} | found
             if report:
                 report(step + 1, total, seen)
         if resume and ((step + 1) % resume.every == 0 or step + 1 == total):
@@ -187,16 +195,6 @@ def _memory(objective: object) -> Remembers | None:
     return objective if isinstance(objective, Remembers) else None
 
 
-def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:
-    """Plain top-1 accuracy, for choosing among epochs."""
-    right = 0
-    with evaluating(model):
-        for batch in data.batches(batch_size, model.preprocess.fit):
-            predicted = model(batch.images.to(model.device)).argmax(dim=1)
-            right += int((predicted == batch.labels.to(model.device)).sum())
-    return right / len(data)
-
-
 def _batches(
     n: int, size: int, per_epoch: int, start: int, total: int, seed: int
 ) -> Iterator[tuple[int, Tensor]]:
@@ -219,30 +217,6 @@ def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Ten
     # Training visits every image many times: they stay decoded, as uint8, where the model is.
     images = [batch.images for batch in data.batches(512, model.preprocess.fit)]
     return torch.cat(images).to(device), data.labels.to(device)
-
-
-def _optimiser(
-    model: nn.Module, name: str, lr: float, weight_decay: float, momentum: float
-) -> torch.optim.Optimizer:
-    weights = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
-    spared = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
-    groups = [
-        {"params": weights, "weight_decay": weight_decay},
-        {"params": spared, "weight_decay": 0.0},
-    ]
-    if name == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
-    return torch.optim.AdamW(groups, lr=lr)
-
-
-def _follow(averaged: nn.Module, model: nn.Module, decay: float) -> None:
-    with torch.no_grad():
-        own = model.state_dict()
-        for name, tensor in averaged.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.lerp_(own[name], 1 - decay)
-            else:
-                tensor.copy_(own[name])
 
 
 def _check(

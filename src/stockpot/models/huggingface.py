@@ -140,6 +140,9 @@ def load_huggingface(
     """Load an image classifier with its own head."""
     from transformers import AutoModelForImageClassification
 
+    from stockpot.models.small_resnet import register
+
+    register()
     folder = resolve(source, revision=revision)
     config = read_config(folder)
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
@@ -157,6 +160,9 @@ def new_huggingface(
     import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
+    from stockpot.models.small_resnet import register
+
+    register()
     labels = dict(enumerate(classes))
     reverse = {label: index for index, label in labels.items()}
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +71,7 @@ class Preprocess:
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Subtract the mean and divide by the standard deviation, per channel."""
-        mean = torch.tensor(self.mean, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
-        std = torch.tensor(self.std, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
+        mean, std = _constants(self.mean, self.std, pixels.dtype, pixels.device)
         return (pixels - mean) / std
 
     def __str__(self) -> str:
@@ -163,6 +163,17 @@ def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preproce
     std = config.get("image_std", _HALF) if normalised else (1.0, 1.0, 1.0)
     code = int(config.get("resample", 2 if kind.startswith("ViT") else 3))
     return Preprocess(final, resized, _triple(mean), _triple(std), _PIL_CODES[code])
+
+
+@lru_cache(maxsize=64)
+def _constants(
+    mean: tuple[float, ...], std: tuple[float, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    # Made once: a copy to an accelerator in every forward pass would make the host wait for it.
+    # Not as inference tensors, which a later pass with gradients could not use.
+    with torch.inference_mode(False):
+        values = [torch.tensor(v, dtype=dtype, device=device).view(1, 3, 1, 1) for v in (mean, std)]
+    return values[0], values[1]
 
 
 def _sides(value: Any, kind: str) -> int | ImageSize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,11 +87,20 @@ CIFAR10 = NamedSet(
 )
 
 
+HELD_OUT = 1000
+"""Training images, the last ones, that `val` has and `fit` lacks."""
+
+
 @datasets.register("cifar10")
 def cifar10(*, split: str = "test") -> Dataset:
     """CIFAR-10: photographs of 32 px in ten classes, 50,000 + 10,000.
 
     Args:
-        split: train or test.
+        split: train or test; val, the last 1000 of train, or fit, train without them.
     """
-    return CIFAR10.load(split)
+    if split not in ("fit", "val"):
+        return CIFAR10.load(split)
+    whole = CIFAR10.load("train")
+    first = len(whole) - HELD_OUT
+    rows = range(first) if split == "fit" else range(first, len(whole))
+    return replace(whole.take(rows), split=split)

@@ -46,7 +46,7 @@ def worst(
 
 def _seeds(step: Step) -> Tensor:
     drawn = torch.randint(0, 2**62, (len(step.labels),), generator=step.generator)
-    return drawn.to(step.labels.device)
+    return drawn.to(step.labels.device, non_blocking=True)
 
 
 def _precision(images: Tensor) -> Precision:

@@ -1,0 +1,52 @@
+"""What moves the weights: the optimiser, the average of weights, and the layout on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+def make_optimiser(
+    model: nn.Module, name: str, lr: float, weight_decay: float, momentum: float
+) -> torch.optim.Optimizer:
+    """AdamW, or SGD with Nesterov momentum; biases and norms do not decay."""
+    weights = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
+    spared = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
+    groups = [
+        {"params": weights, "weight_decay": weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
+    return torch.optim.AdamW(groups, lr=lr)
+
+
+def follow(averaged: nn.Module, model: nn.Module, decay: float) -> None:
+    """Move an exponential average of the weights towards the model."""
+    with torch.no_grad():
+        own = model.state_dict()
+        for name, tensor in averaged.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.lerp_(own[name], 1 - decay)
+            else:
+                tensor.copy_(own[name])
+
+
+@contextmanager
+def fast_layout(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """On a GPU, filters in NHWC order and the fastest convolutions; plain order again afterwards.
+
+    Tensor cores read NHWC; in the usual order every convolution would reorder its input first.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+            yield
+    finally:
+        model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]

@@ -1,0 +1,84 @@
+"""Which epoch's weights are kept: a score on validation data, clean or under attack.
+
+Adversarial training overfits in its own way: robust accuracy on new images peaks and falls while
+clean accuracy still rises. So the choice among epochs can be made by robust accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from stockpot.attack.run import attack_all
+from stockpot.attack.threat import Threats, threat
+from stockpot.attack.victim import Precision
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.models.classifier import Classifier, evaluating
+from stockpot.types import Norm
+
+ACCURACY = "accuracy"
+_STEPS = 10
+
+
+def parse_selection(select: str) -> Threats | None:
+    """None for `accuracy`; else the threats of a text such as `linf:8/255` or `linf:8/255,l1:12`."""
+    if select == ACCURACY:
+        return None
+    members = []
+    for part in select.split(","):
+        norm, colon, eps = part.strip().partition(":")
+        if not colon:
+            raise BadParameterError(
+                f"select: expected accuracy, or threats such as linf:8/255, got {select!r}."
+            )
+        members.append(threat(cast(Norm, norm), eps))
+    return Threats(tuple(members))
+
+
+def scores(
+    model: Classifier, data: Dataset, select: str, precision: Precision = "fp32"
+) -> dict[str, float]:
+    """Clean accuracy and, where threats are given, the accuracy that withstands them all."""
+    found = {ACCURACY: accuracy(model, data)}
+    threats = parse_selection(select)
+    if threats is not None:
+        found["robust"] = robust_accuracy(model, data, threats, precision)
+    return found
+
+
+def deciding(found: dict[str, float]) -> float:
+    """The score by which epochs are compared."""
+    return found.get("robust", found[ACCURACY])
+
+
+def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:
+    """Plain top-1 accuracy."""
+    right = torch.zeros((), dtype=torch.long, device=model.device)
+    with evaluating(model):
+        for batch in data.batches(batch_size, model.preprocess.fit):
+            predicted = model(batch.images.to(model.device)).argmax(dim=1)
+            right += (predicted == batch.labels.to(model.device)).sum()
+    return int(right) / len(data)
+
+
+def robust_accuracy(
+    model: Classifier,
+    data: Dataset,
+    threats: Threats,
+    precision: Precision = "fp32",
+    batch_size: int = 512,
+) -> float:
+    """The share of images that withstand a short APGD in every norm."""
+    standing: list[Tensor] = []
+    for batch in data.batches(batch_size, model.preprocess.fit):
+        pixels = batch.images.to(model.device).float() / 255
+        labels = batch.labels.to(model.device)
+        _, robust = attack_all(
+            model, pixels, labels, threats, seed=batch.rows.tolist(), steps=_STEPS,
+            precision=precision, check=False,
+        )  # fmt: skip
+        standing.append(robust)
+    return float(torch.cat(standing).float().mean())
