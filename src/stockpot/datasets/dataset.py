@@ -83,14 +83,23 @@ class Dataset:
     fingerprint: str
     licence: str = "unknown"
     templates: tuple[str, ...] = ("a photo of a {}.",)
+    prompts: tuple[tuple[str, ...], ...] = ()
+    """All captions of each class, where templates around its name would not say them."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further facts of each row, such as an icon's style and design family."""
+    masks: Tensor | None = None
+    """Where the object is, as N x H x W booleans, for data that knows."""
 
     def __post_init__(self) -> None:
         if len(self.images) != len(self.labels):
             raise BadDataError(
                 f"{self.name}: expected one label per image, got {len(self.images)} images and "
                 f"{len(self.labels)} labels."
+            )
+        if self.masks is not None and len(self.masks) != len(self.labels):
+            raise BadDataError(
+                f"{self.name}: expected one mask per image, got {len(self.masks)} for "
+                f"{len(self.labels)}."
             )
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(
             self.classes
@@ -125,6 +134,7 @@ class Dataset:
             columns={
                 key: tuple(values[row] for row in rows) for key, values in self.columns.items()
             },
+            masks=None if self.masks is None else self.masks[torch.tensor(rows, dtype=torch.long)],
             fingerprint=hashlib.sha256(f"{self.fingerprint}:{chosen}".encode()).hexdigest(),
         )
 
