@@ -1,0 +1,131 @@
+"""Attention that can be watched and masked, for the transformers of Hugging Face.
+
+Inside `attending` a tower uses the attention function below instead of its own: it computes the
+same numbers, keeps the post-softmax weights of every block in the graph (so that one backward
+pass gives all their gradients), and can hide patches from every query, which is what dropping
+their tokens means for the tokens that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+NAME = "stockpot_watched"
+
+
+@dataclass
+class Watch:
+    """What one forward pass showed."""
+
+    blocks: list[Tensor] = field(default_factory=list)
+    """Post-softmax weights of each self-attention, [images, heads, queries, keys]."""
+    pooling: list[Tensor] = field(default_factory=list)
+    """The same of attention pooling heads, whose one query is learned."""
+    hidden: Tensor | None = None
+    """Patches that no query may look at, as booleans [images, patches]."""
+
+
+_current: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def attending(network: nn.Module, *, hidden: Tensor | None = None) -> Iterator[Watch]:
+    """Watch the attention of every transformer inside `network`, with some patches hidden."""
+    _register()
+    watch = Watch(hidden=hidden)
+    configs = _configs(network)
+    before = [(config, config._attn_implementation) for config in configs]
+    pools = [m for m in network.modules() if isinstance(m, nn.MultiheadAttention)]
+    token = _current.set(watch)
+    try:
+        for config in configs:
+            config._attn_implementation = NAME
+        for pool in pools:
+            pool.forward = partial(_pool, pool)  # type: ignore[method-assign]
+        yield watch
+    finally:
+        for config, implementation in before:
+            config._attn_implementation = implementation
+        for pool in pools:
+            pool.__dict__.pop("forward", None)
+        _current.reset(token)
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Plain attention in the signature that transformers expects of an attention function."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = query @ key.transpose(-1, -2) * scale
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    watch = _current.get()
+    weights = _softmax(scores, watch.hidden if watch else None)
+    if watch is not None:
+        watch.blocks.append(weights)
+    mixed = F.dropout(weights, dropout, training=module.training) @ value
+    return mixed.transpose(1, 2).contiguous(), weights
+
+
+def _pool(
+    pool: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, **_: Any
+) -> tuple[Tensor, Tensor]:
+    """`nn.MultiheadAttention` (batch first) with its weights kept and hidden keys obeyed."""
+    parts = zip(
+        (query, key, value), pool.in_proj_weight.chunk(3), pool.in_proj_bias.chunk(3), strict=True
+    )
+    queries, keys, values = (F.linear(tensor, weight, bias) for tensor, weight, bias in parts)
+
+    def heads(tensor: Tensor) -> Tensor:
+        n, tokens, _ = tensor.shape
+        return tensor.view(n, tokens, pool.num_heads, -1).transpose(1, 2)
+
+    scores = heads(queries) @ heads(keys).transpose(-1, -2) * pool.head_dim**-0.5
+    watch = _current.get()
+    weights = _softmax(scores, watch.hidden if watch else None)
+    if watch is not None:
+        watch.pooling.append(weights)
+    mixed = (weights @ heads(values)).transpose(1, 2).flatten(2)
+    return F.linear(mixed, pool.out_proj.weight, pool.out_proj.bias), weights
+
+
+def _softmax(scores: Tensor, hidden: Tensor | None) -> Tensor:
+    if hidden is not None:
+        tokens = scores.shape[-1]
+        # Tokens before the patches (the class token) are never hidden.
+        hidden = F.pad(hidden, (tokens - hidden.shape[1], 0))
+        scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
+    return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+def _configs(network: nn.Module) -> list[Any]:
+    """The configurations of the transformers inside, each once, outer ones first."""
+    found: dict[int, Any] = {}
+    for module in network.modules():
+        config: Any = getattr(module, "config", None)
+        if hasattr(config, "_attn_implementation"):
+            found[id(config)] = config
+    return list(found.values())
+
+
+def _register() -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    if NAME not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(NAME, attend)

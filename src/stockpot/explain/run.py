@@ -1,0 +1,58 @@
+"""`stockpot.explain`: where in each picture the evidence for a class lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.explain.relevance import Method, explain_forward
+from stockpot.explain.rollout import Layers
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model
+
+
+def explain(
+    model: str | Path | Classifier,
+    images: Tensor,
+    targets: Tensor | None = None,
+    *,
+    method: Method = "auto",
+    layers: Layers = "all",
+    batch_size: int = 128,
+) -> Tensor:
+    """The relevance of every patch (or map position), as [images, rows, columns].
+
+    Args:
+        model: as for `load_model`.
+        images: NCHW pixels, float in [0, 1] or uint8.
+        targets: the class to explain for every image; the predicted one when left out.
+        method: `rollout` for vision transformers (arXiv:2103.15679), `grad_cam` for convolutional
+            networks (arXiv:1610.02391); `auto` takes the one that fits.
+        layers: rollout over `all` blocks, or the `last` alone.
+        batch_size: images per pass.
+    """
+    if targets is not None and len(targets) != len(images):
+        raise BadParameterError(
+            f"explain: expected one target per image, got {len(targets)} for {len(images)}."
+        )
+    classifier = load_model(model)
+    was_training = classifier.training
+    classifier.eval()
+    maps = []
+    try:
+        for start in range(0, len(images), batch_size):
+            part = slice(start, start + batch_size)
+            pixels = images[part].to(classifier.device)
+            pixels = pixels if pixels.is_floating_point() else pixels.float() / 255
+            chosen = None if targets is None else targets[part].to(classifier.device)
+            with torch.enable_grad():
+                # A network whose weights are frozen still needs a graph: it starts at the pixels.
+                pixels = pixels.detach().requires_grad_()
+                seen = explain_forward(classifier, pixels, chosen, method=method, layers=layers)
+            maps.append(seen.relevance.detach())
+    finally:
+        classifier.train(was_training)
+    return torch.cat(maps)
