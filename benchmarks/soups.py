@@ -31,7 +31,7 @@ from stockpot.season.race import race
 from stockpot.season.shots import Shots, read_shots
 from stockpot.types import ImageSize
 
-ZOO = ["icons-vit-plain", "icons-vit-colour", "icons-vit-cutmix", "icons-vit-lines"]
+ZOO = ["icons-vit-plain", "icons-vit-colour", "icons-vit-cutmix", "icons-vit"]
 
 
 def vit_b16(n: int) -> tuple[list, Dataset]:

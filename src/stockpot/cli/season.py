@@ -16,7 +16,7 @@ NAME = "season"
 EXAMPLES = examples(
     "stockpot season grid icons-vit-plain icons-vit-colour icons-vit-cutmix --data icons "
     "-o runs/seasoned",
-    "stockpot season greedy icons-vit-plain icons-vit-colour icons-vit-lines --data icons "
+    "stockpot season greedy icons-vit-plain icons-vit-colour icons-vit-cutmix --data icons "
     "--shots 200 -o runs/greedy",
 )
 

@@ -1,6 +1,6 @@
 """Making a run's models part of the zoo: half-precision weights, then cards with the evidence.
 
-    python -m stockpot.zoo.embed weights runs/zoo_icons
+    python -m stockpot.zoo.embed weights runs/zoo_icons recipes/zoo_icons.yaml icons-resnet ...
     stockpot measure icons-resnet ... --data icons --with clean,cost -o runs/zoo_cards
     python -m stockpot.zoo.embed cards runs/zoo_cards
 
@@ -13,35 +13,35 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from stockpot.errors import UserError
-from stockpot.results.headline import format_score
-from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
+from stockpot.zoo.card import card
 
-_COPIED = ("config.json", "preprocessor_config.json", "training.json")
+_WEIGHTS = "model.safetensors"
 
 
-def embed_weights(run: Path, zoo: Path) -> list[Path]:
-    """Copy every measured model of a run into the zoo, in half precision."""
+def embed_weights(run: Path, recipe: str, names: list[str], zoo: Path) -> list[Path]:
+    """Copy models of a run into the zoo, in half precision, with the recipe that made them."""
     made = []
-    for name in sorted({result.key.model for result in load_results(run)}):
+    for name in names:
         source = run / "models" / name
-        if not source.is_dir():
-            raise UserError(f"{run} holds results of {name} but no model of that name.")
+        if not (source / _WEIGHTS).is_file():
+            raise UserError(f"{run} holds no model named {name}.")
         target = zoo / name
         shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        for file in _COPIED:
-            shutil.copy(source / file, target / file)
-        weights = load_file(source / "model.safetensors")
+        # A card written by the run speaks of the run's weights, not of these.
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(_WEIGHTS, "README.md"))
+        facts = json.loads((source / "training.json").read_text(encoding="utf-8"))
+        facts["recipe"] = recipe
+        (target / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        weights = load_file(source / _WEIGHTS)
         # Half precision halves the package; loading brings the weights back to float32.
         halved = {key: t.half() if t.dtype == torch.float32 else t for key, t in weights.items()}
-        save_file(halved, target / "model.safetensors", metadata={"format": "pt"})
+        save_file(halved, target / _WEIGHTS, metadata={"format": "pt"})
         made.append(target)
     return made
 
@@ -59,67 +59,19 @@ def write_cards(run: Path, zoo: Path) -> list[Path]:
     return made
 
 
-def card(name: str, training: dict[str, Any], cells: list[CellResult]) -> str:
-    """The model card: what it is, how it was made, how well it does."""
-    clean = next(cell for cell in cells if cell.key.measure == "clean")
-    accuracy = clean.score("accuracy")
-    parameters = {k: v for k, v in training["parameters"].items() if v not in (None, 0, 0.0, [])}
-    made = training["provenance"]
-    lines = [
-        "---",
-        "library_name: transformers",
-        "license: apache-2.0",
-        "pipeline_tag: image-classification",
-        "tags: [stockpot]",
-        "---",
-        f"# {name}",
-        "",
-        f"{clean.model.architecture}, {clean.model.parameters / 1e6:.2f} M parameters, "
-        f"{format_score(accuracy)} on {clean.data.n:,} test icons of {clean.data.classes} classes.",
-        "",
-        "A small model that comes with Stockpot so that everything runs without a download.",
-        "",
-        "## How it was made",
-        "",
-        f"- Data: `{training['data']['name']}`, split `{training['data']['split']}`, "
-        f"{training['data']['n']:,} images, fingerprint `{training['data']['fingerprint'][:16]}`.",
-        f"- Method: `{training['method']}` with "
-        + ", ".join(f"`{key}={value}`" for key, value in parameters.items() if key != "method")
-        + ".",
-        "- Recipe: `recipes/zoo_icons.yaml`.",
-        f"- Time: {training['seconds']:.0f} s on {made['device']} (torch {made['torch']}), "
-        f"{made['created'][:10]}.",
-        "",
-        "## How well it does",
-        "",
-        f"On `{clean.data.name}`, split `{clean.data.split}`, n = {clean.data.n:,}, seed "
-        f"{clean.key.seed}, 95 % intervals, {clean.convention}:",
-        "",
-        "| measure | value |",
-        "|---|---|",
-        *(
-            f"| {score.metric.replace('_', ' ')} | {format_score(score)} |"
-            for score in clean.scores
-            if "class" not in score.condition
-        ),
-        "",
-        f"Preprocessing: {clean.model.preprocessing}.",
-        "",
-        "## Licence",
-        "",
-        "Weights: Apache-2.0. The icons it learned from: see `ICONS_ATTRIBUTION.md`.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def main(arguments: list[str]) -> None:
     """Embed the weights of a run, or write cards from a run that measured them."""
-    steps = {"weights": embed_weights, "cards": write_cards}
-    if len(arguments) != 2 or arguments[0] not in steps:
-        raise SystemExit("usage: python -m stockpot.zoo.embed weights|cards RUN_FOLDER")
     zoo = Path(__file__).parent / "models"
-    for path in steps[arguments[0]](Path(arguments[1]), zoo):
+    match arguments:
+        case ["weights", run, recipe, name, *others]:
+            made = embed_weights(Path(run), recipe, [name, *others], zoo)
+        case ["cards", run]:
+            made = write_cards(Path(run), zoo)
+        case _:
+            raise SystemExit(
+                "usage: python -m stockpot.zoo.embed weights RUN RECIPE NAME... | cards RUN"
+            )
+    for path in made:
         sys.stdout.write(f"{path}\n")
 
 
