@@ -6,13 +6,15 @@ The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 v
 (87.5 M weights in fp32). It is made under --work (3.2 GB) and removed at the end. Peers run when
 STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
 figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
-takes here, and marked as recorded.
+takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on the
+machine hardly changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -61,17 +63,20 @@ TARGETS = {  # method -> share of each peer's time that ours may take
 }
 SLOW = ("ties", "dare", "tsv_m", "iso_c")
 """Methods whose peers take minutes: these are run once, ours three times."""
+SLOWEST = ("tsv_m",)
+"""Where ours takes minutes too, it is run once."""
 
 
 class Cost(NamedTuple):
     seconds: float
     private_mb: float
+    cpu: float = 0.0
     note: str = ""
 
 
 def watch(command: list[str]) -> Cost:
-    """Run a command; its wall time and the peak of its private memory (RssAnon)."""
-    started = time.perf_counter()
+    """Run a command; its wall and CPU time and the peak of its private memory (RssAnon)."""
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     peak = 0
 
@@ -94,7 +99,9 @@ def watch(command: list[str]) -> Cost:
     thread.join()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
-    return Cost(seconds, peak / 1024)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(seconds, peak / 1024, cpu)
 
 
 def best(command: list[str], out: Path, repeats: int) -> Cost:
@@ -137,7 +144,7 @@ def measure_peer(
     if (method, program) not in RECORDED or count != 8:
         return None
     seconds, memory = RECORDED[method, program]
-    return Cost(seconds * speed, memory, "recorded, scaled")
+    return Cost(seconds * speed, memory, note="recorded, scaled")
 
 
 STREAMING = """
@@ -196,8 +203,12 @@ def verdict(ratio: float, limit: float) -> str:
 
 def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> None:
     out = pool / "out"
-    mine = best(ours(method, pool, args.members, out), out, 3)
-    print(f"\n{method}: stockpot {mine.seconds:.2f} s, {mine.private_mb:.0f} MB private")
+    mine = best(ours(method, pool, args.members, out), out, 1 if method in SLOWEST else 3)
+    print(
+        f"\n{method}: stockpot {mine.seconds:.2f} s ({mine.cpu:.1f} s of CPU), "
+        f"{mine.private_mb:.0f} MB private",
+        flush=True,
+    )
     found = {}
     for program in ("mergekit", "fusionbench"):
         cost = measure_peer(program, method, args.peers, pool, args.members, out, speed)
@@ -205,6 +216,8 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
             continue
         found[program] = cost.seconds
         note = f" ({cost.note})" if cost.note else ""
+        if cost.cpu:
+            note += f" ({cost.cpu:.1f} s of CPU, ours takes {mine.cpu / cost.cpu:.3f} of it)"
         print(
             f"  {program:12s} {cost.seconds:7.2f} s, {cost.private_mb:6.0f} MB{note}: "
             f"ours takes {mine.seconds / cost.seconds:.3f} of it"
