@@ -21,8 +21,9 @@ from torch import Generator, Tensor, nn
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
-from stockpot.harden.optimise import fast_layout, follow, make_optimiser
-from stockpot.harden.schedule import Schedule, factor
+from stockpot.harden.holdout import hold_out
+from stockpot.harden.optimise import follow, make_optimiser, set_rate
+from stockpot.harden.schedule import Schedule
 from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
 from stockpot.harden.state import load_state, save_state
 from stockpot.models.classifier import Classifier
@@ -59,6 +60,15 @@ class Remembers(Protocol):
         ...
 
 
+@runtime_checkable
+class Begins(Protocol):
+    """An objective that looks at the model and the data once, before the first step."""
+
+    def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
+        """Called with the model as it starts, in a resumed run too; may set its weights."""
+        ...
+
+
 @dataclass(frozen=True)
 class Resume:
     """Where the state of a run is kept, and how often it is written."""
@@ -90,6 +100,8 @@ def train(
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
     select: str = ACCURACY,
+    holdout: float = 0.0,
+    patience: int = 0,
     seed: int = 0,
 ) -> dict[str, float]:
     """Train the model in place and say how it went.
@@ -110,20 +122,26 @@ def train(
         keep: the weights of the `last` epoch, or of the `best` one on validation data.
         select: what is `best`: `accuracy`, or the robust accuracy under threats such as
             `linf:8/255` or `linf:8/255,l1:12` (their union), by a 10-step APGD.
+        holdout: where no validation data are given, hold out this share of every class for it.
+        patience: stop when the best epoch lies so many epochs back; 0 never stops early.
         seed: of the data order and everything random.
     """
-    _check(epochs, batch_size, lr, ema, keep, validation)
+    if validation is None and holdout:
+        data, validation = hold_out(data, holdout, seed)
+    _check(epochs, batch_size, lr, ema, keep, patience, validation)
     parse_selection(select)
     device = model.device
     pixels, labels = _gather(model, data, device)
     per_epoch = max(1, len(labels) // batch_size)
     total = epochs * per_epoch
+    if total:
+        _begin(objective, model, data, validation)
     optimiser = make_optimiser(model, optimizer, lr, weight_decay, momentum)
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
     memory = _memory(objective)
-    best: dict[str, Any] = {"score": -1.0, "weights": None}
+    best: dict[str, Any] = {"score": -1.0, "weights": None, "step": 0}
     start, losses = 0, torch.zeros(2, device=device)
     if resume and (state := load_state(resume.path, asked)):
         start = state["step"]
@@ -135,10 +153,13 @@ def train(
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
     seen: dict[str, float] = {}
+    steps = start
     model.train()
     for step, rows in _batches(len(labels), batch_size, per_epoch, start, total, seed):
-        for group in optimiser.param_groups:
-            group["lr"] = lr * factor(schedule, step, total, int(warmup * total))
+        if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
+            break
+        steps = step + 1
+        set_rate(optimiser, lr, schedule, step, total, int(warmup * total))
         generator = _generator(seed, step)
         chosen = rows.to(device, non_blocking=True)
         batch = augment(pixels[chosen].float() / 255, augmentations, generator)
@@ -166,7 +187,7 @@ def train(
                 seen |= found
                 if keep == "best" and deciding(found) > best["score"]:
                     weights = {k: v.cpu().clone() for k, v in candidate.state_dict().items()}
-                    best = {"score": deciding(found), "weights": weights} | found
+                    best = {"score": deciding(found), "weights": weights, "step": step + 1} | found
             if report:
                 report(step + 1, total, seen)
         if resume and ((step + 1) % resume.every == 0 or step + 1 == total):
@@ -188,7 +209,12 @@ def train(
     if best["weights"] is not None:
         model.load_state_dict(best["weights"])
     model.eval()
-    return {"steps": float(total), **seen}
+    return {"steps": float(steps), **seen}
+
+
+def _begin(objective: object, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
+    if isinstance(objective, Begins):
+        objective.begin(model, data, validation)
 
 
 def _memory(objective: object) -> Remembers | None:
@@ -220,7 +246,13 @@ def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Ten
 
 
 def _check(
-    epochs: int, batch_size: int, lr: float, ema: float, keep: str, validation: Dataset | None
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    ema: float,
+    keep: str,
+    patience: int,
+    validation: Dataset | None,
 ) -> None:
     if epochs < 0 or batch_size < 1 or lr <= 0 or not 0 <= ema < 1:
         raise BadParameterError(
@@ -228,4 +260,11 @@ def _check(
             f"got {epochs}, {batch_size}, {lr} and {ema}."
         )
     if keep == "best" and validation is None:
-        raise BadParameterError("keep=best needs validation data to choose by.")
+        raise BadParameterError(
+            "keep=best needs validation data to choose by.",
+            hint="Give validation data, or holdout=0.1 to take a share of the training data.",
+        )
+    if patience < 0 or (patience and keep != "best"):
+        raise BadParameterError(
+            f"patience: expected 0 or more, and keep=best with it, got {patience} and keep={keep}."
+        )

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from stockpot.harden.schedule import Schedule, factor, first_beta
+
 
 def make_optimiser(
     model: nn.Module, name: str, lr: float, weight_decay: float, momentum: float
@@ -22,6 +24,23 @@ def make_optimiser(
     if name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
     return torch.optim.AdamW(groups, lr=lr)
+
+
+def set_rate(
+    optimiser: torch.optim.Optimizer,
+    lr: float,
+    schedule: Schedule,
+    step: int,
+    total: int,
+    warmup: int,
+) -> None:
+    """Set the learning rate of a step, and the first beta where the schedule moves it."""
+    rate = lr * factor(schedule, step, total, warmup)
+    beta = first_beta(schedule, step, total, warmup)
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+        if beta is not None and "betas" in group:
+            group["betas"] = (beta, group["betas"][1])
 
 
 def follow(averaged: nn.Module, model: nn.Module, decay: float) -> None:
