@@ -14,7 +14,9 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError, UserError, did_you_mean
 from stockpot.harden import hardeners
+from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.loop import Report, Resume, train
+from stockpot.harden.optimise import fast_layout
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -59,12 +61,17 @@ def harden(
     images = data if isinstance(data, Dataset) else load_dataset(str(data), split="train")
     held_out = load_dataset(validation, split="val") if isinstance(validation, str) else validation
     options = zero_shot_options(model, images.classes, images.templates)
+    if options and images.prompts:
+        options["prompts"] = images.prompts
     classifier = load_model(model, **options).to(pick_device(device))
     if classifier.classes != images.classes:
         raise UserError(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
+    both_towers = hardeners.get(method).tags.get("towers") == "both"
+    if both_towers:
+        dual_encoder(classifier).train_both_towers()
     started = fingerprint_tensors(classifier.state_dict().items())
     target = Path(out) if out else None
     if target and target.exists():
@@ -72,16 +79,19 @@ def harden(
     question = json.dumps([method, own, common, started], sort_keys=True, default=str)
     work = target.with_name(f".{target.name}.partial") if target else None
     start = time.perf_counter()
-    seen = train(
-        classifier,
-        images,
-        objective,
-        validation=held_out,
-        resume=Resume(work / "state.pt") if work else None,
-        report=report,
-        question=question,
-        **common,
-    )
+    with fast_layout(classifier, classifier.device):
+        seen = train(
+            classifier,
+            images,
+            objective,
+            validation=held_out,
+            resume=Resume(work / "state.pt") if work else None,
+            report=report,
+            question=question,
+            **common,
+        )
+    if both_towers:
+        dual_encoder(classifier).renew_head()
     classifier.cpu()
     if target and work:
         facts = {

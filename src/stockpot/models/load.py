@@ -13,27 +13,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
 from stockpot.models.classifier import Classifier
+from stockpot.models.embedded import embedded_folder, zoo_folder, zoo_names
+from stockpot.models.fine_tuned import is_fine_tuned, load_fine_tuned
 from stockpot.models.huggingface import load_huggingface, read_config, resolve
+from stockpot.models.vision_tower import is_vision_tower
 from stockpot.models.zero_shot import DUAL_ENCODERS, load_zero_shot
 
+__all__ = ["HUB_ID", "load_model", "zero_shot_options", "zoo_folder", "zoo_names"]
+
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-
-
-def zoo_folder() -> Path:
-    """Where the embedded models lie."""
-    return Path(str(resources.files("stockpot"))) / "zoo" / "models"
-
-
-def zoo_names() -> list[str]:
-    """The names of the embedded models."""
-    folder = zoo_folder()
-    return sorted(path.parent.name for path in folder.glob("*/config.json"))
 
 
 def load_model(source: str | Path | Classifier, **options: Any) -> Classifier:
@@ -94,7 +87,10 @@ def _loader(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classif
 
 
 def _hugging_face(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classifier], str]:
-    if not _is_dual_encoder(read_config(resolve(source, revision=options.get("revision")))):
+    config = read_config(resolve(source, revision=options.get("revision")))
+    if is_fine_tuned(config):
+        return load_fine_tuned, source
+    if not _is_dual_encoder(config):
         return load_huggingface, source
     if "classes" not in options:
         raise UserError(
@@ -118,7 +114,7 @@ def zero_shot_options(
         return options
     if str(source).startswith("open_clip:"):
         return {"classes": classes, "templates": templates} | options
-    folder = Path(source) if Path(source).is_dir() else None
+    folder = Path(source) if Path(source).is_dir() else embedded_folder(str(source))
     if folder is None and HUB_ID.fullmatch(str(source)):
         folder = resolve(str(source).partition("@")[0], revision=options.get("revision"))
     if folder is not None and _is_dual_encoder(read_config(folder)):
@@ -128,4 +124,4 @@ def zero_shot_options(
 
 def _is_dual_encoder(config: dict[str, Any]) -> bool:
     has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
-    return config.get("model_type") in DUAL_ENCODERS and not has_head
+    return (config.get("model_type") in DUAL_ENCODERS or is_vision_tower(config)) and not has_head

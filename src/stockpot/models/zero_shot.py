@@ -1,7 +1,9 @@
 """Zero-shot classifiers: a CLIP or SigLIP dual encoder with a head made from prompts.
 
-Per class every template is embedded by the text tower, normalised, averaged and normalised again;
-the logits are the cosine with the image embedding times exp(logit_scale), plus SigLIP's bias.
+The logits are the cosine of image and class embedding times exp(logit_scale), plus SigLIP's bias.
+Training such a classifier moves its vision tower only: head, text tower, projections and scale
+stay as they were, as they do for the experts of model merging. Methods that train both towers ask
+for it.
 """
 
 from __future__ import annotations
@@ -9,75 +11,105 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.embedded import embedded_folder
 from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.huggingface import load_weights, read_config, resolve
-from stockpot.models.preprocess import from_hub
+from stockpot.models.preprocess import Preprocess, from_hub
+from stockpot.models.prompts import Captions, Prompts, class_prompts
+from stockpot.models.text_head import embedding, text_head
+from stockpot.models.vision_tower import (
+    dual_encoder_of,
+    is_vision_tower,
+    place_vision_tower,
+    save_dual_encoder,
+    save_vision_tower,
+)
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
-_TEXT_BATCH = 256
 
 
 class ZeroShotNetwork(nn.Module):
     """An image tower with its projection, and class embeddings as its head."""
 
-    def __init__(self, model: nn.Module, head: Tensor, source: str) -> None:
+    def __init__(
+        self, model: nn.Module, tokenizer: Any, preprocess: Preprocess, prompts: Prompts, base: str
+    ) -> None:
         super().__init__()
         self.model = model
-        self.source = source
+        self.tokenizer = tokenizer
+        self.preprocess = preprocess
+        self.prompts = prompts
+        self.base = base
+        """Where the text tower lies: a folder, a zoo name or a hub id."""
+        self.trains_text = False
         self.head: Tensor
-        self.register_buffer("head", head)
+        self.register_buffer("head", text_head(model, tokenizer, prompts))
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        for parameter in self.vision_tower.parameters():
+            parameter.requires_grad_(True)
+
+    @property
+    def vision_tower(self) -> nn.Module:
+        """The part that fine-tuning changes and fusion fuses."""
+        tower: nn.Module = self.model.vision_model  # type: ignore[assignment]
+        return tower
 
     def forward(self, pixels: Tensor) -> Tensor:
-        scale = self.model.logit_scale.exp()  # type: ignore[operator]
-        logits = scale * (self.features(pixels) @ self.head.T)
-        bias = getattr(self.model, "logit_bias", None)
-        return logits if bias is None else logits + bias
+        return self.logits(self.features(pixels))
 
     def features(self, pixels: Tensor) -> Tensor:
         """The unit-length image embedding in the joint space."""
-        return F.normalize(_embedding(self.model.get_image_features(pixel_values=pixels)), dim=-1)  # type: ignore[operator]
+        return F.normalize(embedding(self.model.get_image_features(pixel_values=pixels)), dim=-1)  # type: ignore[operator]
+
+    def logits(self, features: Tensor) -> Tensor:
+        """From unit-length image embeddings to the classes of the head."""
+        logits = self.scale() * (features @ self.head.T)
+        bias = getattr(self.model, "logit_bias", None)
+        return logits if bias is None else logits + bias
+
+    def text_features(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Unit-length embeddings of captions."""
+        output = self.model.get_text_features(input_ids=tokens, attention_mask=mask)  # type: ignore[operator]
+        return F.normalize(embedding(output), dim=-1)
+
+    def scale(self) -> Tensor:
+        """What cosines are multiplied with."""
+        factor: Tensor = self.model.logit_scale.exp()  # type: ignore[operator]
+        return factor
+
+    @property
+    def captions(self) -> Captions:
+        """The prompts as tokens, for training on them; `train_both_towers` makes them."""
+        captions = self._modules.get("_captions")
+        if not isinstance(captions, Captions):
+            raise UserError(f"{self.base}: its text tower is frozen; this method trains none.")
+        return captions
+
+    def train_both_towers(self) -> None:
+        """Let training change every weight of the dual encoder, on the prompts as captions."""
+        self.trains_text = True
+        self._captions = Captions(self.prompts, self.tokenizer, self.model.config).to(
+            self.head.device
+        )
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(True)
+
+    def renew_head(self) -> None:
+        """Make the head again, after training has changed the text tower."""
+        self.head.copy_(text_head(self.model, self.tokenizer, self.prompts))
 
     def save(self, folder: Path) -> None:
-        """A zero-shot head depends on its class names, so only the dual encoder can be saved."""
-        raise UserError(
-            f"{self.source} with a zero-shot head cannot be saved as a classifier.",
-            hint="Fine-tune it (`stockpot harden`) or keep the dual encoder's own folder.",
-        )
-
-
-def text_head(
-    model: Any, tokenizer: Any, classes: tuple[str, ...], templates: tuple[str, ...]
-) -> Tensor:
-    """One unit vector per class from all its prompts."""
-    for template in templates:
-        if "{}" not in template:
-            raise BadParameterError(
-                f"templates: expected a {{}} for the class name, got {template!r}."
-            )
-    prompts = [
-        template.format(name.replace("_", " ")) for name in classes for template in templates
-    ]
-    length = getattr(model.config.text_config, "max_position_embeddings", 77)
-    embedded = []
-    with torch.inference_mode():
-        for start in range(0, len(prompts), _TEXT_BATCH):
-            tokens = tokenizer(
-                prompts[start : start + _TEXT_BATCH],
-                # SigLIP was trained on prompts padded to the full length.
-                padding="max_length" if "siglip" in model.config.model_type else True,
-                truncation=True,
-                max_length=length,
-                return_tensors="pt",
-            )
-            embedded.append(F.normalize(_embedding(model.get_text_features(**tokens)), dim=-1))
-    per_class = torch.cat(embedded).view(len(classes), len(templates), -1).mean(dim=1)
-    return F.normalize(per_class, dim=-1).clone()
+        """Write the vision tower with a note of its dual encoder, or all of it if all changed."""
+        if self.trains_text:
+            save_dual_encoder(self.model, self.tokenizer, self.preprocess, folder)
+        else:
+            save_vision_tower(self.vision_tower, self.preprocess, self.base, folder)
 
 
 def load_zero_shot(
@@ -85,31 +117,44 @@ def load_zero_shot(
     *,
     classes: tuple[str, ...],
     templates: tuple[str, ...] = ("a photo of a {}.",),
+    prompts: Prompts | None = None,
+    dual_encoder: str | None = None,
     revision: str | None = None,
     dtype: str = "float32",
     name: str = "",
 ) -> Classifier:
-    """Load a dual encoder and make its head for these class names."""
+    """Load a dual encoder, or a vision tower into its dual encoder, and make its head.
+
+    Args:
+        source: a folder or hub id.
+        classes: the classes of the head.
+        templates: prompts with `{}` for the class name.
+        prompts: for each class all its prompts, instead of templates.
+        dual_encoder: where the text tower of a lone vision tower is; by default what it says.
+        revision: of a hub id.
+        dtype: of the weights in memory.
+        name: how messages call it.
+    """
     from transformers import AutoModel, AutoTokenizer
 
     folder = resolve(source, revision=revision)
-    config = read_config(folder)
-    model = load_weights(AutoModel, folder, dtype=dtype).eval()
+    tower = is_vision_tower(read_config(folder))
+    home, base = dual_encoder_of(folder, dual_encoder) if tower else (folder, source)
+    if not tower and embedded_folder(name):
+        base = name.removeprefix("zoo:")
+    model = load_weights(AutoModel, home, dtype=dtype).eval()
+    if tower:
+        place_vision_tower(model, folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(home)
     except (OSError, ValueError) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise UserError(
             f"{source} has no usable tokenizer, which a zero-shot head needs: {reason}"
         ) from problem
-    size = config.get("vision_config", {}).get("image_size", 224)
-    preprocess = from_hub(folder, default_size=size)
-    network = ZeroShotNetwork(model, text_head(model, tokenizer, classes, templates), source)
+    size = read_config(home).get("vision_config", {}).get("image_size", 224)
+    preprocess = from_hub(home, default_size=size)
+    chosen = tuple(map(tuple, prompts)) if prompts else class_prompts(classes, tuple(templates))
+    network = ZeroShotNetwork(model, tokenizer, preprocess, chosen, base)
     origin = Origin(name or source, type(model).__name__, fingerprint_folder(folder))
-    return Classifier(network, preprocess, classes, origin)
-
-
-def _embedding(output: Any) -> Tensor:
-    # transformers 5 wraps the projected embedding in an output object; 4.x gave the tensor.
-    embedding: Tensor = output if isinstance(output, Tensor) else output.pooler_output
-    return embedding
+    return Classifier(network, preprocess, tuple(classes), origin)

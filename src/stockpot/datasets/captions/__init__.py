@@ -1,0 +1,1 @@
+"""Pictures with captions, from the datasets that are at hand."""
