@@ -73,6 +73,19 @@ def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str]) -> Threa
     return Threats(tuple(threat(cast(Norm, name), radius) for name, radius in pairs))
 
 
+def parse_union(text: str) -> Threats:
+    """A union from a text such as `linf:8/255,l1:12`."""
+    members = []
+    for part in listed(text):
+        norm, colon, eps = part.partition(":")
+        if not colon:
+            raise BadParameterError(f"expected threats such as linf:8/255,l1:12, got {text!r}.")
+        members.append(threat(cast(Norm, norm), eps))
+    if not members:
+        raise BadParameterError("expected threats such as linf:8/255,l1:12, got none.")
+    return Threats(tuple(members))
+
+
 def listed(value: str | Sequence[str]) -> list[str]:
     """The parts of a text with commas, or of a list."""
     parts = value.split(",") if isinstance(value, str) else list(value)

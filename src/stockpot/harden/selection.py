@@ -6,36 +6,28 @@ clean accuracy still rises. So the choice among epochs can be made by robust acc
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
 from stockpot.attack.run import attack_all
-from stockpot.attack.threat import Threats, threat
+from stockpot.attack.threat import Threats, parse_union
 from stockpot.attack.victim import Precision
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.types import Norm
 
 ACCURACY = "accuracy"
 _STEPS = 10
 
 
 def parse_selection(select: str) -> Threats | None:
-    """None for `accuracy`; else the threats of a text such as `linf:8/255` or `linf:8/255,l1:12`."""
+    """None for `accuracy`; else the threats of a text such as `linf:8/255,l1:12`."""
     if select == ACCURACY:
         return None
-    members = []
-    for part in select.split(","):
-        norm, colon, eps = part.strip().partition(":")
-        if not colon:
-            raise BadParameterError(
-                f"select: expected accuracy, or threats such as linf:8/255, got {select!r}."
-            )
-        members.append(threat(cast(Norm, norm), eps))
-    return Threats(tuple(members))
+    try:
+        return parse_union(select)
+    except BadParameterError as problem:
+        raise BadParameterError(f"select: accuracy, or threats: {problem.message}") from problem
 
 
 def scores(
