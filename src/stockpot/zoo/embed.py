@@ -38,12 +38,21 @@ def embed_weights(run: Path, recipe: str, names: list[str], zoo: Path) -> list[P
         facts = json.loads((source / "training.json").read_text(encoding="utf-8"))
         facts["recipe"] = recipe
         (target / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        _name_dual_encoder(target / "config.json")
         weights = load_file(source / _WEIGHTS)
         # Half precision halves the package; loading brings the weights back to float32.
         halved = {key: t.half() if t.dtype == torch.float32 else t for key, t in weights.items()}
         save_file(halved, target / _WEIGHTS, metadata={"format": "pt"})
         made.append(target)
     return made
+
+
+def _name_dual_encoder(path: Path) -> None:
+    """A vision tower says where its dual encoder is: here a name of the zoo, not a folder."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if "dual_encoder" in config:
+        config["dual_encoder"] = Path(config["dual_encoder"]).name
+        path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def write_cards(run: Path, zoo: Path) -> list[Path]:
