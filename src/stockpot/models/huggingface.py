@@ -140,9 +140,10 @@ def load_huggingface(
     """Load an image classifier with its own head."""
     from transformers import AutoModelForImageClassification
 
-    from stockpot.models.small_resnet import register
+    from stockpot.models import lenet, small_resnet
 
-    register()
+    small_resnet.register()
+    lenet.register()
     folder = resolve(source, revision=revision)
     config = read_config(folder)
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
@@ -160,9 +161,10 @@ def new_huggingface(
     import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
-    from stockpot.models.small_resnet import register
+    from stockpot.models import lenet, small_resnet
 
-    register()
+    small_resnet.register()
+    lenet.register()
     labels = dict(enumerate(classes))
     reverse = {label: index for index, label in labels.items()}
     try:

@@ -37,6 +37,7 @@ class SmallStem(nn.Module):
 
     def __init__(self, config: SmallResNetConfig) -> None:
         super().__init__()
+        self.grey = config.num_channels == 1
         self.embedder = ResNetConvLayer(
             config.num_channels,
             config.embedding_size,
@@ -46,7 +47,9 @@ class SmallStem(nn.Module):
         )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """From normalised pixels to the first feature maps."""
+        """From normalised pixels to feature maps; with one channel, of the channels' mean."""
+        if self.grey:
+            pixel_values = pixel_values.mean(dim=1, keepdim=True)
         maps: Tensor = self.embedder(pixel_values)
         return maps
 

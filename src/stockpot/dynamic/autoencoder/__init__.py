@@ -1,0 +1,1 @@
+"""Convolutional autoencoders with a quantised or a Gaussian latent, in the shape VQGANs have."""

@@ -1,0 +1,108 @@
+"""The encoder from pixels to latents and the decoder back, built from one description."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stockpot.dynamic.autoencoder.blocks import Downsample, Level, Middle, Upsample, norm
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What decides the shape of every tensor of an autoencoder.
+
+    `codes` is the size of the codebook; 0 stands for a Gaussian latent, whose encoder gives means
+    and log-variances. `attention` names the levels with attention, 0 being the full resolution.
+    """
+
+    channels: int = 40
+    multipliers: tuple[int, ...] = (1, 2, 2)
+    blocks: int = 1
+    latent_channels: int = 16
+    code_size: int = 8
+    codes: int = 1024
+    groups: int = 8
+    attention: tuple[int, ...] = ()
+    middle_attention: bool = True
+    colours: int = 3
+
+    @property
+    def stride(self) -> int:
+        """How many pixels a side of one latent cell spans."""
+        return 2 ** (len(self.multipliers) - 1)
+
+    @property
+    def widths(self) -> list[int]:
+        """The channels of each level, full resolution first."""
+        return [self.channels * factor for factor in self.multipliers]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class Encoder(nn.Module):
+    """Pixels in [-1, 1] to latents at a fraction of the side."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        widths, groups = shape.widths, shape.groups
+        self.conv_in = nn.Conv2d(shape.colours, shape.channels, 3, padding=1)
+        self.down = nn.ModuleList()
+        inputs = shape.channels
+        for index, width in enumerate(widths):
+            level = Level(
+                [inputs] + [width] * shape.blocks, groups, attends=index in shape.attention
+            )
+            if index + 1 < len(widths):
+                level.downsample = Downsample(width)
+            self.down.append(level)
+            inputs = width
+        self.mid = Middle(inputs, groups, attends=shape.middle_attention)
+        self.norm_out = norm(inputs, groups)
+        outputs = shape.latent_channels * (1 if shape.codes else 2)
+        self.conv_out = nn.Conv2d(inputs, outputs, 3, padding=1)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        values = self.conv_in(pixels)
+        for level in self.down:
+            values = level(values)
+            if hasattr(level, "downsample"):
+                values = level.downsample(values)
+        return torch.as_tensor(self.conv_out(F.silu(self.norm_out(self.mid(values)))))
+
+
+class Decoder(nn.Module):
+    """Latents back to pixels in [-1, 1]; one block more per level than the encoder."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        widths, groups = shape.widths, shape.groups
+        inputs = widths[-1]
+        self.conv_in = nn.Conv2d(shape.latent_channels, inputs, 3, padding=1)
+        self.mid = Middle(inputs, groups, attends=shape.middle_attention)
+        levels: list[Level] = []
+        for index, width in reversed(list(enumerate(widths))):
+            level = Level(
+                [inputs] + [width] * (shape.blocks + 1), groups, attends=index in shape.attention
+            )
+            if index:
+                level.upsample = Upsample(width)
+            levels.append(level)
+            inputs = width
+        self.up = nn.ModuleList(reversed(levels))  # counted from the full resolution, as published
+        self.norm_out = norm(inputs, groups)
+        self.conv_out = nn.Conv2d(inputs, shape.colours, 3, padding=1)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        values = self.mid(self.conv_in(latents))
+        for level in reversed(self.up):
+            values = level(values)
+            if hasattr(level, "upsample"):
+                values = level.upsample(values)
+        return torch.as_tensor(self.conv_out(F.silu(self.norm_out(values))))

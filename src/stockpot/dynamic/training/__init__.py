@@ -1,0 +1,1 @@
+"""How the embedded autoencoder is trained."""
