@@ -55,7 +55,9 @@ def contrastive_loss(images: Tensor, texts: Tensor, scale: Tensor, same: Tensor)
         same: picture x caption, true where the caption is right. With only its diagonal true this
             is CLIP's loss.
     """
-    logits = scale.clamp(max=_LARGEST_SCALE) * (images @ texts.T).float()
+    # In bfloat16 a cosine has two digits, too few for a scale of up to 100.
+    with torch.autocast(images.device.type, enabled=False):
+        logits = scale.float().clamp(max=_LARGEST_SCALE) * (images.float() @ texts.float().T)
     right = same.to(logits.dtype)
     by_picture = F.cross_entropy(logits, right / right.sum(dim=1, keepdim=True))
     by_caption = F.cross_entropy(logits.T, (right / right.sum(dim=0, keepdim=True)).T)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -69,7 +70,9 @@ class ZeroShotNetwork(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """From unit-length image embeddings to the classes of the head."""
-        logits = self.scale() * (features @ self.head.T)
+        # Mixed precision would leave a cosine two digits, too few for a scale of up to 100.
+        with torch.autocast(features.device.type, enabled=False):
+            logits = self.scale() * (features.to(self.head.dtype) @ self.head.T)
         bias = getattr(self.model, "logit_bias", None)
         return logits if bias is None else logits + bias
 
