@@ -33,7 +33,7 @@ LINE_ART = ("emojione-monotone", "fluent-high-contrast")
 """Styles that draw outlines alone: on a photograph there would be no object, only lines."""
 FACTS = ("concept", "style", "family")
 SPLITS = ("train", "val", "test")
-CHUNK = 512
+CHUNK = 128
 MOST_COVER = 0.95
 """A drawing that fills its frame has no outline to cut along."""
 

@@ -1,0 +1,63 @@
+"""Nine things in three domains: one class space, and every name means the same thing."""
+
+from __future__ import annotations
+
+import pytest
+
+from stockpot.datasets.catalogue import is_present
+from stockpot.datasets.composed.domains import SHARED
+from stockpot.datasets.icons.concepts import class_table
+from stockpot.datasets.load import load_dataset
+from stockpot.datasets.named.cifar10 import CIFAR10
+from stockpot.datasets.named.quickdraw import QUICKDRAW
+from stockpot.errors import UnknownNameError, UserError
+
+
+def test_every_shared_name_exists_where_it_is_looked_for() -> None:
+    concepts = {
+        concept.name for groups in class_table().values() for group in groups for concept in group
+    }
+    for name, words in SHARED.items():
+        assert name in CIFAR10.classes
+        assert set(words.drawings) <= set(QUICKDRAW.classes)
+        assert set(words.concepts) <= concepts
+    for part in ("drawings", "concepts"):
+        used = [word for words in SHARED.values() for word in getattr(words, part)]
+        assert len(used) == len(set(used)), "one word stands for two things"
+
+
+def test_icons_show_every_thing_in_both_splits_and_share_no_family() -> None:
+    train, test = (
+        load_dataset("domains", split=split, domain="icon") for split in ("train", "test")
+    )
+    for data in (train, test):
+        assert data.classes == tuple(SHARED)
+        assert set(data.labels.tolist()) == set(range(len(SHARED)))
+        for kind, label in zip(data.columns["kind"], data.labels.tolist(), strict=True):
+            assert kind in SHARED[data.classes[label]].concepts
+    assert not set(train.columns["family"]) & set(test.columns["family"])
+    assert train.fingerprint != test.fingerprint
+
+
+@pytest.mark.parametrize(("domain", "name"), [("photo", "cifar10"), ("drawing", "quickdraw")])
+def test_fetched_domains_agree_with_their_source(domain: str, name: str) -> None:
+    if not is_present(name):
+        pytest.skip(f"{name} is not fetched")
+    data, source = load_dataset("domains", domain=domain), load_dataset(name)
+    words = {
+        name: (name,) if domain == "photo" else names.drawings for name, names in SHARED.items()
+    }
+    for number, thing in enumerate(data.classes):
+        chosen = sum(int((source.labels == source.classes.index(w)).sum()) for w in words[thing])
+        assert int((data.labels == number).sum()) == chosen
+    assert set(data.columns["domain"]) == {domain}
+
+
+def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    with pytest.raises(UnknownNameError, match="test"):
+        load_dataset("domains", split="val")
+    with pytest.raises(UserError, match="photo"):
+        load_dataset("domains", domain="painting")
+    monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="data get cifar10"):
+        load_dataset("domains", domain="photo")
