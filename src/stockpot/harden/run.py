@@ -19,6 +19,7 @@ from stockpot.harden.loop import Report, Resume, train
 from stockpot.harden.optimise import fast_layout
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
+from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.load import load_model, zero_shot_options
 from stockpot.registry import Entry
@@ -69,6 +70,8 @@ def harden(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
+    if hardeners.get(method).tags.get("head") == "trained":
+        with_trained_head(classifier)
     both_towers = hardeners.get(method).tags.get("towers") == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()

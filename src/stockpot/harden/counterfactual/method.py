@@ -1,0 +1,237 @@
+"""The hardening method: learn the labels, keep the features of pictures that lost their object.
+
+Per batch: the clean pictures give the loss and (by one more backward pass through the same graph)
+where their objects are; masked and filled they become counterfactuals, which have no label; on
+them the features of the model must stay those of the model it started from.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.explain.relevance import explain_forward
+from stockpot.explain.rollout import Layers
+from stockpot.explain.towers import need_tower
+from stockpot.harden import hardeners
+from stockpot.harden.adversarial.advprop import apart
+from stockpot.harden.counterfactual.bank import Bank
+from stockpot.harden.counterfactual.distil import (
+    Outputs,
+    Scale,
+    feature_gap,
+    frozen,
+    outputs,
+    soft_gap,
+    taught,
+)
+from stockpot.harden.counterfactual.fills import filled
+from stockpot.harden.counterfactual.masks import Mask, check_mask, object_cells, random_cells
+from stockpot.harden.counterfactual.partners import (
+    Fill,
+    Source,
+    batch_partners,
+    source_weights,
+    weighted_partners,
+)
+from stockpot.harden.counterfactual.tokens import dropping, hiding
+from stockpot.harden.loop import Objective, Step
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model, zero_shot_options
+
+_RANDOM_GRID = 8
+"""Rows and columns of random masks where no transformer's patches give the grid."""
+
+
+@hardeners.register("counterfactual", paper="arXiv:2303.03052", head="trained")
+def counterfactual(
+    *,
+    mask: Mask = "object",
+    fill: Fill = "single",
+    threshold: float = 0.3,
+    rate: float = 0.5,
+    beta: float = 30.0,
+    feature_scale: Scale = "raw",
+    target: Literal["label", "predicted"] = "label",
+    layers: Layers = "all",
+    fixed_rate: bool = False,
+    derange: bool = False,
+    source: Source = "any",
+    bank: int = 0,
+    logit_weight: float = 0.0,
+    temperature: float = 10.0,
+    logits_on: Literal["clean", "masked"] = "clean",
+    teacher: str = "",
+) -> Objective:
+    """Cross-entropy, and features of masked and refilled pictures as the starting model has them.
+
+    Args:
+        mask: what is masked: `object`, `context`, or `random` patches; `none` distils on clean
+            pictures.
+        fill: `single` takes masked patches from one other picture, `multi` each from its own,
+            `none` hides them from the network.
+        threshold: a patch belongs to the object if its relevance exceeds this share of the largest.
+        rate: the share of patches that a `random` mask covers.
+        beta: the weight of the feature distance; 30 suits CLIP's embeddings at `raw` scale.
+        feature_scale: `raw` squared distances, or `normalised` by the teacher's mean square, for
+            backbones whose features have another scale.
+        target: relevance for the true class, or for the predicted one.
+        layers: relevance from all attention blocks, or from the last.
+        fixed_rate: random masks cover the same number of patches in every picture (always so with
+            `fill=none`) instead of each patch by chance.
+        derange: with `single`, no picture is its own partner.
+        source: what fills: `any` other picture, one of an `other_class`, or parts of
+            `low_relevance`.
+        bank: how many earlier pictures are kept to fill from, besides the batch.
+        logit_weight: of a distance between softened predictions, which also holds the head.
+        temperature: that softens them.
+        logits_on: compare predictions on `clean` or on `masked` pictures.
+        teacher: a model folder whose predictions are kept (WiSE-KD: a WiSE-FT model); by default
+            the model as it starts.
+    """
+    check_mask("counterfactual", threshold, rate)
+    if beta < 0 or logit_weight < 0 or temperature <= 0 or bank < 0:
+        raise BadParameterError(
+            "counterfactual: expected beta, logit_weight, bank >= 0 and temperature > 0, got "
+            f"{beta}, {logit_weight}, {bank} and {temperature}."
+        )
+    return Counterfactual(
+        mask=mask, fill=fill, threshold=threshold, rate=rate, beta=beta, scale=feature_scale,
+        target=target, layers=layers, fixed=fixed_rate or fill == "none", derange=derange,
+        source=source, bank=Bank(bank), logit_weight=logit_weight, temperature=temperature,
+        logits_on=logits_on, teacher=teacher,
+    )  # fmt: skip
+
+
+@dataclass
+class Counterfactual:
+    """The objective; it keeps the teacher and the bank."""
+
+    mask: Mask
+    fill: Fill
+    threshold: float
+    rate: float
+    beta: float
+    scale: Scale
+    target: str
+    layers: Layers
+    fixed: bool
+    derange: bool
+    source: Source
+    bank: Bank
+    logit_weight: float
+    temperature: float
+    logits_on: str
+    teacher: str
+    start: Classifier | None = None
+    adviser: Classifier | None = None
+
+    def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
+        """Keep the model as it starts, and load the teacher of the predictions."""
+        self.start = frozen(model)
+        self.adviser = self.start
+        if self.teacher:
+            options = zero_shot_options(self.teacher, data.classes, data.templates)
+            self.adviser = frozen(load_model(self.teacher, **options).to(model.device))
+
+    def __call__(self, step: Step) -> Tensor:
+        if self.start is None or self.adviser is None:
+            self.start = self.adviser = frozen(step.model)
+        pixels = step.model.preprocess.fit_tensor(step.pixels)
+        if self.mask == "none":
+            own = outputs(step.model, pixels)
+            return self._loss(step, own.logits, pixels, own, taught(self.start, pixels), pixels)
+        logits, masked, objects = self._look(step, pixels)
+        seen = pixels
+        if self.fill != "none":
+            seen = self._fill(step, pixels, masked, objects)
+        with self._without(step.model, masked), apart(step.model):
+            student = outputs(step.model, seen)
+        with self._without(self.start, masked):
+            teacher = taught(self.start, seen)
+        self.bank.add(pixels, step.labels, objects)
+        return self._loss(step, logits, pixels, student, teacher, seen)
+
+    def _loss(
+        self,
+        step: Step,
+        logits: Tensor,
+        pixels: Tensor,
+        student: Outputs,
+        teacher: Outputs,
+        seen: Tensor,
+    ) -> Tensor:
+        loss = F.cross_entropy(logits, step.labels)
+        loss = loss + self.beta * feature_gap(student.features, teacher.features, self.scale)
+        if not self.logit_weight or self.adviser is None:
+            return loss
+        masked = self.logits_on == "masked"
+        advice = taught(self.adviser, seen if masked else pixels).logits
+        own = student.logits if masked else logits
+        return loss + self.logit_weight * soft_gap(own, advice, self.temperature)
+
+    def _look(self, step: Step, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logits of the clean pictures, masked cells, and where the objects are, if known."""
+        if self.mask == "random" and self.source != "low_relevance":
+            rows, columns = self._grid(step.model)
+            drawn = random_cells(
+                (len(pixels), rows, columns), self.rate, step.generator, fixed=self.fixed
+            )
+            return step.model(pixels), drawn.to(pixels.device), None
+        labels = step.labels if self.target == "label" else None
+        seen = explain_forward(step.model, pixels, labels, layers=self.layers)
+        objects = object_cells(seen.relevance, self.threshold)
+        if self.mask == "random":
+            shape = (len(objects), objects.shape[1], objects.shape[2])
+            drawn = random_cells(shape, self.rate, step.generator, fixed=self.fixed)
+            return seen.logits, drawn.to(pixels.device), objects
+        return seen.logits, objects if self.mask == "object" else ~objects, objects
+
+    def _fill(self, step: Step, pixels: Tensor, masked: Tensor, objects: Tensor | None) -> Tensor:
+        pool, labels, theirs = self.bank.pool(pixels, step.labels, objects)
+        cells = masked.flatten(1)
+        if self.source == "any" and not self.bank.size:
+            partners = batch_partners(
+                len(pixels), cells.shape[1], self.fill, step.generator, derange=self.derange
+            )
+        else:
+            known = None if theirs is None else theirs.flatten(1)
+            weights = source_weights(self.source, self.fill, cells, step.labels, labels, known)
+            partners = weighted_partners(weights, step.generator)
+        return filled(pixels, pool, masked, partners.to(pixels.device))
+
+    def _without(self, model: Classifier, masked: Tensor) -> AbstractContextManager[None]:
+        if self.fill != "none":
+            return nullcontext()
+        hide = dropping if self.mask == "random" else hiding
+        return hide(model.network, masked.flatten(1))
+
+    def _grid(self, model: Classifier) -> tuple[int, int]:
+        if self.fill == "none":
+            need_tower(model.network, "fill=none")
+        return cell_grid(model)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bank."""
+        return self.bank.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with a saved bank."""
+        self.bank.load_state_dict(state)
+
+
+def cell_grid(model: Classifier) -> tuple[int, int]:
+    """Rows and columns of a model's cells: its patches, or 8 x 8 where it has none."""
+    from stockpot.explain.towers import find_tower
+
+    tower = find_tower(model.network)
+    size = model.preprocess.size
+    if tower is None:
+        return min(_RANDOM_GRID, size.height), min(_RANDOM_GRID, size.width)
+    return size.height // tower.patch[0], size.width // tower.patch[1]

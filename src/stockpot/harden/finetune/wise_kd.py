@@ -1,0 +1,61 @@
+"""WiSE-KD: learn the labels and the soft predictions of a WiSE-FT model (in arXiv:2303.03052)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.harden import hardeners
+from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
+from stockpot.harden.loop import Objective, Step
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model, zero_shot_options
+
+
+@hardeners.register("wise_kd", paper="arXiv:2303.03052", head="trained")
+def wise_kd(*, teacher: str = "", gamma: float = 1.0, temperature: float = 10.0) -> Objective:
+    """Cross-entropy plus T squared times the divergence from a teacher on the same clean pictures.
+
+    The teacher of the paper is WiSE-FT at alpha 0.5: fuse the zero-shot and the fine-tuned model
+    with `wise_ft` and give its folder. `counterfactual` takes the same teacher as an addition.
+
+    Args:
+        teacher: a model folder, or in a recipe the name of a model; the model as it starts when
+            left out.
+        gamma: the weight of the divergence.
+        temperature: that softens both predictions.
+    """
+    if gamma < 0 or temperature <= 0:
+        raise BadParameterError(
+            f"wise_kd: expected gamma >= 0 and temperature > 0, got {gamma} and {temperature}."
+        )
+    return FromTeacher(teacher, gamma, temperature)
+
+
+@dataclass
+class FromTeacher:
+    """The objective, with its teacher."""
+
+    teacher: str
+    gamma: float
+    temperature: float
+    adviser: Classifier | None = None
+
+    def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
+        """Load the teacher, or keep the model as it starts."""
+        if self.teacher:
+            options = zero_shot_options(self.teacher, data.classes, data.templates)
+            model = load_model(self.teacher, **options).to(model.device)
+        self.adviser = frozen(model)
+
+    def __call__(self, step: Step) -> Tensor:
+        logits = step.model(step.pixels)
+        loss = F.cross_entropy(logits, step.labels)
+        if self.adviser is None:
+            self.adviser = frozen(step.model)
+        advice = taught(self.adviser, step.pixels).logits
+        return loss + self.gamma * soft_gap(logits, advice, self.temperature)
