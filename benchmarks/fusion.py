@@ -6,8 +6,8 @@ The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 v
 (87.5 M weights in fp32). It is made under --work (3.2 GB) and removed at the end. Peers run when
 STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
 figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
-takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on the
-machine hardly changes.
+takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on
+the machine hardly changes.
 """
 
 from __future__ import annotations
