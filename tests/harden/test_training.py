@@ -16,6 +16,7 @@ from stockpot.harden.loop import Resume, train
 from stockpot.harden.run import harden
 from stockpot.harden.schedule import factor
 from stockpot.models.load import load_model
+from towers import two_towers
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
 # Attacks of two steps keep the laws quick; they hold at any number of steps.
@@ -36,6 +37,13 @@ def network() -> nn.Module:
         )
 
 
+def make_model(method: str):
+    """A small convolutional net, or a dual encoder for methods that train two towers."""
+    if hardeners.get(method).tags.get("towers") == "both":
+        return two_towers()
+    return make_classifier(network())
+
+
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
@@ -46,7 +54,7 @@ def same(a: dict, b: dict) -> bool:
 
 @pytest.mark.parametrize("method", hardeners.names())
 def test_zero_epochs_change_nothing(method: str) -> None:
-    model = make_classifier(network())
+    model = make_model(method)
     before = weights(model)
     train(model, make_dataset(), make_objective(method), epochs=0)
     assert same(before, weights(model))
@@ -56,7 +64,7 @@ def test_zero_epochs_change_nothing(method: str) -> None:
 def test_a_seed_fixes_the_weights(method: str) -> None:
     runs = []
     for _ in range(2):
-        model = make_classifier(network())
+        model = make_model(method)
         torch.rand(3)  # the global generator must not matter
         train(model, make_dataset(), make_objective(method), **SETTINGS)
         runs.append(weights(model))
@@ -93,29 +101,30 @@ class StopError(Exception):
 
 @pytest.mark.parametrize("method", hardeners.names())
 @pytest.mark.parametrize("stop_at", [1, 4, 7, 14])
-def test_stopped_and_resumed_equals_uninterrupted(method: str, stop_at: int, tmp_path) -> None:
+def test_stopped_and_resumed_equals_uninterrupted(
+    method: str, stop_at: int, tmp_path, monkeypatch
+) -> None:
     data = make_dataset()
-    whole = make_classifier(network())
-    train(whole, data, make_objective(method), validation=data, keep="best", **SETTINGS)
+    settings = {**SETTINGS, "validation": data, "keep": "best"}
+    whole = make_model(method)
+    train(whole, data, make_objective(method), **settings)
 
     resume = Resume(tmp_path / "state.pt", every=1)
-    objective = make_objective(method)
     steps = 0
 
-    def interrupted(step):
+    def interrupted(*args):
         nonlocal steps
         if steps == stop_at:
             raise StopError
         steps += 1
-        return objective(step)
+        return augment(*args)
 
-    with pytest.raises(StopError):
-        train(
-            make_classifier(network()), data, interrupted,
-            validation=data, keep="best", resume=resume, **SETTINGS,
-        )  # fmt: skip
-    again = make_classifier(network())
-    train(again, data, objective, validation=data, keep="best", resume=resume, **SETTINGS)
+    with monkeypatch.context() as patch:
+        patch.setattr("stockpot.harden.loop.augment", interrupted)
+        with pytest.raises(StopError):
+            train(make_model(method), data, make_objective(method), resume=resume, **settings)
+    again = make_model(method)
+    train(again, data, make_objective(method), resume=resume, **settings)  # a new process
     assert same(weights(whole), weights(again))
 
 

@@ -70,6 +70,14 @@ def _lively(build) -> nn.Module:
     return model.eval()
 
 
+def two_towers() -> Classifier:
+    """A dual encoder of which everything is trained."""
+    model = dual("clip")
+    assert isinstance(model.network, ZeroShotNetwork)
+    model.network.train_both_towers()
+    return model
+
+
 FAMILIES = {
     "vit": lambda: of_hub("vit", **VISION),
     "deit": lambda: deit("DeiTForImageClassification"),
