@@ -24,7 +24,8 @@ from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.identity import identify
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import has_text_head, load_model, zero_shot_options
+from stockpot.models.zero_shot import with_classes
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -149,7 +150,10 @@ def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifi
     else:
         options = zero_shot_options(spec.source, data.classes, data.templates, **own)
         text = json.dumps(_plain(options), sort_keys=True)
-        model = _load_model(spec.source, text, str(device))
+        if "classes" not in own and has_text_head(spec.source, own.get("revision")):
+            model = _with_head(spec.source, own, data, str(device))
+        else:
+            model = _load_model(spec.source, text, str(device))
     for name, params in defence.items():
         model = defend(model, name, **params)
     return model
@@ -175,7 +179,14 @@ def _load_model(source: str, options: str, device: str) -> Classifier:
     return load_model(source, **json.loads(options)).to(device).eval()
 
 
-@lru_cache(maxsize=4)
+def _with_head(source: str, own: dict[str, Any], data: Dataset, device: str) -> Classifier:
+    """A dual encoder for the classes of the data; from task to task only its head changes."""
+    any_head = json.dumps(_plain(own) | {"classes": ["thing"]}, sort_keys=True)
+    encoder = _load_model(source, any_head, device)
+    return with_classes(encoder, data.classes, tuple(own.get("templates", data.templates)))
+
+
+@lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn
 def _load_dataset(source: str, options: str) -> Dataset:
     return load_dataset(source, **json.loads(options))
 

@@ -21,6 +21,7 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.embedded import embedded_folder, zoo_folder, zoo_names
 from stockpot.models.fine_tuned import is_fine_tuned, load_fine_tuned
 from stockpot.models.huggingface import load_huggingface, read_config, resolve
+from stockpot.models.modules.folder import is_module, load_module
 from stockpot.models.vision_tower import is_vision_tower
 from stockpot.models.zero_shot import DUAL_ENCODERS, load_zero_shot
 
@@ -88,6 +89,8 @@ def _loader(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classif
 
 def _hugging_face(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classifier], str]:
     config = read_config(resolve(source, revision=options.get("revision")))
+    if is_module(config):
+        return load_module, source
     if is_fine_tuned(config):
         return load_fine_tuned, source
     if not _is_dual_encoder(config):
@@ -114,12 +117,23 @@ def zero_shot_options(
         return options
     if str(source).startswith("open_clip:"):
         return {"classes": classes, "templates": templates} | options
-    folder = Path(source) if Path(source).is_dir() else embedded_folder(str(source))
-    if folder is None and HUB_ID.fullmatch(str(source)):
-        folder = resolve(str(source).partition("@")[0], revision=options.get("revision"))
-    if folder is not None and _is_dual_encoder(read_config(folder)):
+    if has_text_head(source, options.get("revision")) or _is_module_folder(source):
         return {"classes": classes, "templates": templates} | options
     return options
+
+
+def has_text_head(source: str | Path, revision: str | None = None) -> bool:
+    """Whether a source is a dual encoder, or a vision tower of one: its head is made of text."""
+    folder = Path(source) if Path(source).is_dir() else embedded_folder(str(source))
+    if folder is None and HUB_ID.fullmatch(str(source)):
+        repository, _, tail = str(source).partition("@")
+        folder = resolve(repository, revision=tail or revision)
+    return folder is not None and _is_dual_encoder(read_config(folder))
+
+
+def _is_module_folder(source: str | Path) -> bool:
+    """Whether a source is a module: the classes say which of its tasks is meant."""
+    return (Path(source) / "config.json").is_file() and is_module(read_config(Path(source)))
 
 
 def _is_dual_encoder(config: dict[str, Any]) -> bool:

@@ -23,14 +23,22 @@ _TEXT_PARTS = ("text_model.", "text_projection.")
 _heads: dict[str, Tensor] = {}
 
 
-def text_head(model: Any, tokenizer: Any, prompts: Prompts) -> Tensor:
-    """The head of a dual encoder for these prompts, from memory where it was made before."""
-    key = _identity(model, tokenizer, prompts)
+def text_head(model: Any, tokenizer: Any, prompts: Prompts, identity: str) -> Tensor:
+    """The head of a dual encoder for these prompts, from memory where it was made before.
+
+    Args:
+        model: the dual encoder.
+        tokenizer: what turns prompts into its tokens.
+        prompts: everything that is said of each class.
+        identity: that of the text tower and tokenizer, from `text_identity`.
+    """
+    device = model.logit_scale.device
+    key = hashlib.sha256(repr((identity, prompts, device.type)).encode()).hexdigest()
     if key not in _heads:
         while len(_heads) >= _KEPT:
             del _heads[next(iter(_heads))]
         _heads[key] = make_head(model, tokenizer, prompts)
-    return _heads[key].clone()
+    return _heads[key].to(device).clone()
 
 
 def make_head(model: Any, tokenizer: Any, prompts: Prompts) -> Tensor:
@@ -56,7 +64,8 @@ def embedding(output: Any) -> Tensor:
     return found
 
 
-def _identity(model: Any, tokenizer: Any, prompts: Prompts) -> str:
+def text_identity(model: Any, tokenizer: Any) -> str:
+    """What tells a text tower with its tokenizer from every other."""
     weights = (
         (name, tensor)
         for name, tensor in model.state_dict().items()
@@ -66,5 +75,4 @@ def _identity(model: Any, tokenizer: Any, prompts: Prompts) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     spelled = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab()))
     digest.update(spelled.encode())
-    digest.update(repr(prompts).encode())
     return digest.hexdigest()

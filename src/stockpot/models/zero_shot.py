@@ -22,7 +22,7 @@ from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.huggingface import load_weights, read_config, resolve
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.prompts import Captions, Prompts, class_prompts
-from stockpot.models.text_head import embedding, text_head
+from stockpot.models.text_head import embedding, text_head, text_identity
 from stockpot.models.vision_tower import (
     dual_encoder_of,
     is_vision_tower,
@@ -38,7 +38,13 @@ class ZeroShotNetwork(nn.Module):
     """An image tower with its projection, and class embeddings as its head."""
 
     def __init__(
-        self, model: nn.Module, tokenizer: Any, preprocess: Preprocess, prompts: Prompts, base: str
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        preprocess: Preprocess,
+        prompts: Prompts,
+        base: str,
+        identity: str = "",
     ) -> None:
         super().__init__()
         self.model = model
@@ -48,8 +54,9 @@ class ZeroShotNetwork(nn.Module):
         self.base = base
         """Where the text tower lies: a folder, a zoo name or a hub id."""
         self.trains_text = False
+        self.identity = identity or text_identity(model, tokenizer)
         self.head: Tensor
-        self.register_buffer("head", text_head(model, tokenizer, prompts))
+        self.register_buffer("head", text_head(model, tokenizer, prompts, self.identity))
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for parameter in self.vision_tower.parameters():
@@ -105,7 +112,8 @@ class ZeroShotNetwork(nn.Module):
 
     def renew_head(self) -> None:
         """Make the head again, after training has changed the text tower."""
-        self.head.copy_(text_head(self.model, self.tokenizer, self.prompts))
+        self.identity = text_identity(self.model, self.tokenizer)
+        self.head.copy_(text_head(self.model, self.tokenizer, self.prompts, self.identity))
 
     def save(self, folder: Path) -> None:
         """Write the vision tower with a note of its dual encoder, or all of it if all changed."""
@@ -113,6 +121,25 @@ class ZeroShotNetwork(nn.Module):
             save_dual_encoder(self.model, self.tokenizer, self.preprocess, folder)
         else:
             save_vision_tower(self.vision_tower, self.preprocess, self.base, folder)
+
+
+def with_classes(
+    model: Classifier, classes: tuple[str, ...], templates: tuple[str, ...]
+) -> Classifier:
+    """The same dual encoder with the head of other classes; both share the weights."""
+    network = model.network
+    if not isinstance(network, ZeroShotNetwork):
+        raise UserError(f"{model.origin.source} is no dual encoder: its classes are its own.")
+    prompts = class_prompts(classes, templates)
+    other = ZeroShotNetwork(
+        network.model,
+        network.tokenizer,
+        network.preprocess,
+        prompts,
+        network.base,
+        network.identity,
+    )
+    return Classifier(other, model.preprocess, classes, model.origin).eval()
 
 
 def load_zero_shot(
