@@ -8,7 +8,7 @@ from typing import Any
 from stockpot.cli.console import ImageProgress, err
 from stockpot.errors import UserError
 from stockpot.measure.cells import DataSpec, ModelSpec
-from stockpot.recipe import Recipe
+from stockpot.recipe import FuseEntry, Recipe
 
 
 def data_spec(recipe: Recipe, name: str) -> DataSpec:
@@ -52,8 +52,9 @@ def _new(recipe: Recipe, name: str, out: Path) -> None:
     data = data_spec(recipe, entry.data).load()
     if entry.new == "clip":
         prompts = data.prompts or class_prompts(data.classes, data.templates)
-        settings = {"prompts": prompts, "preprocess": preprocess, "seed": entry.seed}
-        count = new_dual_encoder(out, **settings, **entry.params)
+        count = new_dual_encoder(
+            out, prompts=prompts, preprocess=preprocess, seed=entry.seed, **entry.params
+        )
         err.print(f"{name}: a new CLIP with {count:,} parameters")
         return
     model = new_huggingface(
@@ -96,9 +97,24 @@ def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
         {member: _checkpoint(recipe, member, folder) for member in entry.models},
         base=_checkpoint(recipe, entry.base, folder) if entry.base else None,
         out=out,
-        **entry.params,
+        **_learning(recipe, entry),
     )
     err.print(f"{name}: {entry.method} of {', '.join(entry.models)}")
+
+
+def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
+    """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
+    from stockpot.fuse import fusers
+
+    method = fusers.get(entry.method)
+    if not method.tags.get("learns"):
+        return entry.params
+    found: dict[str, Any] = {"device": recipe.device, "save": entry.save, "load": entry.load}
+    if any(parameter.name == "seed" for parameter in method.parameters):
+        found["seed"] = recipe.seed
+    data = [data_spec(recipe, item).load() for item in entry.datasets]
+    found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
+    return {**found, **entry.params}
 
 
 def _checkpoint(recipe: Recipe, name: str, folder: Path) -> str:

@@ -140,7 +140,8 @@ def _resized(pixels: Tensor, size: int) -> Tensor:
     if pixels.shape[-2:] == (size, size):
         return pixels.contiguous()
     parts = []
-    for chunk in pixels.split(_CHUNK):
-        larger = F.interpolate(chunk.float(), size=(size, size), mode="bicubic", antialias=True)
+    for start in range(0, len(pixels), _CHUNK):
+        chunk = pixels[start : start + _CHUNK].float()
+        larger = F.interpolate(chunk, size=(size, size), mode="bicubic", antialias=True)
         parts.append(larger.clamp(0, 255).round().to(torch.uint8))
     return torch.cat(parts)
