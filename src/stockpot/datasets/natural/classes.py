@@ -1,0 +1,132 @@
+"""ImageNet's 1000 classes, the classes of the sets derived from it, and who answers to what.
+
+The order of the 1000 is that of their WordNet ids, which is the order of every model's outputs.
+Words are not unique (there are two cranes), so places and ids decide and words only help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from stockpot.errors import BadDataError
+
+CLEARER = {
+    "n02012849": "crane bird",
+    "n03126707": "construction crane",
+    "n02113186": "Cardigan Welsh corgi",
+    "n03710721": "tank suit",
+}
+"""Names for the classes whose first word another class has too."""
+
+
+class ImageNetClass(NamedTuple):
+    """One of the 1000."""
+
+    wnid: str
+    words: str
+    """All of WordNet's words for it, with commas between, as most models carry them."""
+    name: str
+    """One short name that no other class has."""
+    sets: str
+    """`r` and `a` where ImageNet-R and ImageNet-A have it."""
+
+
+@cache
+def imagenet_classes() -> tuple[ImageNetClass, ...]:
+    """The 1000 in order."""
+    found = []
+    for wnid, words, sets in _table("imagenet"):
+        name = CLEARER.get(wnid, words.partition(",")[0].strip())
+        found.append(ImageNetClass(wnid, words, name, sets))
+    return tuple(found)
+
+
+@cache
+def imagenet_names() -> tuple[str, ...]:
+    """The short names of the 1000."""
+    return tuple(each.name for each in imagenet_classes())
+
+
+@cache
+def subset(which: str) -> tuple[int, ...]:
+    """The places of the 200 classes of ImageNet-R (`r`) or ImageNet-A (`a`) among the 1000."""
+    return tuple(place for place, each in enumerate(imagenet_classes()) if which in each.sets)
+
+
+@cache
+def wnid_places() -> Mapping[str, int]:
+    """WordNet id -> place among the 1000."""
+    return {each.wnid: place for place, each in enumerate(imagenet_classes())}
+
+
+@cache
+def word_places() -> Mapping[str, int]:
+    """Every way to say a class that means no other: id, short name, all its words, one of them."""
+    words = [
+        (plain(word), place)
+        for place, each in enumerate(imagenet_classes())
+        for word in dict.fromkeys((each.words, *each.words.split(",")))
+    ]
+    often = Counter(word for word, _ in words)
+    found = {word: place for word, place in words if often[word] == 1}
+    found |= {plain(each.name): place for place, each in enumerate(imagenet_classes())}
+    return {**found, **wnid_places()}
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: no case, one space for spaces, hyphens and underscores."""
+    return re.sub(r"[\s_\-]+", " ", name).strip().casefold()
+
+
+class Answered(NamedTuple):
+    """A class of another set and the ImageNet classes that answer it."""
+
+    folder: str
+    name: str
+    places: tuple[int, ...]
+
+
+@cache
+def objectnet_classes() -> tuple[Answered, ...]:
+    """The 113 classes that ObjectNet shares with ImageNet, in the order of their folders."""
+    return tuple(
+        Answered(folder, name.lower(), _places(ids.split()))
+        for folder, name, ids in _table("objectnet")
+    )
+
+
+@cache
+def categories() -> tuple[Answered, ...]:
+    """The 16 categories of the cue-conflict pictures."""
+    return tuple(Answered(name, name, _places(ids.split())) for name, ids in _table("categories"))
+
+
+@cache
+def answers(classes: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """For each class of a set of this family its places among the 1000; none for other data."""
+    for known in (objectnet_classes(), categories()):
+        if classes == tuple(each.name for each in known):
+            return tuple(each.places for each in known)
+    names = {name: place for place, name in enumerate(imagenet_names())}
+    if len(classes) > 1 and all(name in names for name in classes):
+        return tuple((names[name],) for name in classes)
+    return None
+
+
+def _places(wnids: Sequence[str]) -> tuple[int, ...]:
+    known = wnid_places()
+    return tuple(known[wnid] for wnid in wnids)
+
+
+def _table(name: str) -> list[list[str]]:
+    path = files("stockpot.datasets.natural") / "tables" / f"{name}.tsv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    if len({len(row) for row in rows}) != 1:
+        raise BadDataError(f"the table {name} has rows of different length.")
+    return rows

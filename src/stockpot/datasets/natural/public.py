@@ -1,0 +1,103 @@
+"""Loading a set of the ImageNet family: from its class folders, or from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import (
+    EncodedImages,
+    OnBroken,
+    content_fingerprint,
+    inspect,
+    usable_rows,
+)
+from stockpot.datasets.hub import hub
+from stockpot.datasets.natural.layout import NaturalSet, located, picture_names
+from stockpot.datasets.natural.relabel import relabelled
+from stockpot.errors import BadDataError
+
+TEMPLATES = ("a photo of a {}.", "a drawing of a {}.", "a close view of a {}.")
+
+
+class Source(NamedTuple):
+    """Where a user says a set is, and how its columns are called on the hub."""
+
+    path: str
+    config: str | None = None
+    image: str | None = None
+    label: str | None = None
+    on_broken: OnBroken = "stop"
+    hub_split: str | None = None
+
+
+def load_public(known: NaturalSet, source: Source, split: str) -> Dataset:
+    """The set from class folders, or from a hub id or its files."""
+    folder = located(known, Path(source.path).expanduser())
+    if folder is None:
+        return from_hub(known, source, split)
+    files = {
+        name: number
+        for name in picture_names(folder)
+        if "/" in name and (number := known.number(name.split("/")[0])) is not None
+    }
+    if not files:
+        shown = ", ".join(sorted(entry.name for entry in folder.iterdir())[:4])
+        raise BadDataError(
+            f"{known.name}: expected its class folders in {folder}, there are {shown or 'none'}."
+        )
+    return folder_dataset(known, folder, files, split, source.on_broken)
+
+
+def folder_dataset(
+    known: NaturalSet,
+    folder: Path,
+    files: Mapping[str, int],
+    split: str,
+    on_broken: OnBroken = "stop",
+) -> Dataset:
+    """A dataset of these files, each with its class, in the order of their names."""
+    names = sorted(files)
+    seen = inspect([folder / name for name in names])
+    rows = usable_rows(names, seen.broken, on_broken, str(folder))
+    if not rows:
+        raise BadDataError(f"{folder}: no image is left.")
+    kept = [names[row] for row in rows]
+    labels = torch.tensor([files[name] for name in kept])
+    digests = [seen.digests[row] for row in rows]
+    return Dataset(
+        name=known.name,
+        split=split,
+        images=EncodedImages(tuple(folder / name for name in kept), tuple(kept)),
+        labels=labels,
+        classes=known.classes,
+        fingerprint=content_fingerprint(kept, digests, labels, known.classes),
+        licence=known.licence,
+        templates=TEMPLATES,
+        columns={"file": tuple(kept)},
+    )
+
+
+def from_hub(known: NaturalSet, source: Source, split: str) -> Dataset:
+    """The set from a hub id, or from parquet and arrow files of it."""
+    local = Path(source.path).expanduser()
+    if local.is_dir() and not any(local.rglob("*.parquet")) and not any(local.rglob("*.arrow")):
+        raise BadDataError(
+            f"{known.name}: {local} holds neither its class folders nor hub files.",
+            hint=f"Looked for {', '.join(known.layout.folders)} and for class folders.",
+        )
+    data = hub(
+        path=source.path,
+        split=source.hub_split or known.hub_split,
+        config=source.config,
+        image=source.image,
+        label=source.label,
+        on_broken=source.on_broken,
+    )
+    found = relabelled(data, known, split)
+    return replace(found, licence=known.licence, templates=TEMPLATES)
