@@ -92,7 +92,7 @@ def _solve(
         max_iter=iterations,
         history_size=20,
         tolerance_grad=_TOLERANCE,
-        tolerance_change=1e-12,
+        tolerance_change=1e-18,
         line_search_fn="strong_wolfe",
     )
 

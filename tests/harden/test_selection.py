@@ -1,0 +1,74 @@
+"""Choosing among epochs: by accuracy, or by robust accuracy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from pico import ReadsLabel, make_classifier, make_dataset
+from stockpot.attack.threat import L1, Linf, Threats
+from stockpot.errors import UserError
+from stockpot.harden import hardeners
+from stockpot.harden.loop import Step, train
+from stockpot.harden.selection import accuracy, deciding, parse_selection, robust_accuracy, scores
+
+
+def test_texts_name_threats() -> None:
+    assert parse_selection("accuracy") is None
+    assert parse_selection("linf:8/255, l1:12") == Threats((Linf("8/255"), L1("12")))
+    with pytest.raises(UserError, match="linf:8/255"):
+        parse_selection("robust")
+    with pytest.raises(UserError, match="norm"):
+        parse_selection("l7:1")
+
+
+def test_robust_accuracy_of_a_rule_follows_its_margin() -> None:
+    # The rule reads grey levels 40 apart: changes below 20 levels never matter, above they do.
+    model, data = make_classifier(ReadsLabel(4)), make_dataset()
+    assert accuracy(model, data) == 1
+    assert robust_accuracy(model, data, Threats((Linf("19/255"),))) == 1
+    assert robust_accuracy(model, data, Threats((Linf("22/255"),))) < 0.5
+    found = scores(model, data, "linf:22/255")
+    assert deciding(found) == found["robust"] < found["accuracy"] == deciding({"accuracy": 1.0})
+
+
+class Fading(nn.Module):
+    """Right at first; a parameter that training raises makes it wrong on attacked images only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rule = ReadsLabel(4)
+        self.rule.requires_grad_(False)
+        self.shift = nn.Parameter(torch.zeros(()))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.rule(pixels + self.shift)
+
+
+def test_the_most_robust_epoch_is_kept() -> None:
+    model, data = make_classifier(Fading()), make_dataset()
+    seen: list[dict[str, float]] = []
+    train(
+        model, data, lambda step: -step.model.network.shift,  # drifts by 4 grey levels an epoch
+        validation=data, epochs=4, batch_size=40, optimizer="sgd", lr=4 / 255, momentum=0,
+        schedule="constant", warmup=0, clip=0, keep="best", select="linf:14/255",
+        augmentations=(), report=lambda step, total, found: seen.append(dict(found)),
+    )  # fmt: skip
+    assert seen[0]["robust"] == 1
+    assert seen[-1]["robust"] < seen[-1]["accuracy"] == 1
+    assert float(model.network.shift) == pytest.approx(4 / 255, rel=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_the_attack_in_training_never_waits_for_values(norm: str) -> None:
+    """Fake tensors have no values: any look at one on the way raises."""
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 4))
+    objective = hardeners.get("adversarial")(norm=norm, eps=0.5, steps=4)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        model = make_classifier(network)
+        pixels = fake.from_tensor(torch.rand(5, 3, 16, 16))
+        labels = fake.from_tensor(torch.arange(5) % 4)
+        loss = objective(Step(model, pixels, labels, torch.Generator(), 0))
+    assert loss.shape == ()
