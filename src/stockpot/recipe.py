@@ -21,6 +21,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stockpot.errors import UserError, did_you_mean
+from stockpot.seeds import name_of, spread
 
 
 class RecipeError(UserError):
@@ -83,6 +84,16 @@ class FuseEntry(_WithParams):
     method: str
     models: list[str] = Field(min_length=1)
     base: str | None = None
+    data: list[str] | str | None = Field(
+        None, description="For data-driven methods: one dataset per model, or one for all."
+    )
+    save: str | None = Field(None, description="Where to write what the method learned.")
+    load: str | None = Field(None, description="What the method learned before.")
+
+    @property
+    def datasets(self) -> list[str]:
+        """The names of the datasets, in order."""
+        return [self.data] if isinstance(self.data, str) else list(self.data or ())
 
 
 class MeasureEntry(_WithParams):
@@ -100,12 +111,20 @@ class MeasureBlock(_Closed):
     with_: list[MeasureEntry] = Field(alias="with", min_length=1)
 
 
+class ScatterBlock(_Closed):
+    """Two groups of datasets whose mean accuracies are drawn against each other."""
+
+    across: list[str] = Field(min_length=1)
+    up: list[str] = Field(min_length=1)
+
+
 class ReportBlock(_Closed):
     """The page at the end."""
 
     title: str = "Stockpot report"
     out: str = "report.html"
     subtitle: str = ""
+    scatter: ScatterBlock | None = None
 
 
 class Recipe(_Closed):
@@ -146,7 +165,7 @@ class RecipeFile:
             _apply(raw, override)
         self.raw: dict[str, Any] = raw
         try:
-            self.recipe = Recipe.model_validate(raw)
+            self.recipe = Recipe.model_validate(spread(raw))
         except ValidationError as problem:
             self._complain(problem)
         self._check_references()
@@ -162,7 +181,7 @@ class RecipeFile:
         for part in path:
             if isinstance(node, yaml.MappingNode):
                 for key, value in node.value:
-                    if key.value == str(part):
+                    if key.value in (str(part), name_of(str(part))):
                         node, line = value, key.start_mark.line + 1
                         break
                 else:
@@ -264,6 +283,9 @@ def _references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, st
             yield ("fuse", name, "models", index), "model", member
         if soup.base is not None:
             yield ("fuse", name, "base"), "model", soup.base
+        for index, data in enumerate(soup.datasets):
+            place = ("fuse", name, "data", index)
+            yield place[:3] if isinstance(soup.data, str) else place, "data", data
     if recipe.measure is None:
         return
     for index, chosen in enumerate(recipe.measure.models or ()):
