@@ -1,0 +1,136 @@
+"""The tasks that the sets of 14 and of 20 add to the eight (arXiv:2405.07813)."""
+
+from __future__ import annotations
+
+from stockpot.datasets import datasets
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.tasks import prompts
+from stockpot.datasets.tasks.definition import HubTask, class_names
+
+LYMPH = ("healthy lymph node tissue", "lymph node tissue with a tumour")
+FEELINGS = ("angry", "disgusted", "afraid", "happy", "neutral", "sad", "surprised")
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+HIRAGANA = tuple("おきすつなはまやれを")
+OPINIONS = ("negative", "positive")
+
+
+@datasets.register("oxford_flowers102")
+def oxford_flowers102(*, split: str = "test", path: str | None = None) -> Dataset:
+    """Oxford Flowers: 102 species (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; dpdl-benchmark/oxford_flowers102 when not given.
+    """
+    home, names = "dpdl-benchmark/oxford_flowers102", class_names("oxford_flowers102")
+    return HubTask("oxford_flowers102", home, prompts.FLOWERS, names).load(split, path)
+
+
+@datasets.register("pcam")
+def pcam(*, split: str = "test", path: str | None = None) -> Dataset:
+    """PatchCamelyon: lymph node tissue with and without a tumour (from the hub).
+
+    Args:
+        split: train, val or test.
+        path: a hub id or a local copy; 1aurent/PatchCamelyon when not given.
+    """
+    splits = {"train": "train", "val": "valid", "test": "test"}
+    task = HubTask("pcam", "1aurent/PatchCamelyon", prompts.TISSUE, LYMPH, splits=splits)
+    return task.load(split, path)
+
+
+@datasets.register("fer2013")
+def fer2013(*, split: str = "test", path: str | None = None) -> Dataset:
+    """FER2013: faces with one of seven feelings (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; clip-benchmark/wds_fer2013 when not given.
+    """
+    home = "clip-benchmark/wds_fer2013"
+    task = HubTask("fer2013", home, prompts.FACES, FEELINGS, image="jpg", label="cls")
+    return task.load(split, path)
+
+
+@datasets.register("oxford_iiit_pet")
+def oxford_iiit_pet(*, split: str = "test", path: str | None = None) -> Dataset:
+    """Oxford-IIIT Pet: 37 breeds of cats and dogs (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; timm/oxford-iiit-pet when not given.
+    """
+    home, names = "timm/oxford-iiit-pet", class_names("oxford_iiit_pet")
+    return HubTask("oxford_iiit_pet", home, prompts.PETS, names, label="label").load(split, path)
+
+
+@datasets.register("stl10")
+def stl10(*, split: str = "test", path: str | None = None) -> Dataset:
+    """STL-10: photographs of 96 px in ten classes (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; tanganke/stl10 when not given.
+    """
+    return HubTask("stl10", "tanganke/stl10", prompts.PHOTOS).load(split, path)
+
+
+@datasets.register("cifar100")
+def cifar100(*, split: str = "test", path: str | None = None) -> Dataset:
+    """CIFAR-100: photographs of 32 px in 100 classes (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; tanganke/cifar100 when not given.
+    """
+    return HubTask("cifar100", "tanganke/cifar100", prompts.SMALL_PHOTOS).load(split, path)
+
+
+@datasets.register("food101")
+def food101(*, split: str = "test", path: str | None = None) -> Dataset:
+    """Food-101: dishes in 101 classes (from the hub).
+
+    Args:
+        split: train or test (which the hub calls validation).
+        path: a hub id or a local copy; ethz/food101 when not given.
+    """
+    splits = {"train": "train", "test": "validation"}
+    return HubTask("food101", "ethz/food101", prompts.FOOD, splits=splits).load(split, path)
+
+
+@datasets.register("emnist_letters")
+def emnist_letters(*, split: str = "test", path: str | None = None) -> Dataset:
+    """EMNIST letters: handwritten letters in 26 classes (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; tanganke/emnist_letters when not given.
+    """
+    home = "tanganke/emnist_letters"
+    return HubTask("emnist_letters", home, prompts.LETTERS, LETTERS).load(split, path)
+
+
+@datasets.register("kmnist")
+def kmnist(*, split: str = "test", path: str | None = None) -> Dataset:
+    """KMNIST: handwritten hiragana in ten classes (from the hub).
+
+    Args:
+        split: train or test.
+        path: a hub id or a local copy; tanganke/kmnist when not given.
+    """
+    return HubTask("kmnist", "tanganke/kmnist", prompts.CHARACTERS, HIRAGANA).load(split, path)
+
+
+@datasets.register("rendered_sst2")
+def rendered_sst2(*, split: str = "test", path: str | None = None) -> Dataset:
+    """Rendered SST-2: reviews of films as pictures of text (from the hub).
+
+    Args:
+        split: train, val or test.
+        path: a hub id or a local copy; nateraw/rendered-sst2 when not given.
+    """
+    splits = {"train": "train", "val": "validation", "test": "test"}
+    home = "nateraw/rendered-sst2"
+    return HubTask("rendered_sst2", home, prompts.REVIEWS, OPINIONS, splits=splits).load(
+        split, path
+    )
