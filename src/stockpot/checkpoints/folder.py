@@ -38,10 +38,7 @@ def staged_folder(out: Path, *, needs: int) -> Iterator[Path]:
         out: the folder to make; it must not exist, or be empty.
         needs: the bytes that will be written, checked against the free space first.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadCheckpointError(
-            f"{out} exists already.", hint="Choose another output or remove it."
-        )
+    check_free(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(out.parent).free
     if needs > free:
@@ -63,6 +60,14 @@ def staged_folder(out: Path, *, needs: int) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_free(out: Path) -> None:
+    """Raise if something stands where a folder is to be made."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadCheckpointError(
+            f"{out} exists already.", hint="Choose another output or remove it."
+        )
 
 
 def _remove_abandoned(out: Path) -> None:

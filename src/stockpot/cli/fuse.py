@@ -18,6 +18,8 @@ EXAMPLES = examples(
     "-p density=0.2 -p scale=0.3 -o runs/ties",
     "stockpot fuse task_arithmetic icons-vit-plain icons-vit-cutmix --base icons-vit "
     "--sweep scale=0.2,0.4,0.6,0.8,1.0 --data icons -o runs/sweep",
+    "stockpot fuse adamerging icons-vit-plain icons-vit-colour --base icons-vit "
+    "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
     "stockpot fuse mergekit.yaml -o runs/merged",
 )
 
@@ -35,6 +37,16 @@ def command(
     ] = None,
     base: Annotated[str | None, typer.Option(help="What the members were tuned from.")] = None,
     params: Params = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task",
+            metavar="DATA",
+            help="Data to learn from, once per member: DATASET or DATASET@SPLIT, or MEMBER=...",
+        ),
+    ] = None,
+    save: Annotated[str | None, typer.Option(help="Keep what was learned in this file.")] = None,
+    load: Annotated[str | None, typer.Option(help="Use what was learned before.")] = None,
     sweep: Annotated[
         str | None, typer.Option(metavar="KEY=V1,V2,..", help="Fuse once for each value.")
     ] = None,
@@ -81,6 +93,8 @@ def command(
         "device": device,
         "accumulate": accumulate,
         "bn": bn,
+        "save": save,
+        "load": load,
         "command": shlex.join(["stockpot", *sys.argv[1:]]),
     }
     sources: Any = _sources(members or [])
@@ -96,6 +110,8 @@ def command(
     if plan:
         typer.echo(str(run.plan(method, sources, base=anchor, **settings, **chosen)))
         return
+    if tasks:
+        settings["tasks"] = _tasks(tasks)
     if out is None:
         raise UserError("expected -o OUT, a folder for the result (or --plan).")
     if bn == "recompute" and data is None:
@@ -130,6 +146,21 @@ def _sources(members: list[str]) -> dict[str, str] | list[str]:
     if isinstance(found, dict):
         return {name: _zoo(source) for name, source in found.items()}
     return [_zoo(source) for source in found]
+
+
+def _tasks(given: list[str]) -> Any:
+    """Datasets in order, or by member; `NAME@SPLIT` chooses a split other than test."""
+    from stockpot.cli.options import named
+    from stockpot.datasets.load import load_dataset
+
+    def load(text: str) -> Any:
+        name, at, split = text.rpartition("@")
+        return load_dataset(name, split=split) if at and name else load_dataset(text)
+
+    found = named(given, "task")
+    if isinstance(found, dict):
+        return {name: load(text) for name, text in found.items()}
+    return load(found[0]) if len(found) == 1 else [load(text) for text in found]
 
 
 def _zoo(source: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
-from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
+from stockpot.recipe import FuseEntry, MeasureEntry, Recipe, RecipeFile
 
 
 def check(file: RecipeFile) -> None:
@@ -32,11 +32,28 @@ def check(file: RecipeFile) -> None:
     for name, soup in recipe.fuse.items():
         entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
         _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
+        _check_learning(file, name, soup, entry)
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
         _valid(file, place, entry.validate, item.params)
     build_order(file)
+
+
+def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
+    """Data belongs to methods that learn, and those cannot do without unless they load."""
+    learns = entry.tags.get("learns")
+    for key in ("data", "save", "load"):
+        if getattr(soup, key) is not None and not learns:
+            file.fail(("fuse", name, key), f"{soup.method} does not learn from data.")
+    if isinstance(soup.data, list) and entry.tags.get("each", True):
+        if len(soup.data) != len(soup.models):
+            file.fail(
+                ("fuse", name, "data"),
+                f"expected one dataset per model ({len(soup.models)}), got {len(soup.data)}.",
+            )
+    if entry.tags.get("needs_data") and not soup.data and not soup.load:
+        file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:

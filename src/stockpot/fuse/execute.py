@@ -10,22 +10,37 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.alignment import Row
-from stockpot.checkpoints.folder import parse_size, staged_folder
+from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
+from stockpot.errors import BadParameterError
 from stockpot.fuse.batch_norm import sound_variance
 from stockpot.fuse.jobs import Job, output_dtype, prepare
-from stockpot.fuse.kinds import SwitchFuser, TensorFuser
+from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.learning.run import learn
 from stockpot.fuse.origin import write_companions
 from stockpot.fuse.plan import Plan, make_plan
 from stockpot.fuse.run import Request
 from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
 from stockpot.fuse.stream import Piece, Stream
+from stockpot.models.modules.folder import Module, write_module
 
 
 def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
     job = prepare(request)
+    modules: dict[str, Module] = {}
+    if job.learns:
+        if job.module and out is None:
+            raise BadParameterError(
+                f"{request.method}: makes a module with a forward of its own, not a state dict.",
+                hint="Give out=FOLDER (-o) and load it with stockpot.load_model.",
+            )
+        if out is not None:
+            check_free(out)
+        job, modules = learn(request, job)
+    elif request.tasks is not None:
+        raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink(models, job.infos)
@@ -40,6 +55,8 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
         with closing(FolderSink(folders, job.infos, max_shard)) as sink:
             _stream(job, sink)
         write_companions(request, job, folder, hashes)
+        for label, module in modules.items():
+            write_module(folder / label, module)
     return out
 
 
@@ -61,7 +78,8 @@ def _stream(job: Job, sink: Sink) -> None:
     stream = job.stream
     alignment = stream.alignment
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
-    ready = stream.prepare(job.fusers, rows or alignment.rows)
+    fusers = [fuser for fuser in job.fusers if not isinstance(fuser, DataFuser | ModuleFuser)]
+    ready = stream.prepare(fusers, rows or alignment.rows)
     same = any(f.keeps_equal for f in ready if isinstance(f, TensorFuser)) and _all_equal(stream)
     aliases: dict[str, list[str]] = {}
     for alias, name in alignment.tied.items():

@@ -12,21 +12,26 @@ import torch
 from torch import nn
 
 from stockpot.checkpoints.alignment import align
-from stockpot.checkpoints.layouts import is_batch_norm_statistic
+from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic, is_whole_clip
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Fuser, SwitchFuser, TensorFuser
+from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.options import DTYPES, Options
 from stockpot.fuse.parameters import assign
 from stockpot.fuse.run import Request
 from stockpot.fuse.stream import Stream
+from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
 
 _STATISTICS = TensorFuser(mean, elementwise=True, keeps_equal=True)
 """BatchNorm statistics are averaged where the method itself is not linear."""
+_BEYOND_VISION = (
+    "text_model.*", "text_projection.*", "visual_projection.*", "logit_scale", "logit_bias",
+)  # fmt: skip
+"""What data-driven methods leave alone in a dual encoder: they run its vision tower only."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Job:
 
     entry: Entry[Callable[..., Any]]
     stream: Stream
-    fusers: list[Fuser]
+    fusers: list[Fuser | Learner]
     of: Mapping[str, Mapping[str, int]]
     """Label of a point of the sweep -> tensor name -> number of its fuser."""
     members: tuple[str, ...]
@@ -44,9 +49,18 @@ class Job:
     """Every tensor of the output."""
     switches: bool
     """Whether it makes one model per member."""
+    module: bool = False
+    """Whether the model is a module: its plain weights then lie in a folder `base` inside."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it must learn from data before it can merge."""
+        return any(isinstance(fuser, DataFuser | ModuleFuser) for fuser in self.fusers)
 
     def models(self, label: str) -> list[str]:
         """The models that one point makes; a slash parts the point and the member."""
+        if self.module:
+            return [f"{label}/base" if label else "base"]
         if not self.switches:
             return [label]
         return [f"{label}/{member}" if label else member for member in self.members]
@@ -57,16 +71,24 @@ def prepare(request: Request) -> Job:
     entry = fusers.get(request.method)
     options = request.options
     members, base = _open(request, entry)
+    exclude = options.exclude
+    if entry.tags.get("learns") and _any_whole_clip([*members, *([base] if base else [])]):
+        exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
-        members, base, exclude=options.exclude, intersect=options.intersect, head=options.head
+        members, base, exclude=exclude, intersect=options.intersect, head=options.head
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
     stream = Stream(alignment, check_device(options.device), accumulate, options.threads)
     names = [row.name for row in alignment.rows]
-    made: list[Fuser] = []
+    made: list[Fuser | Learner] = []
     of = {}
     for label, params in request.points.items():
         sets = assign(entry, params, names)
+        if entry.tags.get("learns") and len(sets.distinct) > 1:
+            raise BadParameterError(
+                f"{request.method}: learns for the whole model; expected one value per parameter, "
+                "got values that differ from tensor to tensor."
+            )
         for values in sets.distinct:
             _check_weights(values, len(members))
         of[label] = {name: len(made) + number for name, number in sets.of.items()}
@@ -82,7 +104,12 @@ def prepare(request: Request) -> Job:
         name: info._replace(dtype=dtype) if dtype and info.dtype.is_floating_point else info
         for name, info in alignment.infos().items()
     }
-    return Job(entry, stream, made, of, short, infos, switches)
+    module = any(isinstance(fuser, ModuleFuser) for fuser in made)
+    return Job(entry, stream, made, of, short, infos, switches, module)
+
+
+def _any_whole_clip(sources: list[Source]) -> bool:
+    return any(is_whole_clip(by_plain_name(source.tensors())) for source in sources)
 
 
 def _open(request: Request, entry: Entry[Callable[..., Any]]) -> tuple[list[Source], Source | None]:
@@ -114,6 +141,8 @@ def _check_count(method: str, count: int, entry: Entry[Callable[..., Any]]) -> N
 
 
 def _as_state(spec: Any) -> Any:
+    if isinstance(spec, Classifier):  # its names without what the classifier adds
+        return getattr(spec.network, "model", spec.network).state_dict()
     return spec.state_dict() if isinstance(spec, nn.Module) else spec
 
 

@@ -37,6 +37,8 @@ class Options:
         bn: combine BatchNorm statistics linearly, or mark them for re-estimation (recompute).
         threads: worker threads; 0 means one per core.
         hashes: write the sha256 of the parents into the model card.
+        save: where to write what a data-driven method learned, to use it again.
+        load: what such a method learned before; it then needs no data.
         command: the command line to write into the model card.
     """
 
@@ -50,6 +52,8 @@ class Options:
     bn: Literal["linear", "recompute"] = "linear"
     threads: int = 0
     hashes: bool = True
+    save: str | None = None
+    load: str | None = None
     command: str | None = None
 
     def __post_init__(self) -> None:

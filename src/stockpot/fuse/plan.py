@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stockpot.fuse.kinds import Fuser, StagedFuser
+from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser, StagedFuser
 from stockpot.fuse.stream import STRETCH, Stream
 
 _INTERPRETER = 160_000_000
@@ -40,7 +40,7 @@ class Plan:
 
 
 def make_plan(
-    method: str, fusers: list[Fuser], stream: Stream, *, models: int, itemsize: int | None
+    method: str, fusers: list[Fuser | Learner], stream: Stream, *, models: int, itemsize: int | None
 ) -> Plan:
     """Add up what the fusers say they need."""
     alignment = stream.alignment
@@ -48,14 +48,21 @@ def make_plan(
     sources = count + (alignment.base is not None)
     weights = sum(row.info.numel for row in alignment.rows)
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
-    passes = 1 + max(f.passes if isinstance(f, StagedFuser) else 0 for f in fusers)
-    whole = any(not isinstance(f, StagedFuser) and not f.elementwise for f in fusers)
+    learns = any(isinstance(f, DataFuser | ModuleFuser) for f in fusers)
+    passes = 1 + max(f.passes if isinstance(f, StagedFuser) else 0 for f in fusers) + learns
+    whole = any(not getattr(f, "elementwise", True) for f in fusers)
     largest = max(row.info.numel for row in alignment.rows)
     piece = largest if whole else min(largest, STRETCH)
     buffers = 3 * count + 4
     written = sum(
         info.numel * (itemsize or info.dtype.itemsize) for info in alignment.infos().values()
     )
+    peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
+    notes = alignment.notes
+    if learns:
+        # Base, one change per member, the working weights and their gradient, all in fp32.
+        peak += 4 * weights * (count + 3)
+        notes += ("plus the activations of one pass while it learns",)
     return Plan(
         method=method,
         members=count,
@@ -65,7 +72,7 @@ def make_plan(
         passes=passes,
         read_bytes=per_pass * passes,
         write_bytes=written * models,
-        peak_bytes=_INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize,
+        peak_bytes=peak,
         workers=stream.workers,
-        notes=alignment.notes,
+        notes=notes,
     )

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from stockpot.checkpoints.source import Source
+    from stockpot.datasets.dataset import Dataset
     from stockpot.fuse.plan import Plan
 
     Spec: TypeAlias = str | Path | Location | Mapping[str, Tensor] | nn.Module | Source
     Weights: TypeAlias = dict[str, Tensor]
+    Tasks: TypeAlias = str | Path | Dataset | Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Request:
     options: Options
     points: Mapping[str, Mapping[str, Any]]
     """The method's parameters; several sets for a sweep, each with its label."""
+    tasks: Any = None
+    """Datasets, for data-driven methods: one per member, in order or by name."""
 
 
 @overload
@@ -46,6 +50,7 @@ def fuse(
     members: Sequence[Spec] | Mapping[str, Spec],
     *,
     base: Spec | None = None,
+    tasks: Tasks | None = None,
     out: None = None,
     **settings: Any,
 ) -> dict[str, Any]: ...
@@ -55,6 +60,7 @@ def fuse(
     members: Sequence[Spec] | Mapping[str, Spec],
     *,
     base: Spec | None = None,
+    tasks: Tasks | None = None,
     out: str | Path,
     **settings: Any,
 ) -> Path: ...
@@ -63,6 +69,7 @@ def fuse(
     members: Sequence[Spec] | Mapping[str, Spec],
     *,
     base: Spec | None = None,
+    tasks: Tasks | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> dict[str, Any] | Path:
@@ -72,15 +79,18 @@ def fuse(
         method: the name of a fusion method, such as `average` or `ties`.
         members: folders, files, hub ids, modules or state dicts; a list, or a mapping of names.
         base: the model that the members were fine-tuned from, for the methods that need it.
+        tasks: datasets or their names for data-driven methods: one per member, in their order or
+            by their names. A name means its `test` split.
         out: a folder to write, in the Hugging Face layout; without it the weights are returned.
         **settings: the method's parameters and the options of `stockpot.fuse.options.Options`.
 
     Returns:
         A state dict, or the path of the folder. Methods that make a model per member (`emr`,
         `tall_mask`) give a state dict per member name, or a folder with one folder per member.
+        Methods that make a module (`wemoe`, `smile`, `surgery`) need `out`; `load_model` reads it.
     """
     options, params = split_options(settings)
-    request = _request(method, members, base, options, {"": params})
+    request = _request(method, members, base, tasks, options, {"": params})
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -95,6 +105,7 @@ def sweep(
     key: str,
     values: Sequence[Any],
     base: Spec | None = None,
+    tasks: Tasks | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -106,6 +117,7 @@ def sweep(
         key: the parameter that varies, such as `scale`.
         values: its values.
         base: as for `fuse`.
+        tasks: as for `fuse`.
         out: a folder that gets one model folder per value, named `key=value`.
         **settings: the other parameters and options.
 
@@ -116,7 +128,7 @@ def sweep(
         raise BadParameterError(f"sweep: expected values for {key!r}, got none.")
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    request = _request(method, members, base, options, points)
+    request = _request(method, members, base, tasks, options, points)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -131,11 +143,12 @@ def plan(
     members: Sequence[Spec] | Mapping[str, Spec],
     *,
     base: Spec | None = None,
+    tasks: Tasks | None = None,
     **settings: Any,
 ) -> Plan:
     """Check everything that `fuse` would check and say what it would cost, without running it."""
     options, params = split_options(settings)
-    request = _request(method, members, base, options, {"": params})
+    request = _request(method, members, base, tasks, options, {"": params})
     from stockpot.fuse.execute import plan_request
 
     return plan_request(request)
@@ -145,6 +158,7 @@ def _request(
     method: str,
     members: Sequence[Spec] | Mapping[str, Spec],
     base: Spec | None,
+    tasks: Tasks | None,
     options: Options,
     points: Mapping[str, Mapping[str, Any]],
 ) -> Request:
@@ -154,7 +168,8 @@ def _request(
         members = [members]
     named = dict(members) if isinstance(members, Mapping) else _named(members)
     found = {label: _located(spec) for label, spec in named.items()}
-    return Request(method, found, None if base is None else _located(base), options, points)
+    anchor = None if base is None else _located(base)
+    return Request(method, found, anchor, options, points, tasks)
 
 
 def _named(members: Sequence[Spec]) -> dict[str, Spec]:

@@ -1,0 +1,1 @@
+"""Fusion that adapts coefficients or masks on unlabelled images."""

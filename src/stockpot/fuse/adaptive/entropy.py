@@ -1,0 +1,65 @@
+"""The entropy of predictions on unlabelled images, added up over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task import Task
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """The mean entropy of the rows, in nats; a probability of zero counts nothing."""
+    probabilities = logits.softmax(dim=-1)
+    return -(probabilities * torch.log(probabilities + 1e-8)).sum(dim=-1).mean()
+
+
+class Adaptation:
+    """Batches of every task, and the sum of their entropies as a gradient in the pool.
+
+    One backward pass per group of tasks: gradients add up, activations of one group are alive.
+    """
+
+    def __init__(
+        self, pool: TaskPool, tasks: Sequence[Task], batch_size: int, seed: int, together: int = 1
+    ) -> None:
+        """Start the draws of all tasks.
+
+        Args:
+            pool: the members.
+            tasks: where the images come from; their labels are never read.
+            batch_size: images of each task per step.
+            seed: of the draws.
+            together: how many tasks share one forward and backward pass.
+        """
+        if batch_size < 1 or together < 1:
+            raise BadParameterError(
+                f"expected batch_size >= 1 and together >= 1, got {batch_size} and {together}."
+            )
+        fit = pool.model.preprocess.fit
+        self._pool = pool
+        self._draws: list[Iterator[Tensor]] = [
+            task.draws(batch_size, seed * 1000 + index, fit) for index, task in enumerate(tasks)
+        ]
+        size = together if pool.can_join(tasks) else 1
+        self._groups = [
+            list(range(start, min(start + size, len(tasks))))
+            for start in range(0, len(tasks), size)
+        ]
+        self._tasks = tasks
+
+    def backward(self) -> float:
+        """Run one batch of every task forward and backward; returns the summed entropy."""
+        total = torch.zeros((), device=self._pool.device)
+        for group in self._groups:
+            tasks = [self._tasks[index] for index in group]
+            pixels = [next(self._draws[index]) for index in group]
+            logits = self._pool.logits_of_several(tasks, pixels)
+            loss = torch.stack([entropy(part.float()) for part in logits]).sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return float(total)

@@ -1,0 +1,1 @@
+"""What data-driven fusion stands on: members in one model, tasks, what was learned."""

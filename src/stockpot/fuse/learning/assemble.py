@@ -1,0 +1,174 @@
+"""From a request with data to a pool: load the architecture, find heads, bind tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.checkpoints.locate import Location
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
+from stockpot.fuse.learning.names import bare, tensor_places
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task import Task
+from stockpot.fuse.stream import Stream
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model, zero_shot_options
+
+Data = str | Path | Dataset
+_NO_CLASSES = ("thing",)
+
+
+def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
+    """The datasets, in the order of the members where they are named."""
+    if tasks is None:
+        return []
+    if isinstance(tasks, str | Path | Dataset):
+        tasks = [tasks]
+    if isinstance(tasks, Mapping):
+        strange = [name for name in tasks if name not in members]
+        if strange or len(tasks) != len(members):
+            raise BadParameterError(
+                f"tasks: expected one dataset for each of {', '.join(members)}, got "
+                f"{', '.join(map(str, tasks)) or 'none'}."
+            )
+        tasks = [tasks[name] for name in members]
+    return [data if isinstance(data, Dataset) else load_dataset(str(data)) for data in tasks]
+
+
+def assemble(
+    stream: Stream, members: Mapping[str, Any], base: Any | None, data: Sequence[Dataset]
+) -> TaskPool:
+    """Load the working model, give every task its head, and put the members beside each other."""
+    labels = tuple(members)
+    sources = {"base": base, **members} if base is not None else dict(members)
+    loaded = {name: _model_source(spec) for name, spec in sources.items()}
+    architecture = next((source for source in loaded.values() if source is not None), None)
+    if architecture is None:
+        raise BadParameterError(
+            "data-driven fusion runs the members: expected a model folder or a classifier as base "
+            "or first member, got state dicts only."
+        )
+    first = data[0] if data else None
+    model = _load(architecture, first)
+    template = stream.alignment.template
+    names = [row.name for row in stream.alignment.rows]
+    found = tensor_places(
+        names, model, template, template.tensors(), lambda folder: _load(folder, first)
+    )
+    places = [found[name] for name in names]
+    if isinstance(architecture, Classifier):
+        model = copy.deepcopy(model)  # the user's own stays as it is
+    tasks = []
+    for index, images in enumerate(data):
+        name = labels[index] if len(data) == len(labels) else str(images)
+        spec = members[labels[index]] if len(data) == len(labels) else None
+        tasks.append(_task(name, images, spec, architecture, model, set(places), stream.device))
+    return TaskPool(stream, model, places, _only_differing(tasks), labels)
+
+
+def _only_differing(tasks: Sequence[Task]) -> list[Task]:
+    """Leave out what all tasks have in common: the working model has it already."""
+    differing = {
+        place
+        for task in tasks
+        for place, value in task.own.items()
+        if not torch.equal(value, tasks[0].own[place])
+    }
+    return [
+        replace(task, own={place: task.own[place] for place in sorted(differing)}) for task in tasks
+    ]
+
+
+def _task(
+    name: str,
+    data: Dataset,
+    spec: Any,
+    architecture: str | Classifier,
+    model: Classifier,
+    fused: set[str],
+    device: str,
+) -> Task:
+    """A task with the tensors that are its own: the text head of its classes, or its head."""
+    if _is_zero_shot(architecture, data):
+        own = _load(architecture, data)
+    else:
+        source = _model_source(spec) if spec is not None else architecture
+        if source is None:
+            return _from_state(name, data, spec, model, fused, device)
+        own = _load(source, data)
+        if own.preprocess != model.preprocess:
+            raise BadCheckpointError(
+                f"{name} sees pictures as {own.preprocess}, the first model as {model.preprocess}; "
+                "one model can only have one of them."
+            )
+    _check_classes(name, own.classes, data)
+    kept = {
+        place: value.detach().to(device, torch.float32)
+        for place, value in own.state_dict().items()
+        if place not in fused and value.is_floating_point() and not _is_text(place)
+    }
+    return Task(name, data, own.classes, kept)
+
+
+def _from_state(
+    name: str, data: Dataset, state: Any, model: Classifier, fused: set[str], device: str
+) -> Task:
+    tensors: dict[str, Tensor] = dict(state)
+    plain = {bare(key): key for key in tensors}
+    own = {
+        place: tensors[plain[bare(place)]].detach().to(device, torch.float32)
+        for place, value in model.state_dict().items()
+        if place not in fused and value.is_floating_point() and bare(place) in plain
+    }
+    _check_classes(name, model.classes, data)
+    return Task(name, data, model.classes, own)
+
+
+def _check_classes(name: str, classes: tuple[str, ...], data: Dataset) -> None:
+    numbered = classes == tuple(str(index) for index in range(len(classes)))
+    if classes != data.classes and not (numbered and len(classes) == len(data.classes)):
+        raise BadDataError(
+            f"{name} has {len(classes)} classes ({', '.join(classes[:3])}, ...), {data} has "
+            f"{len(data.classes)} ({', '.join(data.classes[:3])}, ...): expected the same."
+        )
+
+
+def _model_source(spec: Any) -> str | Classifier | None:
+    """What `load_model` takes, where there is an architecture."""
+    if isinstance(spec, Classifier):
+        return spec
+    if isinstance(spec, Location):
+        has_config = spec.folder is not None and (spec.folder / "config.json").is_file()
+        return str(spec.folder) if has_config and spec.format != "adapter" else None
+    if isinstance(spec, nn.Module):
+        raise BadParameterError(
+            f"data-driven fusion needs to know how a model sees pictures: expected a folder or a "
+            f"classifier of stockpot.load_model, got {type(spec).__name__}."
+        )
+    return None
+
+
+def _load(source: str | Path | Classifier, data: Dataset | None) -> Classifier:
+    if isinstance(source, Classifier):
+        return source
+    classes = data.classes if data is not None else _NO_CLASSES
+    templates = data.templates if data is not None else ("{}",)
+    return load_model(str(source), **zero_shot_options(str(source), classes, templates))
+
+
+def _is_zero_shot(source: str | Classifier, data: Dataset) -> bool:
+    if isinstance(source, Classifier):
+        return False
+    return "classes" in zero_shot_options(source, data.classes, data.templates)
+
+
+def _is_text(place: str) -> bool:
+    return ".text_model." in place or ".text_projection." in place

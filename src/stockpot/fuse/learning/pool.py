@@ -1,0 +1,228 @@
+"""The members of a data-driven fusion, and the one working model that becomes any mix of them.
+
+What is fused lies in one flat vector on the device: the base, one row of changes per member, the
+weights of the working model and their gradient. The model's weights are views into it, so that a
+mix is formed in place, tensor by tensor, by one matrix-vector product, and the gradient with
+respect to mixing coefficients is one product of the changes with the flat gradient. No graph is
+kept through the mix: backward passes of several tasks add up, and memory is base, changes,
+weights, gradient and the activations of one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse.learning.task import Task
+from stockpot.fuse.stream import Piece, Stream
+from stockpot.models.classifier import Classifier
+
+_ALIGNED = 16  # numbers; kernels are slower on tensors that start anywhere
+
+
+class TaskPool:
+    """Members, tasks and a model that can become any mix of the members."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        model: Classifier,
+        places: Sequence[str],
+        tasks: Sequence[Task],
+        members: Sequence[str],
+    ) -> None:
+        """Bind the working model to a flat vector.
+
+        Args:
+            stream: the aligned checkpoints.
+            model: the architecture; becomes the working model.
+            places: for each fused tensor its name in that model.
+            tasks: the data, one per member or fewer where the method allows it.
+            members: what the members are called.
+        """
+        self._stream = stream
+        self.device = torch.device(stream.device)
+        self.tasks = tuple(tasks)
+        self.members = tuple(members)
+        self.model = model.eval().requires_grad_(False).float().to(self.device)
+        rows = stream.alignment.rows
+        self.names = tuple(row.name for row in rows)
+        self.places = tuple(places)
+        self.shapes = tuple(row.info.shape for row in rows)
+        sizes = [row.info.numel for row in rows]
+        starts, end = [], 0
+        for size in sizes:
+            starts.append(end)
+            end += -(-size // _ALIGNED) * _ALIGNED
+        self.spans = [slice(start, start + n) for start, n in zip(starts, sizes, strict=True)]
+        self.flat = torch.zeros(end, device=self.device)
+        self.gradient = torch.zeros_like(self.flat)
+        self._adopted: tuple[Task, ...] = ()
+        self._bind()
+        self.load_base()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @cached_property
+    def base(self) -> Tensor:
+        """The base as a flat vector; the first member where there is no base."""
+        return self._read(-1 if self._stream.alignment.base is not None else 0)
+
+    @cached_property
+    def deltas(self) -> Tensor:
+        """What each member changed, members x weights."""
+        deltas = torch.empty(len(self), len(self.flat), device=self.device)
+        for index in range(len(self)):
+            torch.sub(self._read(index), self.base, out=deltas[index])
+        return deltas
+
+    @cached_property
+    def variances(self) -> tuple[int, ...]:
+        """The numbers of the tensors that are running variances."""
+        return tuple(i for i, name in enumerate(self.names) if name.endswith("running_var"))
+
+    def load_base(self) -> None:
+        """Turn the working model into the base."""
+        self.flat.copy_(self.base)
+
+    def load_member(self, index: int) -> None:
+        """Turn the working model into a member, bit for bit."""
+        self.flat.copy_(self._read(index))
+
+    def form(self, coefficients: Tensor) -> None:
+        """Turn the working model into base + sum of coefficients x changes (members x tensors)."""
+        for number, span in enumerate(self.spans):
+            torch.addmv(
+                self.base[span],
+                self.deltas[:, span].T,
+                coefficients[:, number],
+                out=self.flat[span],
+            )
+        self.keep_variances()
+
+    def keep_variances(self) -> None:
+        """Put the members' smallest variance where a mix made one that is not positive."""
+        for number in self.variances:
+            span = self.spans[number]
+            smallest = (self.base[span] + self.deltas[:, span]).amin(dim=0).clamp(min=0)
+            part = self.flat[span]
+            part.copy_(torch.where(part > 0, part, smallest))
+
+    def pull(self) -> Tensor:
+        """The gradient with respect to the coefficients, members x tensors."""
+        parts = [self.deltas[:, span] @ self.gradient[span] for span in self.spans]
+        return torch.stack(parts, dim=1)
+
+    def zero_gradient(self) -> None:
+        """Forget the gradient of earlier passes."""
+        self.gradient.zero_()
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """A flat vector as tensors by their names in the checkpoint."""
+        return {
+            name: flat[span].view(shape)
+            for name, span, shape in zip(self.names, self.spans, self.shapes, strict=True)
+        }
+
+    def adopt(self, *tasks: Task) -> None:
+        """Give the working model the tensors of a task, or the heads of several side by side."""
+        if tasks == self._adopted:
+            return
+        for place, value in tasks[0].own.items():
+            several = len(tasks) > 1
+            _put(
+                self.model,
+                place,
+                torch.cat([task.own[place] for task in tasks]) if several else value,
+            )
+        self._adopted = tasks
+
+    def can_join(self, tasks: Sequence[Task]) -> bool:
+        """Whether the tasks differ in nothing but heads with one row per class."""
+        return all(
+            value.ndim > 0 and len(value) == len(task.classes)
+            for task in tasks
+            for value in task.own.values()
+        )
+
+    def logits(self, task: Task, pixels: Tensor) -> Tensor:
+        """The working model's logits with the head of a task."""
+        self.adopt(task)
+        logits: Tensor = self.model(pixels.to(self.device))
+        return logits
+
+    def logits_of_several(self, tasks: Sequence[Task], pixels: Sequence[Tensor]) -> list[Tensor]:
+        """Logits of several tasks, each on its own images, from one pass over all of them."""
+        if len(tasks) == 1:
+            return [self.logits(tasks[0], pixels[0])]
+        self.adopt(*tasks)
+        seen = [self.seen(batch) for batch in pixels]
+        joint: Tensor = self.model.network(torch.cat(seen))
+        parts, row, column = [], 0, 0
+        for task, batch in zip(tasks, seen, strict=True):
+            width = len(task.classes)
+            if joint.shape[1] == width:  # one head for all
+                column = 0
+            parts.append(joint[row : row + len(batch), column : column + width])
+            row, column = row + len(batch), column + width
+        return parts
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """Pixels as the network sees them."""
+        pixels = pixels.to(self.device)
+        if not pixels.is_floating_point():
+            pixels = pixels.float() / 255
+        preprocess = self.model.preprocess
+        return preprocess.normalise(preprocess.fit_tensor(pixels))
+
+    def need_tasks(self, method: str, *, each: bool = True) -> tuple[Task, ...]:
+        """The tasks, if there are as many as the method needs."""
+        if each and len(self.tasks) == 1 < len(self):
+            return self.tasks * len(self)  # one dataset for all
+        if not self.tasks or (each and len(self.tasks) != len(self)):
+            wanted = f"one dataset per member ({len(self)})" if each else "a dataset"
+            raise BadParameterError(
+                f"{method}: expected {wanted}, got {len(self.tasks) or 'none'}.",
+                hint="Give tasks=[...] (--task, or `data:` in a recipe).",
+            )
+        return self.tasks
+
+    def _read(self, index: int) -> Tensor:
+        flat = torch.zeros(len(self.flat))
+        for row, span in zip(self._stream.alignment.rows, self.spans, strict=True):
+            slab = self._stream.slab(Piece(row, 0, None))
+            values = slab.base if index < 0 else slab.member(index)
+            flat[span] = values.detach().cpu().float().reshape(-1)
+        return flat.to(self.device)
+
+    def _bind(self) -> None:
+        for place, span, shape in self._layout():
+            module, leaf = _owner(self.model, place)
+            view = self.flat[span].view(shape)
+            if leaf in module._parameters:
+                parameter = nn.Parameter(view, requires_grad=True)
+                parameter.grad = self.gradient[span].view(shape)
+                module._parameters[leaf] = parameter
+            else:
+                module._buffers[leaf] = view
+
+    def _layout(self) -> Iterator[tuple[str, slice, tuple[int, ...]]]:
+        return zip(self.places, self.spans, self.shapes, strict=True)
+
+
+def _owner(model: nn.Module, place: str) -> tuple[nn.Module, str]:
+    parent, _, leaf = place.rpartition(".")
+    return model.get_submodule(parent), leaf
+
+
+def _put(model: nn.Module, place: str, values: Tensor) -> None:
+    module, leaf = _owner(model, place)
+    if leaf in module._parameters:
+        module._parameters[leaf] = nn.Parameter(values, requires_grad=False)
+    else:
+        module._buffers[leaf] = values

@@ -1,0 +1,76 @@
+"""Let a job learn: run the models on the data, or read what was learned before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse.jobs import Job
+from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser
+from stockpot.fuse.learning.assemble import assemble, find_data
+from stockpot.fuse.learning.learned import Learned, Record, load_learned, save_learned
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.run import Request
+from stockpot.models.modules.folder import Module
+
+
+def learn(request: Request, job: Job) -> tuple[Job, dict[str, Module]]:
+    """The job with every learner turned into the fuser it becomes, and the modules it makes."""
+    options = request.options
+    if options.save and len(request.points) > 1:
+        raise BadParameterError("save: a sweep learns several times; expected one point.")
+    pool: TaskPool | None = None
+    fusers: list[Fuser | Learner] = list(job.fusers)
+    modules: dict[str, Module] = {}
+    for label, params in request.points.items():
+        for number in sorted(set(job.of[label].values())):
+            learner = fusers[number]
+            if not isinstance(learner, DataFuser | ModuleFuser):
+                continue
+            record = _record(request, job, params)
+            learned = load_learned(options.load, record) if options.load else None
+            if pool is None and (learned is None or isinstance(learner, ModuleFuser)):
+                pool = _pool(request, job)
+            if learned is None and pool is not None:
+                learned = learner.learn(pool)
+                if options.save:
+                    save_learned(options.save, learned, record)
+            if learned is None:
+                continue
+            fusers[number] = learner.fuser(learned)
+            if isinstance(learner, ModuleFuser) and pool is not None:
+                modules[label] = _module(learner, pool, learned, request, job)
+    return replace(job, fusers=fusers), modules
+
+
+def _pool(request: Request, job: Job) -> TaskPool:
+    data = find_data(request.tasks, tuple(request.members))
+    return assemble(job.stream, request.members, request.base, data)
+
+
+def _record(request: Request, job: Job, params: Mapping[str, Any]) -> Record:
+    names = tuple(row.name for row in job.stream.alignment.rows)
+    return Record(request.method, tuple(request.members), names, params)
+
+
+def _module(
+    learner: ModuleFuser, pool: TaskPool, learned: Learned, request: Request, job: Job
+) -> Module:
+    tensors, settings = learner.parts(pool, learned)
+    tasks = [{"name": task.name, "classes": list(task.classes)} for task in pool.tasks]
+    heads = {
+        f"heads.{index}.{place}": value
+        for index, task in enumerate(pool.tasks)
+        for place, value in task.own.items()
+        if not place.endswith("network.head")  # a text head is made from class names when loaded
+    }
+    return Module(
+        kind=learner.kind,
+        members=tuple(job.members),
+        settings=settings,
+        tasks=tasks,
+        tensors={name: value.detach().cpu() for name, value in {**tensors, **heads}.items()},
+        facts={"method": request.method, **learned.facts},
+    )

@@ -1,0 +1,1 @@
+"""Fusion that makes a module with a forward of its own."""

@@ -1,0 +1,78 @@
+"""The MLPs of a network, and what the members changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.fuse.learning.pool import TaskPool
+
+
+@dataclass(frozen=True)
+class Block:
+    """An MLP of the working model."""
+
+    path: str
+    """Its name in the network."""
+    width: int
+    """Of the tokens that enter it."""
+    layers: Mapping[str, tuple[int, int | None]]
+    """Linear layer in the MLP -> numbers of its weight and bias among the fused tensors."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The fused tensors that it holds."""
+        return [n for pair in self.layers.values() for n in pair if n is not None]
+
+    def changes(
+        self, pool: TaskPool, density: float = 1.0
+    ) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """For each layer the members' changes of weight and bias, members first."""
+        return {
+            name: (
+                _changes(pool, weight, density),
+                None if bias is None else _changes(pool, bias, density),
+            )
+            for name, (weight, bias) in self.layers.items()
+        }
+
+
+def mlp_blocks(pool: TaskPool) -> list[Block]:
+    """The modules called `mlp` whose linear layers are fused, in order."""
+    number = {place: index for index, place in enumerate(pool.places)}
+    found = []
+    for path, module in pool.model.network.named_modules():
+        if path.rpartition(".")[2] != "mlp":
+            continue
+        layers: dict[str, tuple[int, int | None]] = {}
+        width = 0
+        for name, layer in module.named_modules():
+            weight = number.get(f"network.{path}.{name}.weight")
+            if isinstance(layer, nn.Linear) and weight is not None:
+                width = width or layer.in_features
+                layers[name] = (weight, number.get(f"network.{path}.{name}.bias"))
+        if layers:
+            found.append(Block(path, width, layers))
+    return found
+
+
+def _changes(pool: TaskPool, number: int, density: float) -> Tensor:
+    changes = pool.deltas[:, pool.spans[number]].view(len(pool), *pool.shapes[number])
+    if density >= 1:
+        return changes
+    return torch.stack([pruned(change, density) for change in changes])
+
+
+def pruned(change: Tensor, density: float) -> Tensor:
+    """The largest share of a tensor's entries; the others become zero."""
+    flat = change.abs().reshape(-1)
+    dropped = len(flat) - int(density * len(flat))
+    if dropped <= 0:
+        return change
+    if dropped == len(flat):
+        return torch.zeros_like(change)
+    limit = flat.kthvalue(dropped).values
+    return change * (change.abs() > limit)

@@ -1,0 +1,88 @@
+"""SMILE: low-rank experts of every linear layer, without data (Tang et al., arXiv:2408.10174)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.learning.coefficients import coefficient_fuser
+from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.statistics.gram import linear_layers
+
+
+@fusers.register("smile", paper="arXiv:2408.10174", needs_base=True, linear=True, learns=True)
+def smile(
+    *,
+    rank: int = 32,
+    gate_rank: int = 16,
+    top_k: int = 1,
+    others: Literal["base", "average"] = "base",
+) -> ModuleFuser:
+    """Keep the base, and beside every linear layer the members' changes as low-rank experts.
+
+    Each token asks the expert in whose leading input directions it lies furthest: no data, no
+    training. The result is a module: a folder that `load_model` reads.
+
+    Args:
+        rank: singular triples of each member's change that its expert keeps.
+        gate_rank: right singular vectors that decide which expert is asked.
+        top_k: experts that a token asks, weighed by a softmax.
+        others: what is not a linear layer stays as in the base, or is the members' average.
+    """
+    if min(rank, gate_rank, top_k) < 1:
+        raise BadParameterError(
+            "smile: expected rank, gate_rank and top_k of at least 1, got "
+            f"{rank}, {gate_rank} and {top_k}."
+        )
+
+    def learn(pool: TaskPool) -> Learned:
+        coefficients = torch.zeros(len(pool), len(pool.names))
+        if others == "average":
+            coefficients += 1 / len(pool)
+            for number, _ in _layers(pool).values():
+                coefficients[:, number] = 0.0
+            for _, bias in _layers(pool).values():
+                if bias is not None:
+                    coefficients[:, bias] = 0.0
+        return Learned({"coefficients": coefficients}, {"names": list(pool.names)})
+
+    def parts(pool: TaskPool, learned: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors: dict[str, Tensor] = {}
+        kept = []
+        for path, (number, bias) in _layers(pool).items():
+            changes = pool.deltas[:, pool.spans[number]].view(len(pool), *pool.shapes[number])
+            if not bool(changes.any()):
+                continue  # no member changed it
+            kept.append(path)
+            left, values, right = torch.linalg.svd(changes.double(), full_matrices=False)
+            size = min(rank, values.shape[1])
+            tensors[f"{path}.up"] = left[:, :, :size].float()
+            tensors[f"{path}.down"] = (values[:, :size, None] * right[:, :size]).float()
+            tensors[f"{path}.gate"] = right[:, : min(gate_rank, values.shape[1])].float()
+            if bias is not None:
+                tensors[f"{path}.bias"] = pool.deltas[:, pool.spans[bias]].clone()
+        return tensors, {"layers": kept, "top_k": top_k, "experts": list(pool.members)}
+
+    return ModuleFuser("low_rank_experts", learn, _fuser, parts)
+
+
+def _fuser(learned: Learned) -> TensorFuser:
+    return coefficient_fuser(learned.facts["names"], learned.tensors["coefficients"])
+
+
+def _layers(pool: TaskPool) -> dict[str, tuple[int, int | None]]:
+    """Path of each fused linear layer in the network -> numbers of its weight and bias."""
+    number = {place: index for index, place in enumerate(pool.places)}
+    of_name = dict(zip(pool.names, pool.places, strict=True))
+    found = {}
+    for name in linear_layers(pool):
+        place = of_name[name]
+        path = place.removeprefix("network.").removesuffix(".weight")
+        found[path] = (number[place], number.get(f"network.{path}.bias"))
+    return found

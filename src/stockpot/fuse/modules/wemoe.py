@@ -1,0 +1,174 @@
+"""Weight-ensembling mixture of experts (Tang et al., arXiv:2402.00433), dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.adaptive.descent import summary
+from stockpot.fuse.adaptive.entropy import Adaptation
+from stockpot.fuse.checks import check_share
+from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.learning.coefficients import coefficient_fuser
+from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.modules.blocks import Block, mlp_blocks
+from stockpot.models.modules.weight_ensemble import (
+    Router,
+    Routing,
+    compact,
+    mix_block,
+    unmix_block,
+)
+
+
+@fusers.register(
+    "wemoe", paper="arXiv:2402.00433", needs_base=True, linear=True, learns=True, needs_data=True
+)
+def wemoe(
+    *,
+    steps: int = 1000,
+    lr: float = 1e-4,
+    scale: float = 0.3,
+    batch_size: int = 16,
+    depth: int = 2,
+    density: float = 1.0,
+    shared: bool = False,
+    routing: Routing = "image",
+    together: int = 1,
+    seed: int = 0,
+) -> ModuleFuser:
+    """Mix the members' MLPs anew for every image with routers learned on unlabelled images.
+
+    An MLP computes with theta_0 + sum_t g_t(x) tau_t, g from a small router on its input; all else
+    is task arithmetic with `scale`. Only routers learn, by the entropy of the predictions. The
+    sparse form (E-WEMoE) keeps a tenth of each change and one router for all layers: density=0.1,
+    shared=true. The result is a module: a folder that `load_model` reads.
+
+    Args:
+        steps: steps of Adam; each sees one batch of every task.
+        lr: its step size.
+        scale: of the changes outside MLPs, and the gates at the start.
+        batch_size: images of each task per step.
+        depth: linear layers of a router: 2, 1, or 0 for gates that do not depend on the image.
+        density: the share of every tensor's changes that is kept, the largest.
+        shared: one router for all MLPs.
+        routing: gates of each image (image), or their mean over the batch, as FusionBench has it
+            (batch): predictions then depend on what else is in the batch.
+        together: tasks that share one pass while learning.
+        seed: of the routers and of the order of the images.
+    """
+    check_share("density", density)
+    if depth not in (0, 1, 2) or steps < 0 or lr <= 0:
+        raise BadParameterError(
+            f"wemoe: expected depth 0, 1 or 2, steps >= 0 and lr > 0, got {depth}, {steps}, {lr}."
+        )
+
+    def routers(pool: TaskPool, blocks: list[Block]) -> dict[str, Router]:
+        chosen = blocks[:1] if shared else blocks
+        return {
+            str(index): Router(
+                block.width, len(pool), depth=depth, init=scale, seed=seed * 1000 + index
+            ).to(pool.device)
+            for index, block in enumerate(chosen)
+        }
+
+    def learn(pool: TaskPool) -> Learned:
+        blocks = _blocks(pool)
+        made = routers(pool, blocks)
+        coefficients = torch.full((len(pool), len(pool.names)), scale, device=pool.device)
+        for block in blocks:
+            coefficients[:, block.numbers] = 0.0
+        losses: list[float] = []
+        if steps:
+            tasks = pool.need_tasks("wemoe")
+            pool.form(coefficients)
+            with _mixed(pool, blocks, made, density, shared, routing):
+                # A router's mean over the batch would run across tasks in a joint pass.
+                size = 1 if routing == "batch" else together
+                adaptation = Adaptation(pool, tasks, batch_size, seed, size)
+                weights = [weight for router in made.values() for weight in router.parameters()]
+                optimiser = torch.optim.Adam(weights, lr=lr)
+                for _ in range(steps):
+                    optimiser.zero_grad()
+                    losses.append(adaptation.backward())
+                    optimiser.step()
+        tensors = {
+            f"routers.{key}.{name}": value.detach().cpu()
+            for key, router in made.items()
+            for name, value in router.state_dict().items()
+        }
+        facts = {**summary(losses), "names": list(pool.names)}
+        return Learned({**tensors, "coefficients": coefficients.cpu()}, facts)
+
+    def parts(pool: TaskPool, learned: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {k: v for k, v in learned.tensors.items() if k.startswith("routers.")}
+        blocks = _blocks(pool)
+        for block in blocks:
+            for name, (weight, bias) in block.changes(pool, density).items():
+                path = f"changes.{block.path}.{name}"
+                tensors |= compact(f"{path}.weight", weight.cpu(), density)
+                if bias is not None:
+                    tensors |= compact(f"{path}.bias", bias.cpu(), density)
+        settings = {
+            "experts": list(pool.members),
+            "depth": depth,
+            "routing": routing,
+            "density": density,
+            "blocks": {
+                block.path: {
+                    "router": "0" if shared else str(index),
+                    "width": block.width,
+                    "layers": list(block.layers),
+                }
+                for index, block in enumerate(blocks)
+            },
+        }
+        return tensors, settings
+
+    return ModuleFuser("weight_ensemble", learn, _fuser, parts)
+
+
+def _fuser(learned: Learned) -> TensorFuser:
+    return coefficient_fuser(learned.facts["names"], learned.tensors["coefficients"])
+
+
+def _blocks(pool: TaskPool) -> list[Block]:
+    blocks = mlp_blocks(pool)
+    if not blocks:
+        raise BadCheckpointError(
+            f"wemoe: expected a transformer with MLP blocks, got {pool.model.origin.architecture}."
+        )
+    return blocks
+
+
+@contextmanager
+def _mixed(
+    pool: TaskPool,
+    blocks: list[Block],
+    routers: dict[str, Router],
+    density: float,
+    shared: bool,
+    routing: Routing,
+) -> Iterator[None]:
+    """The working model with routers in it, and nothing but them to learn."""
+    network: nn.Module = pool.model.network
+    learning = [weight for weight in pool.model.parameters() if weight.requires_grad]
+    for weight in learning:
+        weight.requires_grad_(False)
+    for index, block in enumerate(blocks):
+        router = routers["0" if shared else str(index)]
+        mix_block(network, block.path, block.changes(pool, density), router, routing)
+    try:
+        yield
+    finally:
+        for block in blocks:
+            unmix_block(network, block.path)
+        for weight in learning:
+            weight.requires_grad_(True)

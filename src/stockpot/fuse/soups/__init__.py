@@ -1,0 +1,1 @@
+"""Soups chosen or learned on held-out, labelled images."""

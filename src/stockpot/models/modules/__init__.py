@@ -1,0 +1,1 @@
+"""Networks with parts added to them, and their folders: routers, experts, corrections."""
