@@ -137,6 +137,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
         notes=list(found.notes),
+        pictures=list(found.pictures),
     )
     if store:
         store.save(result)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.results.schema import Score
+from stockpot.results.schema import Picture, Score
 from stockpot.results.statistics import Interval, wilson
 
 Progress = Callable[[str, int, int], None]
@@ -43,6 +43,7 @@ class Measurement:
     outcomes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     class_space: str = ""
+    pictures: tuple[Picture, ...] = ()
 
 
 def forward_batches(

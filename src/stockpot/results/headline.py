@@ -114,7 +114,7 @@ def _thousands(value: float) -> str:
 
 
 def _is_headline(score: Score) -> bool:
-    return not {"class", "corruption", "severity"} & score.condition.keys()
+    return not {"class", "corruption", "severity", "turn"} & score.condition.keys()
 
 
 def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:

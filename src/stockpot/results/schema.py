@@ -96,6 +96,13 @@ class Cost(_Document):
     queries: int | None = None
 
 
+class Picture(_Document):
+    """A few small images side by side, with what there is to say of them."""
+
+    png: str = Field(description="base64 of a PNG.")
+    facts: dict[str, Scalar] = Field(default_factory=dict)
+
+
 class CellResult(_Document):
     """One finished cell."""
 
@@ -112,6 +119,7 @@ class CellResult(_Document):
         description="Per-image yes/no records as base64 of packed bits; length is data.n.",
     )
     notes: list[str] = Field(default_factory=list)
+    pictures: list[Picture] = Field(default_factory=list)
 
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""

@@ -6,6 +6,7 @@ score it belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +89,26 @@ def bootstrap_grand_mean(
     table = np.asarray(columns, dtype=np.float64)
     means = _resampled_means(table, seed=seed, resamples=resamples).mean(axis=1)
     return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
+
+
+def bootstrap_of_means(
+    columns: ArrayLike,
+    value: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    *,
+    seed: int = 0,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Interval:
+    """Interval of a function of several means, with images (rows) resampled jointly.
+
+    `value` turns a table of means (resamples x columns) into one number per resample; numbers that
+    do not exist there (a ratio over nothing) are left out.
+    """
+    table = np.asarray(columns, dtype=np.float64)
+    found = value(_resampled_means(table, seed=seed, resamples=resamples))
+    found = found[np.isfinite(found)]
+    method = f"bootstrap-{confidence * 100:g}"
+    return _percentile(found, confidence, method) if len(found) else Interval(0.0, 0.0, method)
 
 
 def _resampled_means(
