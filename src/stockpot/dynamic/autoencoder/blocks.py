@@ -5,6 +5,8 @@ Names and arithmetic follow the VQGAN family (arXiv:2012.09841), so that publish
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,7 +33,8 @@ class ResidualBlock(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         inner = self.conv1(F.silu(self.norm1(values)))
         inner = self.conv2(F.silu(self.norm2(inner)))
-        return inner + (self.nin_shortcut(values) if self.widens else values)
+        shortcut = self.nin_shortcut(values) if self.widens else values
+        return torch.as_tensor(inner + shortcut)
 
 
 class Attention(nn.Module):
@@ -51,7 +54,8 @@ class Attention(nn.Module):
             layer(normed).flatten(2).transpose(1, 2)[:, None] for layer in (self.q, self.k, self.v)
         ]
         seen = F.scaled_dot_product_attention(*rows)[:, 0]
-        return values + self.proj_out(seen.transpose(1, 2).reshape(values.shape))
+        mixed = seen.transpose(1, 2).reshape(values.shape)
+        return torch.as_tensor(values + self.proj_out(mixed))
 
 
 class Downsample(nn.Module):
@@ -81,9 +85,12 @@ class Level(nn.Module):
 
     def __init__(self, widths: list[int], groups: int, *, attends: bool) -> None:
         super().__init__()
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(pairwise(widths))
         self.block = nn.ModuleList(ResidualBlock(a, b, groups) for a, b in pairs)
         self.attn = nn.ModuleList(Attention(b, groups) for _, b in pairs if attends)
+        # Replaced by the coder where the level is not its last.
+        self.downsample: nn.Module = nn.Identity()
+        self.upsample: nn.Module = nn.Identity()
 
     def forward(self, values: Tensor) -> Tensor:
         for index, block in enumerate(self.block):

@@ -34,7 +34,7 @@ class Architecture:
     @property
     def stride(self) -> int:
         """How many pixels a side of one latent cell spans."""
-        return 2 ** (len(self.multipliers) - 1)
+        return 1 << (len(self.multipliers) - 1)
 
     @property
     def widths(self) -> list[int]:
@@ -71,9 +71,7 @@ class Encoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         values = self.conv_in(pixels)
         for level in self.down:
-            values = level(values)
-            if hasattr(level, "downsample"):
-                values = level.downsample(values)
+            values = level.downsample(level(values))  # type: ignore[operator]
         return torch.as_tensor(self.conv_out(F.silu(self.norm_out(self.mid(values)))))
 
 
@@ -102,7 +100,5 @@ class Decoder(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         values = self.mid(self.conv_in(latents))
         for level in reversed(self.up):
-            values = level(values)
-            if hasattr(level, "upsample"):
-                values = level.upsample(values)
+            values = level.upsample(level(values))  # type: ignore[operator]
         return torch.as_tensor(self.conv_out(F.silu(self.norm_out(values))))

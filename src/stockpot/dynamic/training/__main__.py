@@ -110,7 +110,8 @@ def _describe(
     device: torch.device,
     limit: int | None,
 ) -> None:
-    found, shown = {}, {}
+    found: dict[str, dict[str, float]] = {}
+    shown: dict[int, list[Tensor]] = {}
     for name, side, _ in SOURCES:
         pixels = _pixels(name, "test", side, min(limit or 2000, 2000))
         found[f"{name}, {side} px"] = quality(model, pixels)._asdict()

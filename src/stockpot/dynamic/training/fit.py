@@ -63,7 +63,8 @@ def fit(
     """Train the autoencoder in place and say how it went."""
     if plan.steps < 1 or plan.batch < 1 or plan.lr <= 0:
         raise BadParameterError(
-            f"expected steps >= 1, batch >= 1 and lr > 0, got {plan.steps}, {plan.batch}, {plan.lr}."
+            "expected steps >= 1, batch >= 1 and lr > 0, "
+            f"got {plan.steps}, {plan.batch} and {plan.lr}."
         )
     device = next(model.parameters()).device
     critic = Critic().to(device)

@@ -67,4 +67,5 @@ def balance(reconstruction: Tensor, fooling: Tensor, weight: Tensor) -> Tensor:
     """The factor that makes both losses pull equally hard at the last layer (arXiv:2012.09841)."""
     (pull,) = torch.autograd.grad(reconstruction, weight, retain_graph=True)
     (push,) = torch.autograd.grad(fooling, weight, retain_graph=True)
-    return (pull.norm() / (push.norm() + 1e-4)).clamp(0, 1e3).detach()
+    factor: Tensor = (pull.norm() / (push.norm() + 1e-4)).clamp(0, 1e3).detach()
+    return factor

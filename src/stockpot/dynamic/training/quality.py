@@ -27,7 +27,7 @@ class Quality(NamedTuple):
 @torch.no_grad()
 def quality(model: Autoencoder, pixels: Tensor, batch: int = 250) -> Quality:
     """Reconstruct uint8 pictures and compare."""
-    absolute, ratios, used = 0.0, 0.0, set()
+    absolute, ratios, used = 0.0, 0.0, set[int]()
     device = next(model.parameters()).device
     for start in range(0, len(pixels), batch):
         part = pixels[start : start + batch].to(device).float() / 255
@@ -37,7 +37,7 @@ def quality(model: Autoencoder, pixels: Tensor, batch: int = 250) -> Quality:
         squared = (made - part).square().mean(dim=(1, 2, 3)).clamp_min(1e-10)
         ratios += float((-10 * squared.log10()).sum())
         if codes is not None:
-            used |= set(codes.unique().tolist())
+            used |= set(codes.flatten().tolist())
     n = max(1, len(pixels))
     return Quality(len(pixels), absolute / n, ratios / n, len(used))
 

@@ -1,0 +1,93 @@
+"""What a generator is: latents of an image that a gradient can move, and the image they stand for.
+
+    latents, context = generator.encode(pixels, seeds)    # one row per image
+    changed = generator.decode(latents, context)          # differentiable, pixels in [0, 1]
+
+An autoencoder's latents hold the whole image; those of a parametric generator say what is done to
+it, and start at "nothing", with the image itself as context. The same search moves both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+
+
+class Encoded(NamedTuple):
+    """What stands for a batch of images."""
+
+    latents: Tensor
+    """What the search moves, one row per image."""
+    context: Tensor
+    """What decoding needs besides and no step changes, one row per image; may be empty rows."""
+
+
+class Generator(Protocol):
+    """Changes images in a way of its own."""
+
+    name: str
+    step: float
+    """A step size at which a search of fifty steps changes images visibly."""
+
+    def to(self, device: torch.device) -> Generator:
+        """The same generator on a device."""
+        ...
+
+    def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
+        """What stands for these images, with one seed per image for what is random."""
+        ...
+
+    def decode(self, latents: Tensor, context: Tensor) -> Tensor:
+        """The images that latents stand for in their context."""
+        ...
+
+    def clamp(self, latents: Tensor) -> Tensor:
+        """The nearest latents within the range that makes sense."""
+        ...
+
+    def codes(self, latents: Tensor) -> Tensor | None:
+        """The discrete code of each cell; none where latents are continuous."""
+        ...
+
+    def settled(self, latents: Tensor) -> Tensor:
+        """The latents as the decoder meets them: quantised where there is a codebook."""
+        ...
+
+
+class Parametric:
+    """A generator without weights: its latents are the strengths of changes, within limits.
+
+    `reach` bounds every latent from below and above; decoding must give the image back at `rest`.
+    """
+
+    name = ""
+    step = 0.05
+    rest = 0.0
+
+    def __init__(self, low: float = -1.0, high: float = 1.0) -> None:
+        if not low <= self.rest <= high or low == high:
+            raise BadParameterError(
+                f"{self.name}: expected limits around {self.rest:g}, got {low:g} to {high:g}."
+            )
+        self.low, self.high = low, high
+
+    def clamp(self, latents: Tensor) -> Tensor:
+        """Within the limits."""
+        return latents.clamp(self.low, self.high)
+
+    def codes(self, latents: Tensor) -> Tensor | None:
+        """There are none."""
+        return None
+
+    def settled(self, latents: Tensor) -> Tensor:
+        """As they are."""
+        return latents
+
+
+def into_box(pixels: Tensor) -> Tensor:
+    """Clamp pixels to [0, 1]; the gradient passes as if nothing had been cut."""
+    return pixels + (pixels.clamp(0, 1) - pixels).detach()

@@ -1,0 +1,1 @@
+"""The generators: autoencoders, and changes that need no weights."""

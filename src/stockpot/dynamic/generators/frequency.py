@@ -1,0 +1,58 @@
+"""A change of spectrum: every ring of spatial frequencies is weakened or strengthened."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stockpot.dynamic import generators
+from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.errors import BadParameterError
+
+
+class FrequencyGenerator(Parametric):
+    """One latent per ring and channel: the logarithm of its gain."""
+
+    name = "frequency"
+    step = 0.05
+
+    def __init__(self, bands: int, limit: float) -> None:
+        if bands < 2:
+            raise BadParameterError(f"frequency: expected bands >= 2, got {bands}.")
+        super().__init__(-limit, limit)
+        self.bands = bands
+
+    def to(self, device: torch.device) -> FrequencyGenerator:
+        """Nothing to move."""
+        return self
+
+    def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
+        """Every gain is 1."""
+        return Encoded(pixels.new_zeros(len(pixels), 3 * self.bands), pixels)
+
+    def decode(self, latents: Tensor, context: Tensor) -> Tensor:
+        """Weigh the spectrum; gains between the middles of two rings are interpolated."""
+        height, width = context.shape[-2:]
+        up = torch.fft.fftfreq(height, device=context.device)
+        across = torch.fft.rfftfreq(width, device=context.device)
+        radius = (up[:, None].square() + across.square()).sqrt()
+        place = radius / radius.max() * (self.bands - 1)
+        below = place.floor().long().clamp(max=self.bands - 2)
+        share = (place - below).to(latents.dtype)
+        gains = latents.float().view(-1, 3, self.bands)
+        logarithm = gains[:, :, below] * (1 - share) + gains[:, :, below + 1] * share
+        # The mean brightness is no spatial frequency: it stays.
+        logarithm = logarithm * (radius > 0)
+        spectrum = torch.fft.rfft2(context.float()) * logarithm.exp()
+        return into_box(torch.fft.irfft2(spectrum, s=(height, width)))
+
+
+@generators.register("frequency")
+def frequency(*, bands: int = 8, limit: float = 1.5) -> Generator:
+    """Weaken or strengthen rings of spatial frequencies: blur, sharpen, and between.
+
+    Args:
+        bands: rings from the lowest to the highest frequency, for each colour channel.
+        limit: the largest absolute logarithm of a gain.
+    """
+    return FrequencyGenerator(bands, limit)

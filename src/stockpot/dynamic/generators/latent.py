@@ -1,0 +1,95 @@
+"""Generators that move an autoencoder's latents: with a codebook (`vqgan`) or without (`kl`)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stockpot.dynamic import generators
+from stockpot.dynamic.autoencoder.files import load_autoencoder
+from stockpot.dynamic.autoencoder.model import Autoencoder
+from stockpot.dynamic.generator import Encoded, Generator, into_box
+from stockpot.errors import BadParameterError
+
+ZOO = "small-vqgan"
+
+
+class LatentGenerator:
+    """The latents before quantisation move; the image is what their codes decode to."""
+
+    def __init__(
+        self, autoencoder: Autoencoder, *, name: str, step: float, reach: float | None
+    ) -> None:
+        self.autoencoder = autoencoder
+        self.name = name
+        self.step = step
+        self.reach = reach
+
+    def to(self, device: torch.device) -> LatentGenerator:
+        """Move the autoencoder."""
+        self.autoencoder.to(device)
+        return self
+
+    def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
+        """The encoder's output; nothing is random, and no context is needed."""
+        return Encoded(self.autoencoder.encode(pixels), pixels.new_empty(len(pixels), 0))
+
+    def decode(self, latents: Tensor, context: Tensor) -> Tensor:
+        """Quantise (the gradient passes straight through) and decode."""
+        settled, _ = self.autoencoder.settle(latents)
+        return into_box(self.autoencoder.decode(settled))
+
+    def clamp(self, latents: Tensor) -> Tensor:
+        """Within the range of the codebook per channel, or within so many standard deviations."""
+        if self.reach is None:
+            return latents
+        if not self.autoencoder.is_quantised:
+            return latents.clamp(-self.reach, self.reach)
+        book = self.autoencoder.quantize.embedding.weight
+        middle = (book.amax(dim=0) + book.amin(dim=0)).view(1, -1, 1, 1) / 2
+        half = (book.amax(dim=0) - book.amin(dim=0)).view(1, -1, 1, 1) / 2 * self.reach
+        return torch.minimum(torch.maximum(latents, middle - half), middle + half)
+
+    def codes(self, latents: Tensor) -> Tensor | None:
+        """The code of each cell."""
+        if not self.autoencoder.is_quantised:
+            return None
+        return torch.as_tensor(self.autoencoder.quantize.codes(latents))
+
+    def settled(self, latents: Tensor) -> Tensor:
+        """The codes' own vectors."""
+        codes = self.codes(latents)
+        return latents if codes is None else self.autoencoder.quantize.look_up(codes)
+
+
+@generators.register("vqgan", paper="arXiv:2308.10632")
+def vqgan(*, autoencoder: str = ZOO, clamp: float | None = 1.0) -> Generator:
+    """Move the latents of a vector-quantised autoencoder; an image changes when a code flips.
+
+    Args:
+        autoencoder: `small-vqgan` of the zoo, a diffusers `VQModel` folder, or a checkpoint file of
+            taming-transformers.
+        clamp: keep latents within this multiple of the codebook's range; none does not.
+    """
+    model = load_autoencoder(autoencoder)
+    if not model.is_quantised:
+        raise BadParameterError(
+            f"vqgan: {autoencoder} has no codebook.", hint="Use the generator kl for it."
+        )
+    return LatentGenerator(model, name="vqgan", step=0.1, reach=clamp)
+
+
+@generators.register("kl", paper="arXiv:2112.10752")
+def kl(*, autoencoder: str, clamp: float | None = 4.0) -> Generator:
+    """Move the mean latents of a Gaussian (VAE) autoencoder.
+
+    Args:
+        autoencoder: a diffusers `AutoencoderKL` folder, or a checkpoint file of its family.
+        clamp: the largest absolute value of a latent; none does not clamp.
+    """
+    model = load_autoencoder(autoencoder)
+    if model.is_quantised:
+        raise BadParameterError(
+            f"kl: {autoencoder} has a codebook.", hint="Use the generator vqgan for it."
+        )
+    return LatentGenerator(model, name="kl", step=0.05, reach=clamp)

@@ -1,0 +1,1 @@
+"""The oracles: dual encoders, classifiers, several of them together, and people."""

@@ -1,0 +1,75 @@
+"""Oracles that are one network: a zero-shot dual encoder, or any classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.dynamic import oracles
+from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.errors import BadDataError, UserError
+from stockpot.models.class_space import match_classes
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model, zero_shot_options
+
+ZOO = "clip-base"
+
+
+class NetworkOracle:
+    """A classifier's probabilities among the data's classes."""
+
+    def __init__(self, classifier: Classifier, setting: Setting, name: str) -> None:
+        try:
+            mapping = match_classes(classifier.classes, setting.classes, "subset")
+        except BadDataError as problem:
+            raise BadDataError(
+                f"the oracle {name} cannot judge this data: {problem.message}",
+                hint="Choose an oracle that knows these classes, such as zero_shot.",
+            ) from problem
+        self.name = name
+        self.classifier = classifier.to(setting.device).eval()
+        self.outputs = mapping.outputs.to(setting.device)
+
+    @property
+    def networks(self) -> Sequence[nn.Module]:
+        """The classifier's network."""
+        return (self.classifier.network,)
+
+    def judge(self, pixels: Tensor) -> Tensor:
+        """Probabilities, renormalised over the data's classes."""
+        with torch.no_grad():
+            logits: Tensor = self.classifier(pixels)[:, self.outputs].float()
+        return logits.softmax(dim=1)
+
+
+@oracles.register("zero_shot", paper="arXiv:2308.10632")
+def zero_shot(
+    setting: Setting, *, model: str = ZOO, templates: tuple[str, ...] | None = None
+) -> Oracle:
+    """A dual encoder (CLIP, SigLIP) that is told the data's class names.
+
+    Args:
+        model: the zoo's dual encoder, or any CLIP or SigLIP folder or hub id.
+        templates: prompts with {} for the class name; the data's own when left out.
+    """
+    options = zero_shot_options(model, setting.classes, templates or setting.templates)
+    if "classes" not in options:
+        raise UserError(
+            f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."
+        )
+    return NetworkOracle(load_model(model, **options), setting, f"zero_shot({model})")
+
+
+@oracles.register("classifier")
+def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None = None) -> Oracle:
+    """Any classifier that knows the data's classes.
+
+    Args:
+        model: as for `load_model`.
+        options: its options, such as `weights`.
+    """
+    given = zero_shot_options(model, setting.classes, setting.templates, **(options or {}))
+    return NetworkOracle(load_model(model, **given), setting, f"classifier({model})")
