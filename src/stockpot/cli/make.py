@@ -8,14 +8,23 @@ from typing import Any
 from stockpot.cli.console import ImageProgress, err
 from stockpot.errors import UserError
 from stockpot.measure.cells import DataSpec, ModelSpec
+from stockpot.measure.run import task_specs
 from stockpot.recipe import FuseEntry, Recipe
 
 
 def data_spec(recipe: Recipe, name: str) -> DataSpec:
     """A dataset of the recipe."""
+    specs = data_specs(recipe, name)
+    if len(specs) > 1:
+        raise UserError(f"{name} is a set of {len(specs)} tasks, and one dataset is wanted here.")
+    return specs[0]
+
+
+def data_specs(recipe: Recipe, name: str) -> list[DataSpec]:
+    """The datasets that a name of the recipe stands for: one, or those of a set of tasks."""
     entry = recipe.data[name]
     options = {"split": entry.split, "limit": entry.limit, **entry.params}
-    return DataSpec(name, entry.dataset, options)
+    return task_specs(name, entry.dataset, options)
 
 
 def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
@@ -83,9 +92,17 @@ def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
             out=out,
             device=str(pick_device(recipe.device)),
             report=report,
-            **{"seed": recipe.seed, **entry.params},
+            **{"seed": recipe.seed, **_with_teacher(recipe, entry.params, folder)},
         )
     err.print(f"{name}: {entry.method} from {entry.model}, {model.parameter_count:,} parameters")
+
+
+def _with_teacher(recipe: Recipe, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A teacher may be a model of the recipe; a method needs to know where it lies."""
+    teacher = params.get("teacher")
+    if teacher not in recipe.model_names:
+        return params
+    return params | {"teacher": str(model_spec(recipe, str(teacher), folder).source)}
 
 
 def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:

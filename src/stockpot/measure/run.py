@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
@@ -166,15 +167,31 @@ def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[Data
         data = [data]
     if isinstance(data, Mapping):
         return [
-            DataSpec(name, source if isinstance(source, Dataset) else str(source), chosen)
+            spec
             for name, source in data.items()
+            for spec in (
+                [DataSpec(name, source, chosen)]
+                if isinstance(source, Dataset)
+                else task_specs(name, str(source), chosen)
+            )
         ]
     return [
-        DataSpec(source.name, source, {})
-        if isinstance(source, Dataset)
-        else DataSpec(_short(str(source)), str(source), chosen)
+        spec
         for source in data
+        for spec in (
+            [DataSpec(source.name, source, {})]
+            if isinstance(source, Dataset)
+            else task_specs(_short(str(source)), str(source), chosen)
+        )
     ]
+
+
+def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:
+    """One dataset, or all those of a set of tasks such as `ta8`."""
+    if source not in TASK_SETS:
+        return [DataSpec(name, source, options)]
+    prefix = "" if name == source else f"{name}-"
+    return [DataSpec(f"{prefix}{task}", task, options) for task in TASK_SETS[source]]
 
 
 def measure_specs(measures: Measures) -> list[tuple[str, dict[str, Any]]]:
