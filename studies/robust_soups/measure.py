@@ -47,7 +47,10 @@ CORRUPTIONS = (
 def members(run: Path, family: str) -> dict[str, Path]:
     """The finished members of a run, by role."""
     found = {role: run / "models" / name for role, name in FAMILIES[family].items()}
-    return {role: folder for role, folder in found.items() if folder.exists()}
+    there = {role: folder for role, folder in found.items() if folder.exists()}
+    if missing := [role for role in SOUPED if role not in there]:
+        sys.exit(f"{run} lacks {', '.join(missing)}: train them first, see recipes/.")
+    return there
 
 
 def soups_of_interest() -> Tensor:

@@ -6,18 +6,27 @@ Random numbers are drawn on the CPU and moved, so that a seed means the same on 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-Augmentation = Literal["flip", "crop", "affine", "colour"]
+from stockpot.harden.randaugment import randaugment
+
+Augmentation = Literal["flip", "crop", "affine", "colour", "randaugment"]
 
 
 def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generator) -> Tensor:
     """Apply the named augmentations in the order given."""
-    steps = {"flip": flip, "crop": crop, "affine": affine, "colour": colour}
+    steps: dict[Augmentation, Callable[[Tensor, Generator], Tensor]] = {
+        "flip": flip,
+        "crop": crop,
+        "affine": affine,
+        "colour": colour,
+        "randaugment": randaugment,
+    }
     for name in names:
         pixels = steps[name](pixels, generator)
     return pixels
