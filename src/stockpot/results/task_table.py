@@ -1,0 +1,121 @@
+"""Models x tasks: one score of every model on every dataset, and their mean.
+
+The mean over tasks is the plain mean, as is customary in model merging. Its interval comes from
+those of the tasks: independent images, so the half-widths add in squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stockpot.results.schema import CellResult, Score
+
+_METRICS = {"clean": "accuracy", "corruption": "mean_corruption_accuracy"}
+"""Which score of a measure stands in the table."""
+
+
+class TaskRow(NamedTuple):
+    """One model: its score on each task (none where it was not measured) and the mean."""
+
+    model: str
+    scores: list[Score | None]
+    mean: Score | None
+
+
+class TaskTable(NamedTuple):
+    """Models down, tasks across."""
+
+    measure: str
+    metric: str
+    tasks: list[str]
+    rows: list[TaskRow]
+
+
+def task_tables(results: Sequence[CellResult]) -> list[TaskTable]:
+    """A table for every measure that has seen at least one model on two or more datasets."""
+    tables = []
+    for measure, metric in _METRICS.items():
+        found: dict[str, dict[str, Score]] = {}
+        for cell in results:
+            if cell.key.measure == measure:
+                score = next((s for s in cell.scores if _is_overall(s, metric)), None)
+                if score:
+                    found.setdefault(cell.key.model, {})[cell.key.data] = score
+        tasks = list(dict.fromkeys(task for scores in found.values() for task in scores))
+        if len(tasks) < 2 or not any(len(scores) > 1 for scores in found.values()):
+            continue
+        rows = []
+        for model, scores in found.items():
+            known = [scores.get(task) for task in tasks]
+            rows.append(TaskRow(model, known, mean_score(known)))
+        tables.append(TaskTable(measure, metric, tasks, rows))
+    return tables
+
+
+def mean_score(scores: Sequence[Score | None]) -> Score | None:
+    """The mean of several scores with its interval; none unless all are there."""
+    known = [score for score in scores if score is not None]
+    if not known or len(known) < len(scores):
+        return None
+    value = sum(score.value for score in known) / len(known)
+    first = known[0]
+    low = high = None
+    if all(score.ci_low is not None and score.ci_high is not None for score in known):
+        down = math.hypot(*(score.value - (score.ci_low or 0.0) for score in known)) / len(known)
+        up = math.hypot(*((score.ci_high or 0.0) - score.value for score in known)) / len(known)
+        low, high = max(0.0, value - down), min(1.0, value + up)
+    return Score(
+        metric=f"mean_{first.metric}",
+        value=value,
+        n=sum(score.n for score in known),
+        ci_low=low,
+        ci_high=high,
+        ci_method="sum-of-squares-95" if low is not None else "",
+        higher_is_better=first.higher_is_better,
+        unit=first.unit,
+        condition={"tasks": len(known)},
+    )
+
+
+def _is_overall(score: Score, metric: str) -> bool:
+    return score.metric == metric and not {"class", "severity"} & score.condition.keys()
+
+
+class CorruptionMeans(NamedTuple):
+    """Models down, (corruption, severity) across: accuracies, averaged over the tasks."""
+
+    conditions: list[tuple[str, int]]
+    tasks: list[str]
+    rows: list[TaskRow]
+
+
+def corruption_means(results: Sequence[CellResult]) -> CorruptionMeans | None:
+    """Accuracy under each corruption and severity, averaged over two or more tasks."""
+    found: dict[str, dict[tuple[str, int], dict[str, Score]]] = {}
+    for cell in results:
+        for score in cell.scores:
+            severity = score.condition.get("severity")
+            if score.metric == "error" and isinstance(severity, int):
+                key = (str(score.condition["corruption"]), severity)
+                place = found.setdefault(cell.key.model, {}).setdefault(key, {})
+                place[cell.key.data] = _as_accuracy(score)
+    tasks = list(
+        dict.fromkeys(task for grid in found.values() for by in grid.values() for task in by)
+    )
+    if len(tasks) < 2:
+        return None
+    conditions = list(dict.fromkeys(key for grid in found.values() for key in grid))
+    rows = []
+    for model, grid in found.items():
+        means = [mean_score([grid.get(key, {}).get(t) for t in tasks]) for key in conditions]
+        rows.append(TaskRow(model, means, None))
+    return CorruptionMeans(conditions, tasks, rows)
+
+
+def _as_accuracy(score: Score) -> Score:
+    low = None if score.ci_high is None else 1 - score.ci_high
+    high = None if score.ci_low is None else 1 - score.ci_low
+    changed = {"metric": "accuracy", "value": 1 - score.value, "ci_low": low, "ci_high": high}
+    return score.model_copy(update=changed | {"higher_is_better": True})
