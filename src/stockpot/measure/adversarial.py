@@ -57,7 +57,7 @@ def adversarial(
     chosen = named_protocol(protocol)
     threats = _threats(chosen, norms, eps)
     mapping = match_classes(model.classes, data.classes, class_space)
-    target = _in_class_space(model, mapping, context.device)
+    target = _in_class_space(model, mapping)
     extra: dict[str, Any] = {"method": method or chosen.method, "precision": precision}
     extra |= {k: v for k, v in {"steps": steps, "restarts": restarts}.items() if v is not None}
     masks: dict[Threat, list[Tensor]] = {member: [] for member in threats.members}
@@ -66,7 +66,7 @@ def adversarial(
     with evaluation_mode(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
-            labels = _targets(mapping, batch.labels).to(context.device)
+            labels = mapping.targets(batch.labels).to(context.device)
             seeds = (batch.rows + context.seed * _STRIDE).tolist()
             for member in threats.members:
                 own = {} if method else chosen.settings(member.norm)
@@ -146,15 +146,10 @@ def _threats(
     return Threats(tuple(known[name] for name in names))
 
 
-def _in_class_space(model: Classifier, mapping: ClassMap, device: torch.device) -> Model:
-    if mapping.space == "all":
+def _in_class_space(model: Classifier, mapping: ClassMap) -> Model:
+    if mapping.space == "all" and not mapping.groups:
         return model
-    outputs = mapping.outputs.to(device)
-    return lambda pixels: model(pixels)[:, outputs]
-
-
-def _targets(mapping: ClassMap, labels: Tensor) -> Tensor:
-    return labels if mapping.space == "subset" else mapping.outputs[labels]
+    return lambda pixels: mapping.logits(model(pixels))
 
 
 def _convention(protocol: Protocol, extra: dict[str, Any], replaced: bool) -> str:

@@ -18,6 +18,7 @@ from stockpot.measure.measurement import (
     proportion,
     with_interval,
 )
+from stockpot.measure.right_answers import RightAnswers
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_mean
 
@@ -45,12 +46,14 @@ def clean(
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
     mapping = match_classes(model.classes, data.classes, class_space)
+    answers = RightAnswers(data, mapping)
     right, right_top, losses, confidences = [], [], [], []
     for logits, batch in forward_batches(model, data, context, "clean"):
         logits, targets = mapping.project(logits, batch.labels)
         best = logits.topk(min(top, logits.shape[1]), dim=1).indices
-        right.append(best[:, 0] == targets)
-        right_top.append((best == targets[:, None]).any(dim=1))
+        hits = answers.hits(best, batch)
+        right.append(hits[:, 0])
+        right_top.append(hits.any(dim=1))
         losses.append(F.cross_entropy(logits, targets, reduction="none"))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
     correct = torch.cat(right).numpy()
@@ -83,9 +86,10 @@ def clean(
             members = labels == index
             if members.any():
                 scores.append(proportion("class_accuracy", correct[members], {"class": name}))
+    several = ":any-of-the-accepted" if answers.several else ""
     return Measurement(
         scores=scores,
-        convention=f"top1:{mapping.space}; ece:{bins}-equal-width",
+        convention=f"top1:{mapping.space}{several}; ece:{bins}-equal-width",
         images=len(data),
         outcomes={"correct": correct},
         notes=(mapping.note,) if mapping.note else (),

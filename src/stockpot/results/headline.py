@@ -22,6 +22,9 @@ _TITLES = {
     "relative_mce": "relative mCE",
     "robust_accuracy": "robust",
     "union_accuracy": "union",
+    "outside_accuracy": "outside",
+    "mean_outside_accuracy": "mean outside",
+    "same_classes_accuracy": "same classes inside",
 }
 
 
@@ -114,12 +117,12 @@ def _thousands(value: float) -> str:
 
 
 def _is_headline(score: Score) -> bool:
-    return not {"class", "corruption", "severity", "turn"} & score.condition.keys()
+    return not {"class", "corruption", "severity", "turn", "group"} & score.condition.keys()
 
 
 def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:
     # How a cost was timed is a detail; the norm of an attack is not.
-    kept = ("norm", "eps", "baseline", "generator", "oracle")
+    kept = ("norm", "eps", "baseline", "generator", "oracle", "set", "space")
     return tuple((key, score.condition[key]) for key in kept if key in score.condition)
 
 

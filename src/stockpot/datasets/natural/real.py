@@ -63,11 +63,14 @@ def imagenet_real(*, path: str, labels: str | None = None, on_broken: OnBroken =
     )
 
 
-def _found(path: Path, labels: str | None) -> Path:
-    if labels is not None:
-        return Path(labels).expanduser()
+def real_labels(path: Path) -> Path | None:
+    """The labels' file in a folder of ImageNet or of several sets, or above it."""
     tried = [folder / name for folder in (path, path / "imagenet", path.parent) for name in FILES]
-    found = next((file for file in tried if file.is_file()), None)
+    return next((file for file in tried if file.is_file()), None)
+
+
+def _found(path: Path, labels: str | None) -> Path:
+    found = Path(labels).expanduser() if labels is not None else real_labels(path)
     if found is None:
         raise BadDataError(
             f"imagenet_real: no real.json in {path} or above.",

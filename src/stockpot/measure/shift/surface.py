@@ -1,0 +1,89 @@
+"""Surface variation: does a model know a thing in a style, or of a kind, that it has not seen?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
+from stockpot.measure import measures
+from stockpot.measure.class_space import ClassSpace, match_classes
+from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
+from stockpot.measure.shift.answered import Flags, right_flags
+from stockpot.measure.shift.gaps import difference, mean_of_sets
+from stockpot.models.classifier import Classifier
+from stockpot.results.schema import Score
+
+
+@measures.register("surface", paper="arXiv:1807.01697")
+def surface(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    by: str = "family",
+    unseen: tuple[str, ...] = (),
+    class_space: ClassSpace = "all",
+) -> Measurement:
+    """Accuracy by style, family, concept or any other column, and the gap to unseen ones.
+
+    A column's values are compared as a whole, so that no name that contains another is held out
+    by accident.
+
+    Args:
+        by: the column of the data that says which group an image belongs to, such as `family`,
+            `style` or `concept` of the icons.
+        unseen: the groups that were held out of training; gives the accuracy on seen and unseen
+            ones and the gap between them.
+        class_space: as for `clean`.
+    """
+    if by not in data.columns:
+        known = ", ".join(data.columns) or "none"
+        raise BadParameterError(
+            f"by: {data.name} has no column {by!r}. Columns: {known}.",
+            hint="Use data that says more of its images, such as icons.",
+        )
+    groups = np.array(data.columns[by])
+    unknown = sorted(set(unseen) - set(groups.tolist()))
+    if unknown:
+        raise BadParameterError(
+            f"unseen: no image has {by} {', '.join(unknown)}.",
+            hint=f"There are {', '.join(sorted(set(groups.tolist()))[:12])}.",
+        )
+    right = right_flags(model, data, context, "surface", (class_space,))[class_space]
+    mapping = match_classes(model.classes, data.classes, class_space)
+    return Measurement(
+        scores=[proportion("accuracy", right), *_scores(right, groups, by, unseen)],
+        convention=f"surface:{by}:{class_space}; groups count equally in the mean",
+        images=len(data),
+        outcomes={"correct": right},
+        notes=(mapping.note,) if mapping.note else (),
+        class_space=mapping.description,
+    )
+
+
+def _scores(right: Flags, groups: Flags, by: str, unseen: tuple[str, ...]) -> list[Score]:
+    parts = {str(name): right[groups == name] for name in dict.fromkeys(groups.tolist())}
+    shares = {name: float(flags.mean()) for name, flags in parts.items()}
+    worst = min(shares, key=lambda name: (shares[name], name))
+    mean, interval = mean_of_sets(list(parts.values()))
+    scores = [
+        with_interval(
+            "mean_group_accuracy", mean, right.size, interval, condition={"groups": len(parts)}
+        ),
+        proportion("worst_group_accuracy", parts[worst], {by: worst}),
+    ]
+    scores += [
+        proportion("group_accuracy", flags, {"by": by, "group": name})
+        for name, flags in parts.items()
+    ]
+    held_out = np.isin(groups, unseen)
+    if unseen and not held_out.all():
+        seen, new = right[~held_out], right[held_out]
+        gap = float(seen.mean() - new.mean())
+        scores += [
+            proportion("seen_accuracy", seen),
+            proportion("unseen_accuracy", new, {by: ", ".join(unseen)}),
+            with_interval("gap", gap, new.size, difference(seen, new), better=False),
+        ]
+    return scores
