@@ -23,9 +23,9 @@ from stockpot.types import ImageSize
 RECIPE = Path(__file__).parents[2] / "recipes" / "cifar_robust.yaml"
 
 
-def seconds_per_epoch(device: str, steps: int) -> float:
+def seconds_per_epoch(device: str, steps: int, overrides: list[str]) -> float:
     """Time some steps of the recipe's first training run, after a few to warm up."""
-    recipe = load_recipe(str(RECIPE), ()).recipe
+    recipe = load_recipe(str(RECIPE), overrides).recipe
     entry, run = recipe.models["new"], recipe.harden["linf"]
     data = data_spec(recipe, run.data).load()
     side = ImageSize(entry.size, entry.size)
@@ -68,8 +68,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=c")
     given = parser.parse_args()
-    epoch = seconds_per_epoch(str(pick_device(given.device)), given.steps)
+    epoch = seconds_per_epoch(str(pick_device(given.device)), given.steps, given.set)
     print(f"{epoch:.1f} s per epoch", file=sys.stderr)
     print(*(f"--set harden.{name}.epochs={n}" for name, n in plan(epoch, given.seconds).items()))
 

@@ -34,7 +34,9 @@ def folded(model: Model, images: Tensor) -> Model:
         twin = twin.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         found = twin(few)
     scale = expected.abs().amax().clamp(min=1e-12)
-    close = float((found - expected).abs().amax() / scale) < 1e-4
+    # A GPU may convolve in TF32, which rounds the two by different amounts.
+    rounding = 1e-4 if images.device.type == "cpu" else 1e-2
+    close = float((found - expected).abs().amax() / scale) < rounding
     return twin if close else model
 
 

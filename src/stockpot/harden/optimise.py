@@ -64,8 +64,9 @@ def fast_layout(model: nn.Module, device: torch.device) -> Iterator[None]:
         yield
         return
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    searched, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
-            yield
+        yield
     finally:
+        torch.backends.cudnn.benchmark = searched
         model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
