@@ -17,6 +17,8 @@ _ROOMS = {
     "defences": "defend",
     "datasets": "datasets",
     "measures": "measure",
+    "generators": "dynamic.generators",
+    "oracles": "dynamic.oracles",
     "engines": "engine",
 }
 KINDS = tuple(_ROOMS)

@@ -124,6 +124,8 @@ class Climb:
         rules = task.rules
         steps = stepper(rules.optimiser, self.latents)
         codes = task.generator.codes(self.latents)
+        if codes is None:
+            self.flips.fill_(torch.nan)
         active = torch.arange(len(self.latents), device=self.latents.device)
         for turn in range(rules.budget):
             latents = self.latents[active].requires_grad_(True)

@@ -36,7 +36,7 @@ class Found:
     confidence: Tensor
     """The oracle's share for the label, of the returned image."""
     flips: Tensor
-    """The mean share of cells whose code changed per accepted step."""
+    """The mean share of cells whose code changed per accepted step; not a number without codes."""
     start: Tensor
     final: Tensor
     """Latents before and after."""

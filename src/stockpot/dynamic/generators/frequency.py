@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.dynamic import generators
 from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
 

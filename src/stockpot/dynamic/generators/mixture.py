@@ -9,8 +9,8 @@ from torch import Tensor
 
 from stockpot.corrupt import corruptions as known_corruptions
 from stockpot.corrupt.apply import corrupt
-from stockpot.dynamic import generators
 from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
 DEFAULT = (

@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.dynamic import generators
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.latent import ZOO
 
 

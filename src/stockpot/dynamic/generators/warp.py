@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.dynamic import generators
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
+from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
 

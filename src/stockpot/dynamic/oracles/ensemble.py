@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from stockpot.dynamic import oracles
 from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadParameterError
 
 Combine = Literal["vote", "margin", "abstain"]

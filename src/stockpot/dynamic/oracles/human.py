@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stockpot.dynamic import oracles
 from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError
 
 SHEET = "review.csv"

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stockpot.dynamic import oracles
 from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
 from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier

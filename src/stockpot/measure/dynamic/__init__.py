@@ -1,0 +1,1 @@
+"""Foundation-model-oriented robustness: accuracy on generated images that an oracle accepts."""

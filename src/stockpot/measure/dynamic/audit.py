@@ -1,0 +1,102 @@
+"""The measure `oracle_audit`: would this model make a good oracle?
+
+The model is looked at as the one who judges: how often it accepts images as they are, images that a
+generator only gave back, and images that a search made against the model itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.dynamic.climb import Rules, Task
+from stockpot.dynamic.generators import generators
+from stockpot.dynamic.oracle import Setting, parse_rule
+from stockpot.dynamic.oracles.networks import NetworkOracle
+from stockpot.measure import measures
+from stockpot.measure.class_space import match_classes
+from stockpot.measure.dynamic.evaluate import evaluate
+from stockpot.measure.measurement import Context, Measurement, proportion
+from stockpot.models.classifier import Classifier
+
+
+@measures.register("oracle_audit", paper="arXiv:2308.10632")
+def oracle_audit(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    generator: str = "vqgan",
+    generator_params: dict[str, Any] | None = None,
+    rule: str = "argmax",
+    budget: int = 20,
+    step: float | None = None,
+    precision: Literal["fp32", "bf16"] = "fp32",
+) -> Measurement:
+    """How far a model can be trusted as an oracle: on the images, their reconstructions, and under
+    the search.
+
+    Args:
+        generator: as for `dynamic`.
+        generator_params: its parameters.
+        rule: when an image counts as accepted.
+        budget: candidates of the search against the model.
+        step: of that search; the generator's own when left out.
+        precision: `bf16` searches in bfloat16.
+    """
+    # Only the classes of the data are offered to an oracle.
+    mapping = match_classes(model.classes, data.classes, "subset")
+    maker = generators.get(generator)(**(generator_params or {})).to(context.device)
+    oracle = NetworkOracle(model, Setting(data.classes, data.templates, context.device), "itself")
+    outputs = mapping.outputs.to(context.device)
+    rules = Rules(
+        budget=1,
+        step=maker.step if step is None else step,
+        accept=parse_rule(rule),
+        precision=precision,
+    )
+    was_training = model.training
+    given_back = evaluate(
+        model,
+        data,
+        Task(lambda pixels: model(pixels)[:, outputs], maker, oracle, rules),
+        mapping,
+        context,
+    ).outcomes
+    searched = evaluate(
+        model,
+        data,
+        Task(
+            lambda pixels: model(pixels)[:, outputs],
+            maker,
+            None,
+            Rules(budget=budget, step=rules.step, precision=precision),
+        ),
+        mapping,
+        context,
+    ).outcomes
+    model.train(was_training)
+    condition = {"generator": generator}
+    scores = [
+        proportion("accuracy", given_back.covered, condition),
+        proportion("reconstruction_accuracy", given_back.validated, condition),
+        proportion("searched_accuracy", searched.withstood, condition),
+    ]
+    for index, name in enumerate(data.classes):
+        members = given_back.labels == index
+        if members.any():
+            where = {**condition, "class": name}
+            scores.append(proportion("class_accuracy", given_back.covered[members], where))
+            scores.append(proportion("class_validation_rate", given_back.validated[members], where))
+    return Measurement(
+        scores=scores,
+        convention=f"oracle:{rules.accept} among the data's classes; search against itself, "
+        f"adam step {rules.step:g}, budget {budget}, no oracle",
+        images=(budget + 3) * len(data),
+        outcomes={
+            "correct": given_back.covered,
+            "validated": given_back.validated,
+            "withstood": searched.withstood,
+        },
+        class_space=mapping.description,
+    )

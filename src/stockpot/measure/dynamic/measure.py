@@ -1,0 +1,218 @@
+"""The measure `dynamic`: how much of its accuracy a model keeps on images made against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.dynamic.climb import Keep, Reading, Rules, Task
+from stockpot.dynamic.export import export_benchmark
+from stockpot.dynamic.generators import generators
+from stockpot.dynamic.kinship import refuse_kin
+from stockpot.dynamic.masks import Mask, Variant, fit_mask, latents_of
+from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
+from stockpot.dynamic.oracles import oracles
+from stockpot.dynamic.steps import StepRule
+from stockpot.errors import BadParameterError
+from stockpot.measure import measures
+from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
+from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
+from stockpot.measure.dynamic.gallery import gallery
+from stockpot.measure.dynamic.outcomes import by_class, curve, headline
+from stockpot.measure.measurement import Context, Measurement
+from stockpot.models.classifier import Classifier
+from stockpot.results.provenance import provenance
+from stockpot.results.schema import Score
+
+NO_ORACLE = "none"
+
+
+@measures.register("dynamic", paper="arXiv:2308.10632")
+def dynamic(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    generator: str = "vqgan",
+    generator_params: dict[str, Any] | None = None,
+    oracle: str = "zero_shot",
+    oracle_params: dict[str, Any] | None = None,
+    rule: str = "argmax",
+    budget: int = 50,
+    step: float | None = None,
+    optimiser: StepRule = "adam",
+    reading: Reading = "trajectory",
+    keep: Keep = "last",
+    backtrack: int = 0,
+    restarts: int = 1,
+    fgsm: float = 0.0,
+    sparse: Literal["no", "settled", "paper"] = "no",
+    sparse_images: int = 256,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    force: bool = False,
+    class_space: ClassSpace = "all",
+    per_class: bool = True,
+    pictures: int = 8,
+    export: str = "",
+) -> Measurement:
+    """Accuracy on images made against the model that an oracle still accepts: SA, PA, FMR.
+
+    Args:
+        generator: what changes the images; a name from `stockpot list generators`.
+        generator_params: its parameters.
+        oracle: who says whether the class still stands; a name from `stockpot list oracles`, or
+            `none`, which takes every label on trust.
+        oracle_params: its parameters.
+        rule: when it accepts: `argmax`, `top-5`, `margin:0.2`, ...
+        budget: candidates per image, the first being the plain reconstruction.
+        step: in the generator's latents; its own when left out.
+        optimiser: `adam`, `sign` or `normalised` gradient steps.
+        reading: one `trajectory` of latents, or `reencode` every accepted image.
+        keep: the `last` accepted image, as published, or the accepted one of `best_loss`.
+        backtrack: how often in a row a refused step is halved; 0 ends at the first refusal.
+        restarts: searches per image; of several, the highest loss counts.
+        fgsm: start from a one-step attack of this l_inf radius, such as 0.003.
+        sparse: move only the latents that tell before from after, found on the first
+            `sparse_images` images: comparing `settled` latents, or as in the `paper`.
+        sparse_images: how many images a sparse mask is found on.
+        precision: `bf16` searches in bfloat16; what counts is judged in full precision.
+        force: allow an oracle that shares weights with the model.
+        class_space: as for `clean`.
+        per_class: also give every class's scores.
+        pictures: how many examples the result carries for the page.
+        export: write the validated images to this folder as a benchmark.
+    """
+    mapping = match_classes(model.classes, data.classes, class_space)
+    setting = Setting(data.classes, data.templates, context.device)
+    judge: Oracle | None = None
+    notes = [mapping.note] if mapping.note else []
+    if oracle != NO_ORACLE:
+        judge = oracles.get(oracle)(setting, **(oracle_params or {}))
+        notes += [note] if (note := refuse_kin(model, judge, force=force)) else []
+    else:
+        notes.append("no oracle: every label is taken on trust")
+    maker = generators.get(generator)(**(generator_params or {})).to(context.device)
+    rules = Rules(
+        budget=budget,
+        step=maker.step if step is None else step,
+        optimiser=optimiser,
+        reading=reading,
+        keep=keep,
+        backtrack=backtrack,
+        accept=parse_rule(rule),
+        precision=precision,
+    )
+    if rules.step < 0 or pictures < 0:
+        raise BadParameterError(
+            f"dynamic: expected step >= 0 and pictures >= 0, got {rules.step} and {pictures}."
+        )
+    target = _in_class_space(model, mapping, context.device)
+    task = Task(target, maker, judge, rules)
+    options: dict[str, Any] = {"restarts": restarts, "fgsm": fgsm}
+    condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
+    extra: list[Score] = []
+    if sparse != "no":
+        mask = _sparse(model, data, task, mapping, context, sparse, sparse_images, options)
+        task = replace(task, mask=mask.kept.to(context.device))
+        extra = _mask_scores(mask, condition)
+        notes.append(f"the sparse mask was found on {mask.n} images in {mask.seconds:.1f} s")
+    found = evaluate(model, data, task, mapping, context, **options)
+    outcomes = found.outcomes
+    if not outcomes.validated.any():
+        notes.append(
+            f"the oracle {condition['oracle']} accepted no image as its class: the validation rate "
+            "is 0, and there is no perturbed accuracy"
+        )
+    convention = _convention(rules, restarts, fgsm, sparse)
+    if export:
+        _export(Path(export), model, data, found, {**condition, "convention": convention})
+    scores = [*headline(outcomes, condition, budget, context.seed), *extra]
+    scores += curve(outcomes, condition, budget)
+    if per_class:
+        scores += by_class(outcomes, data.classes, condition, context.seed)
+    return Measurement(
+        scores=scores,
+        convention=convention,
+        images=found.queries,
+        outcomes={
+            "correct": outcomes.correct,
+            "covered": outcomes.covered,
+            "validated": outcomes.validated,
+            "withstood": outcomes.withstood,
+        },
+        notes=(*notes, *found.notes),
+        class_space=mapping.description,
+        pictures=gallery(model, data, found, pictures),
+    )
+
+
+def _in_class_space(model: Classifier, mapping: ClassMap, device: torch.device) -> Any:
+    if mapping.space == "all":
+        return model
+    outputs = mapping.outputs.to(device)
+    return lambda pixels: model(pixels)[:, outputs]
+
+
+def _sparse(
+    model: Classifier,
+    data: Dataset,
+    task: Task,
+    mapping: ClassMap,
+    context: Context,
+    variant: Variant,
+    count: int,
+    options: dict[str, Any],
+) -> Mask:
+    part = data.take(range(min(count, len(data))))
+    found = evaluate(model, part, task, mapping, context, keep_latents=True, **options)
+    moved = torch.from_numpy(found.outcomes.accepted > 1)
+    start, final = found.start[moved], found.final[moved]
+    on_device = (start.to(context.device), final.to(context.device))
+    before, after = latents_of(variant, task.generator, *on_device)
+    return fit_mask(before, after, seed=context.seed)
+
+
+def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
+    common: dict[str, Any] = {"n": mask.n, "higher_is_better": None, "condition": condition}
+    return [
+        Score(metric="mask_sparsity", value=mask.sparsity, **common),
+        Score(metric="mask_score", value=mask.score, **common),
+    ]
+
+
+def _convention(rules: Rules, restarts: int, fgsm: float, sparse: str) -> str:
+    parts = [
+        f"fmr:PA over validated / SA over all; accept {rules.accept}; {rules.optimiser} step "
+        f"{rules.step:g}, budget {rules.budget}, {rules.reading}, keep {rules.keep}"
+    ]
+    parts += [f"backtrack {rules.backtrack}"] if rules.backtrack else []
+    parts += [f"{restarts} restarts"] if restarts > 1 else []
+    parts += [f"fgsm {fgsm:g}"] if fgsm else []
+    parts += [f"sparse {sparse}"] if sparse != "no" else []
+    return ", ".join(parts)
+
+
+def _export(
+    folder: Path, model: Classifier, data: Dataset, found: Evaluation, facts: dict[str, str]
+) -> None:
+    rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
+    columns = {
+        "row": rows.tolist(),
+        "before": [model.classes[int(found.before[row])] for row in rows],
+        "after": [model.classes[int(found.after[row])] for row in rows],
+        "oracle": [round(float(found.confidence[row]), 4) for row in rows],
+    }
+    about = {
+        **facts,
+        "model": model.origin.source,
+        "model_fingerprint": model.origin.fingerprint,
+        "data": f"{data.name}:{data.split}",
+        "data_fingerprint": data.fingerprint,
+        "licence": data.licence,
+        "made": provenance(str(model.device)).model_dump(),
+    }
+    export_benchmark(folder, found.images[rows], data.labels[rows], data.classes, columns, about)
