@@ -111,8 +111,8 @@ def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
     entry = recipe.fuse[name]
     fuse(
         entry.method,
-        {member: _checkpoint(recipe, member, folder) for member in entry.models},
-        base=_checkpoint(recipe, entry.base, folder) if entry.base else None,
+        {member: checkpoint(recipe, member, folder) for member in entry.models},
+        base=checkpoint(recipe, entry.base, folder) if entry.base else None,
         out=out,
         **_learning(recipe, entry),
     )
@@ -134,7 +134,8 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     return {**found, **entry.params}
 
 
-def _checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
+def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
+    """Where the weights of a model of the recipe lie."""
     from stockpot.zoo import model_folder
 
     source = str(model_spec(recipe, name, folder).source)

@@ -13,6 +13,7 @@ from stockpot.recipe import FuseEntry, MeasureEntry, Recipe, RecipeFile
 def check(file: RecipeFile) -> None:
     """Check methods, measures, datasets and their parameters against the registries."""
     from stockpot.datasets import datasets
+    from stockpot.datasets.tasks.sets import expanded
     from stockpot.fuse import fusers
     from stockpot.harden import hardeners
     from stockpot.harden.run import split_params
@@ -20,9 +21,11 @@ def check(file: RecipeFile) -> None:
 
     recipe = file.recipe
     for name, data in recipe.data.items():
-        if data.dataset in datasets or not Path(data.dataset).exists():
+        if data.dataset not in datasets and Path(data.dataset).exists():
+            continue
+        for task in expanded(data.dataset):
             options = {**data.params, "split": data.split}
-            entry = _named(file, ("data", name, "dataset"), datasets, data.dataset)
+            entry = _named(file, ("data", name, "dataset"), datasets, task)
             if "split" not in {parameter.name for parameter in entry.parameters}:
                 options.pop("split")
             _valid(file, ("data", name), entry.validate, options)
@@ -37,7 +40,21 @@ def check(file: RecipeFile) -> None:
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
         _valid(file, place, entry.validate, item.params)
+    _check_scatter(file)
     build_order(file)
+
+
+def _check_scatter(file: RecipeFile) -> None:
+    """Both axes of a scatter must name datasets that the recipe measures on."""
+    block = file.recipe.report.scatter if file.recipe.report else None
+    measure = file.recipe.measure
+    known = {entry.data for entry in measure.with_} if measure else set()
+    for axis, names in (("across", block.across), ("up", block.up)) if block else ():
+        for index, name in enumerate(names):
+            if name not in known:
+                listing = ", ".join(sorted(known)) or "nothing"
+                place = ("report", "scatter", axis, index)
+                file.fail(place, f"{name!r} is not measured here. Measured: {listing}.")
 
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
@@ -108,7 +125,9 @@ def build_order(file: RecipeFile) -> list[str]:
 def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
     made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
-    made |= {name: [run.model] for name, run in recipe.harden.items()}
+    for name, run in recipe.harden.items():
+        teacher = run.params.get("teacher")
+        made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
     for name, soup in recipe.fuse.items():
         made[name] = [*soup.models, *([soup.base] if soup.base else [])]
     return made

@@ -24,9 +24,13 @@ def command(
     title: Annotated[str, typer.Option(help="The page's title.")] = "Stockpot report",
 ) -> None:
     """Make one self-contained HTML page from result files alone."""
+    from stockpot.report.figures import run_figures
     from stockpot.report.page import write_page
     from stockpot.results.store import load_results
 
     first = folders[0] if folders[0].is_dir() else folders[0].parent
-    page = write_page(load_results(*folders), out or first / "report.html", title=title)
+    figures = [path for folder in folders for path in run_figures(folder)]
+    page = write_page(
+        load_results(*folders), out or first / "report.html", title=title, figures=figures
+    )
     typer.echo(f"report: {page}")

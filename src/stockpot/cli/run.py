@@ -34,9 +34,13 @@ def command(
         bool, typer.Option("--fresh/--resume", help="Start anew, or do only what is missing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
-    engine: Annotated[str, typer.Option(help="Where cells run: serial, processes.")] = "serial",
+    engine: Annotated[
+        str, typer.Option(help="Where models and cells are made: serial, processes.")
+    ] = "serial",
 ) -> None:
     """Follow a recipe: make models, measure them, write the report."""
+    from stockpot.cli.changes import compare_changes
+    from stockpot.cli.making import make_models
     from stockpot.cli.plan import check
     from stockpot.engine import engines
     from stockpot.recipe import load_recipe
@@ -51,7 +55,8 @@ def command(
     if fresh:
         _clear(folder)
     _remember(file, folder)
-    _make_models(file, folder)
+    make_models(file, folder, engine)
+    compare_changes(file.recipe, folder)
     results = _measure(file.recipe, folder, engine)
     _finish(file.recipe, folder, results)
 
@@ -76,20 +81,8 @@ def _remember(file: RecipeFile, folder: Path) -> None:
     write_atomic(folder / "recipe.yaml", text)
 
 
-def _make_models(file: RecipeFile, folder: Path) -> None:
-    from stockpot.cli.console import err
-    from stockpot.cli.make import make_model
-    from stockpot.cli.plan import build_order
-
-    for name in build_order(file):
-        if (folder / "models" / name).exists():
-            err.print(f"{name}: already made")
-        else:
-            make_model(file.recipe, name, folder)
-
-
 def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
-    from stockpot.cli.make import data_spec, model_spec
+    from stockpot.cli.make import data_specs, model_spec
     from stockpot.cli.plan import measured
     from stockpot.measure import measures
     from stockpot.measure.cells import Cell
@@ -98,7 +91,7 @@ def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
         Cell(
             model=model_spec(recipe, model, folder),
             measure=entry.measure,
-            data=data_spec(recipe, entry.data),
+            data=data,
             params=measures.get(entry.measure).validate(_resolved(recipe, entry.params, folder)),
             seed=recipe.seed,
             store=str(folder / "results"),
@@ -106,6 +99,7 @@ def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
             batch_size=recipe.batch_size,
         )
         for model, entry in measured(recipe)
+        for data in data_specs(recipe, entry.data)
     ]
 
 
@@ -139,6 +133,7 @@ def _finish(recipe: Recipe, folder: Path, results: list[CellResult]) -> None:
         return
     print_scores(results)
     if recipe.report is not None:
+        from stockpot.report.figures import run_figures
         from stockpot.report.page import write_page
 
         page = write_page(
@@ -146,6 +141,10 @@ def _finish(recipe: Recipe, folder: Path, results: list[CellResult]) -> None:
             folder / recipe.report.out,
             title=recipe.report.title,
             subtitle=recipe.report.subtitle,
+            axes=(recipe.report.scatter.across, recipe.report.scatter.up)
+            if recipe.report.scatter
+            else None,
+            figures=run_figures(folder),
         )
         typer.echo(f"\nreport: {page}")
 

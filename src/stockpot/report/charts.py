@@ -37,7 +37,7 @@ def whiskers(rows: Sequence[Whisker], *, width: int = 640) -> Markup:
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(_spoken(rows))}">'
     ]
-    for tick in _ticks(low, high):
+    for tick in ticks(low, high):
         parts.append(
             f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="0" y2="{height - 20}"/>'
             f'<text class="tick" x="{x(tick):.1f}" y="{height - 6}">{100 * tick:g} %</text>'
@@ -59,7 +59,8 @@ def _spoken(rows: Sequence[Whisker]) -> str:
     return "; ".join(f"{row.label}: {row.text}" for row in rows)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
+    """Round values within a range of fractions, at most eight."""
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 7 or s == 0.5)
     first = int(low / step) + (low % step > 1e-9)
     return [round(step * k, 4) for k in range(first, int(high / step + 1e-9) + 1)]

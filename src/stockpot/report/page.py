@@ -10,13 +10,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stockpot.files import write_atomic
 from stockpot.report.charts import shade
+from stockpot.report.figures import figure, run_figures
+from stockpot.report.scatter import scatter_section
 from stockpot.report.sections import (
+    MOST_COMPARED,
     class_tables,
     comparisons,
     corruption_sections,
     leaderboards,
     run_details,
 )
+from stockpot.report.tasks import sweep_sections, task_sections
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
@@ -28,16 +32,37 @@ def report(
 ) -> Path:
     """Write a page from results, or from the run folder that holds them."""
     cells = load_results(results) if isinstance(results, str | Path) else results
-    return write_page(cells, Path(out), title=title)
+    figures = run_figures(results) if isinstance(results, str | Path) else []
+    return write_page(cells, Path(out), title=title, figures=figures)
 
 
-def write_page(results: Sequence[CellResult], out: Path, *, title: str, subtitle: str = "") -> Path:
+Axes = tuple[Sequence[str], Sequence[str]]
+"""Two groups of datasets to draw against each other."""
+
+
+def write_page(
+    results: Sequence[CellResult],
+    out: Path,
+    *,
+    title: str,
+    subtitle: str = "",
+    axes: Axes | None = None,
+    figures: Sequence[Path] = (),
+) -> Path:
     """Render and write the page; an old one is replaced in one step."""
-    write_atomic(out, render(results, title=title, subtitle=subtitle))
+    page = render(results, title=title, subtitle=subtitle, axes=axes, figures=figures)
+    write_atomic(out, page)
     return out
 
 
-def render(results: Sequence[CellResult], *, title: str, subtitle: str = "") -> str:
+def render(
+    results: Sequence[CellResult],
+    *,
+    title: str,
+    subtitle: str = "",
+    axes: Axes | None = None,
+    figures: Sequence[Path] = (),
+) -> str:
     """The page as text; the same results give the same page."""
     environment = Environment(
         loader=PackageLoader("stockpot.report"),
@@ -50,6 +75,10 @@ def render(results: Sequence[CellResult], *, title: str, subtitle: str = "") -> 
         "title": title,
         "subtitle": subtitle,
         "boards": leaderboards(results),
+        "task_sections": task_sections(results),
+        "sweeps": sweep_sections(results),
+        "figures": [figure(path) for path in figures],
+        "scatter": scatter_section(results, axes),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
@@ -57,6 +86,7 @@ def render(results: Sequence[CellResult], *, title: str, subtitle: str = "") -> 
         "models": len({result.key.model for result in results}),
         "cells": len(results),
         "made": max((result.provenance.created for result in results), default=""),
+        "most_compared": MOST_COMPARED,
         "version": package_version("stockpot"),
         "format_score": format_score,
         "shade": shade,

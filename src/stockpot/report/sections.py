@@ -22,6 +22,10 @@ from stockpot.results.schema import CellResult
 from stockpot.results.statistics import paired_bootstrap
 
 
+MOST_COMPARED = 12
+"""With more models than this, each is compared with the best alone."""
+
+
 class ScoreTable(NamedTuple):
     """Models down, scores across."""
 
@@ -146,7 +150,7 @@ def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
     found = []
     for data, cells in split_by_data(results).items():
         usable = [cell for cell in cells if cell.key.measure == "clean" and cell.outcomes]
-        for first, second in combinations(usable, 2):
+        for first, second in _pairs(usable):
             if first.data.fingerprint != second.data.fingerprint:
                 continue
             pair = paired_bootstrap(first.outcome("correct"), second.outcome("correct"))
@@ -166,6 +170,14 @@ def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
                 )
             )
     return found
+
+
+def _pairs(cells: Sequence[CellResult]) -> list[tuple[CellResult, CellResult]]:
+    """All pairs of a few models; of many, each with the best, or nobody could read the table."""
+    if len(cells) <= MOST_COMPARED:
+        return list(combinations(cells, 2))
+    best = max(cells, key=lambda cell: cell.score("accuracy").value)
+    return [(best, cell) for cell in cells if cell is not best]
 
 
 def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:

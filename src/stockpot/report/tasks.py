@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,8 +12,8 @@ from stockpot.report.curve import CurvePoint, curve
 from stockpot.results.headline import format_score
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.task_table import TaskRow, corruption_means, task_tables
+from stockpot.sweeps import SWEPT
 
-_SWEPT = re.compile(r"(?P<name>.+)-(?P<key>[a-z_]+)=(?P<value>[^=]+)")
 _TITLES = {"clean": "Accuracy on every task", "corruption": "Accuracy under corruption"}
 
 
@@ -78,7 +77,7 @@ def sweep_sections(results: Sequence[CellResult]) -> list[SweepSection]:
     for table in task_tables(results):
         groups: dict[tuple[str, str], list[CurvePoint]] = {}
         for row in table.rows:
-            found = _SWEPT.fullmatch(row.model)
+            found = SWEPT.fullmatch(row.model)
             if found and row.mean and row.mean.ci_low is not None and row.mean.ci_high is not None:
                 point = CurvePoint(
                     found["value"], row.mean.value, row.mean.ci_low, row.mean.ci_high

@@ -1,0 +1,27 @@
+"""The YAML of one run: one file, no includes, no interpolation, unknown keys are errors.
+
+    version: 1
+    data:    {test: {dataset: icons, split: test}}
+    models:  {resnet: {load: icons-resnet}}
+    harden:  {tough: {method: nominal, model: resnet, data: train, epochs: 5}}
+    fuse:    {soup: {method: average, models: [resnet, tough]}}
+    measure: {models: [resnet, soup], with: [{measure: clean, data: test}]}
+    report:  {title: A soup}
+
+Every complaint names the line it is about.
+"""
+
+from __future__ import annotations
+
+from stockpot.recipe.blocks import FuseEntry, MeasureEntry, Recipe, json_schema
+from stockpot.recipe.file import RecipeError, RecipeFile, load_recipe
+
+__all__ = [
+    "FuseEntry",
+    "MeasureEntry",
+    "Recipe",
+    "RecipeError",
+    "RecipeFile",
+    "json_schema",
+    "load_recipe",
+]

@@ -1,0 +1,189 @@
+"""The blocks of a recipe, and which of their keys name models and datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class _WithParams(BaseModel):
+    """Keys that are not listed are parameters of the method, checked against its signature."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The keys beyond the listed ones."""
+        return dict(self.model_extra or {})
+
+
+class DataEntry(_WithParams):
+    """A dataset: its registered name (or a path) and its options."""
+
+    dataset: str
+    split: str = "test"
+    limit: int | None = Field(None, ge=1)
+
+
+class ModelEntry(_WithParams):
+    """A model that exists (`load`), or a new one of a transformers architecture (`new`)."""
+
+    load: str | None = None
+    new: str | None = None
+    data: str | None = Field(None, description="Where a new model's classes come from.")
+    size: int = Field(64, ge=8, description="The input side of a new model.")
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> ModelEntry:
+        if (self.load is None) == (self.new is None):
+            raise ValueError("expected exactly one of `load` and `new`")
+        if self.new is not None and self.data is None:
+            raise ValueError("a new model needs `data` for its classes")
+        return self
+
+
+class HardenEntry(_WithParams):
+    """A training run."""
+
+    method: str
+    model: str
+    data: str
+    validation: str | None = None
+
+
+class FuseEntry(_WithParams):
+    """A fusion of several models."""
+
+    method: str
+    models: list[str] = Field(min_length=1)
+    base: str | None = None
+    data: list[str] | str | None = Field(
+        None, description="For data-driven methods: one dataset per model, or one for all."
+    )
+    save: str | None = Field(None, description="Where to write what the method learned.")
+    load: str | None = Field(None, description="What the method learned before.")
+
+    @property
+    def datasets(self) -> list[str]:
+        """The names of the datasets, in order."""
+        return [self.data] if isinstance(self.data, str) else list(self.data or ())
+
+
+class MeasureEntry(_WithParams):
+    """One measure on one dataset."""
+
+    measure: str
+    data: str
+    models: list[str] | None = Field(None, description="All models of the block when left out.")
+
+
+class MeasureBlock(_Closed):
+    """Which models are measured, and how."""
+
+    models: list[str] | None = Field(None, description="Every model of the recipe when left out.")
+    with_: list[MeasureEntry] = Field(alias="with", min_length=1)
+
+
+class SimilarityBlock(_Closed):
+    """The models whose changes from a common base are compared."""
+
+    base: str
+    models: list[str] = Field(min_length=2)
+
+
+class ScatterBlock(_Closed):
+    """Two groups of datasets whose mean accuracies are drawn against each other."""
+
+    across: list[str] = Field(min_length=1)
+    up: list[str] = Field(min_length=1)
+
+
+class ReportBlock(_Closed):
+    """The page at the end."""
+
+    title: str = "Stockpot report"
+    out: str = "report.html"
+    subtitle: str = ""
+    scatter: ScatterBlock | None = None
+
+
+class Recipe(_Closed):
+    """A whole run."""
+
+    version: Literal[1]
+    seed: int = 0
+    device: str = "auto"
+    batch_size: int = Field(256, ge=1)
+    data: dict[str, DataEntry] = Field(default_factory=dict)
+    models: dict[str, ModelEntry] = Field(default_factory=dict)
+    harden: dict[str, HardenEntry] = Field(default_factory=dict)
+    fuse: dict[str, FuseEntry] = Field(default_factory=dict)
+    similarity: SimilarityBlock | None = None
+    measure: MeasureBlock | None = None
+    report: ReportBlock | None = None
+
+    @property
+    def model_names(self) -> list[str]:
+        """Every model of the recipe: given, hardened or fused."""
+        return [*self.models, *self.harden, *self.fuse]
+
+
+def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Every place that names a model or a dataset: (path, kind, name)."""
+    for name, model in recipe.models.items():
+        if model.data is not None:
+            yield ("models", name, "data"), "data", model.data
+    for name, run in recipe.harden.items():
+        yield ("harden", name, "model"), "model", run.model
+        yield ("harden", name, "data"), "data", run.data
+        if run.validation is not None:
+            yield ("harden", name, "validation"), "data", run.validation
+    for name, soup in recipe.fuse.items():
+        for index, member in enumerate(soup.models):
+            yield ("fuse", name, "models", index), "model", member
+        if soup.base is not None:
+            yield ("fuse", name, "base"), "model", soup.base
+        for index, data in enumerate(soup.datasets):
+            place = ("fuse", name, "data", index)
+            yield place[:3] if isinstance(soup.data, str) else place, "data", data
+    if recipe.similarity is not None:
+        yield ("similarity", "base"), "model", recipe.similarity.base
+        for index, member in enumerate(recipe.similarity.models):
+            yield ("similarity", "models", index), "model", member
+    if recipe.measure is None:
+        return
+    for index, chosen in enumerate(recipe.measure.models or ()):
+        yield ("measure", "models", index), "model", chosen
+    for index, entry in enumerate(recipe.measure.with_):
+        yield ("measure", "with", index, "data"), "data", entry.data
+        for position, chosen in enumerate(entry.models or ()):
+            yield ("measure", "with", index, "models", position), "model", chosen
+
+
+def json_schema(parameters: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The JSON Schema of a recipe, for editors; `parameters` adds each method's own keys."""
+    schema = Recipe.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    for title, key in (
+        ("HardenEntry", "method"),
+        ("FuseEntry", "method"),
+        ("MeasureEntry", "measure"),
+    ):
+        known = (parameters or {}).get(title, {})
+        if known:
+            definitions[title]["properties"][key]["enum"] = sorted(known)
+            definitions[title]["allOf"] = [
+                {
+                    "if": {"properties": {key: {"const": name}}},
+                    "then": {"properties": properties},
+                }
+                for name, properties in sorted(known.items())
+            ]
+    return schema

@@ -1,0 +1,144 @@
+"""A recipe file: read, changed by overrides, checked; every complaint names its line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from stockpot.errors import UserError, did_you_mean
+from stockpot.recipe.blocks import MeasureBlock, Recipe, ReportBlock, SimilarityBlock, references
+from stockpot.seeds import name_of, spread
+from stockpot.sweeps import entry_of, spread_sweeps
+
+
+class RecipeError(UserError):
+    """A recipe that cannot be followed; the message starts with file and line."""
+
+
+class RecipeFile:
+    """A recipe with the place of each key, so that a complaint can name its line."""
+
+    def __init__(self, text: str, name: str, overrides: Sequence[str] = ()) -> None:
+        self.name = name
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            raw = yaml.safe_load(text)
+        except yaml.MarkedYAMLError as problem:
+            line = problem.problem_mark.line + 1 if problem.problem_mark else 1
+            raise RecipeError(f"{name}:{line}: not YAML: {problem.problem}.") from problem
+        if not isinstance(raw, dict):
+            raise RecipeError(f"{name}:1: expected a mapping with version, data, models, ...")
+        self._node = node
+        for override in overrides:
+            _apply(raw, override)
+        self.raw: dict[str, Any] = raw
+        try:
+            self.recipe = Recipe.model_validate(spread(spread_sweeps(raw)))
+        except ValidationError as problem:
+            self._complain(problem)
+        self._check_references()
+
+    def fail(self, path: Sequence[str | int], message: str) -> NoReturn:
+        """Raise a complaint about the value at a path of keys."""
+        where = ".".join(str(part) for part in path)
+        raise RecipeError(f"{self.name}:{self.line(path)}: {where}: {message}")
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line of the key at a path, or of its nearest parent that stands in the file."""
+        node, line = self._node, 1
+        for part in path:
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value in (str(part), name_of(str(part)), entry_of(str(part))):
+                        node, line = value, key.start_mark.line + 1
+                        break
+                else:
+                    return line
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+                if part >= len(node.value):
+                    return line
+                node = node.value[part]
+                line = node.start_mark.line + 1
+            else:
+                return line
+        return line
+
+    def _complain(self, problem: ValidationError) -> NoReturn:
+        error = problem.errors()[0]
+        path = tuple(part for part in error["loc"] if isinstance(part, str | int))
+        if error["type"] == "extra_forbidden":
+            known = _fields_at(Recipe, path[:-1])
+            near = did_you_mean(str(path[-1]), known)
+            self.fail(path, f"unknown key.{near} Known: {', '.join(known)}.")
+        message = error["msg"].removeprefix("Value error, ")
+        given = (
+            f", got {error['input']!r}" if error["type"] not in ("missing", "value_error") else ""
+        )
+        self.fail(path, f"{message[0].lower()}{message[1:]}{given}.")
+
+    def _check_references(self) -> None:
+        recipe = self.recipe
+        seen: set[str] = set()
+        for title in ("models", "harden", "fuse"):
+            for name in getattr(recipe, title):
+                if name in seen:
+                    self.fail((title, name), "this name is used twice.")
+                seen.add(name)
+        for path, kind, name in references(recipe):
+            known = list(recipe.data) if kind == "data" else recipe.model_names
+            if name not in known:
+                near = did_you_mean(name, known)
+                listing = ", ".join(known) or "none"
+                self.fail(path, f"no {kind} named {name!r} here.{near} Known: {listing}.")
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RecipeFile:
+    """Read a recipe file and apply `a.b=c` overrides."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        folder = file.parent if file.parent.is_dir() else Path()
+        near = did_you_mean(file.name, [found.name for found in folder.glob("*.yaml")])
+        raise RecipeError(f"no recipe at {path}.{near}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise RecipeError(f"{path} cannot be read: {problem}.") from problem
+    return RecipeFile(text, str(path), overrides)
+
+
+def _apply(raw: dict[str, Any], override: str) -> None:
+    keys, equals, value = override.partition("=")
+    if not equals or not keys:
+        raise RecipeError(f"--set {override}: expected KEY=VALUE, such as seed=1.")
+    *parents, last = keys.split(".")
+    place: Any = raw
+    for key in parents:
+        if isinstance(place, list) and key.isdigit() and int(key) < len(place):
+            place = place[int(key)]
+        elif isinstance(place, dict):
+            place = place.setdefault(key, {})
+        else:
+            raise RecipeError(f"--set {override}: {key!r} is not a place in the recipe.")
+    parsed = yaml.safe_load(value)
+    if isinstance(place, list) and last.isdigit() and int(last) < len(place):
+        place[int(last)] = parsed
+    elif isinstance(place, dict):
+        place[last] = parsed
+    else:
+        raise RecipeError(f"--set {override}: {last!r} is not a place in the recipe.")
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """The keys that may stand at a place of the recipe."""
+    inner: dict[str, type[BaseModel]] = {
+        "measure": MeasureBlock,
+        "report": ReportBlock,
+        "similarity": SimilarityBlock,
+    }
+    if path and path[0] in inner:
+        model = inner[str(path[0])]
+    return [field.alias or name for name, field in model.model_fields.items()]
