@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from stockpot.cli.console import out, table
 from stockpot.results.grids import corruption_tables
-from stockpot.results.headline import headline_columns, headline_rows, split_by_data
+from stockpot.results.headline import (
+    format_score,
+    headline_columns,
+    headline_rows,
+    split_by_data,
+)
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.task_table import task_tables
 
 
 def print_scores(results: Sequence[CellResult]) -> None:
@@ -34,6 +40,21 @@ def print_scores(results: Sequence[CellResult]) -> None:
             )
         for note in sorted({note for cell in cells for note in cell.notes}):
             out.print(f"note: {note}")
+    print_task_tables(results)
+
+
+def print_task_tables(results: Sequence[CellResult]) -> None:
+    """Models down, tasks across, and the mean over tasks; nothing where there is one dataset."""
+    for found in task_tables(results):
+        out.print()
+        table(
+            ["model", *found.tasks, "mean"],
+            [
+                [row.model, *map(_short, row.scores), format_score(row.mean) if row.mean else "-"]
+                for row in found.rows
+            ],
+            title=f"{found.metric.replace('_', ' ')} in percent, the mean with its 95 % interval",
+        )
 
 
 def _short(score: Score | None) -> str:
