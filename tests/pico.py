@@ -20,7 +20,14 @@ def make_dataset(n: int = 40, size: int = 16, classes: tuple[str, ...] = CLASSES
     pixels = torch.randint(0, 256, (n, 3, size, size), generator=generator).to(torch.uint8)
     pixels[:, :, 0, :] = (labels * 40).to(torch.uint8)[:, None, None]
     fingerprint = pixel_fingerprint(pixels, labels, classes)
-    return Dataset("toy", "test", TensorImages(pixels), labels, classes, fingerprint)
+    names = [classes[label] for label in labels.tolist()]
+    columns = {
+        "family": tuple("new" if row % 3 == 0 else "old" for row in range(n)),
+        "shape": tuple(names),
+        "texture": tuple(classes[(label + 1) % len(classes)] for label in labels.tolist()),
+    }
+    images = TensorImages(pixels)
+    return Dataset("toy", "test", images, labels, classes, fingerprint, columns=columns)
 
 
 class ReadsLabel(nn.Module):

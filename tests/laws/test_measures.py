@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
+from imagenet_suite import reader, shared_suite
 from pico import ReadsLabel, make_classifier, make_dataset
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
+
+World = Callable[[nn.Module, int], tuple[Classifier, Dataset]]
+
+
+def toys(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
+    return make_classifier(network), make_dataset(n)
+
+
+def little_imagenet(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
+    """The measure asks for ImageNet's classes, whatever network a law brings."""
+    return reader(), load_dataset("imagenet", path=shared_suite(), limit=n)
 
 
 class Row(NamedTuple):
@@ -20,6 +36,7 @@ class Row(NamedTuple):
     name: str
     params: dict[str, Any]
     accuracy: str | None
+    world: World = toys
 
 
 ROWS = {
@@ -33,6 +50,10 @@ ROWS = {
             "accuracy",
         ),
         Row("adversarial", {"norms": "linf", "eps": "1/255", "steps": 3}, "accuracy"),
+        Row("shift", {"outside": {"elsewhere": make_dataset(20)}}, "mean_outside_accuracy"),
+        Row("surface", {"unseen": ("new",)}, "unseen_accuracy"),
+        Row("shape_bias", {}, "accuracy"),
+        Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),
     )
 }
 SCORED = [row for row in ROWS.values() if row.accuracy]
@@ -54,9 +75,8 @@ class RandomGuess(nn.Module):
 
 def run(row: Row, network: nn.Module, n: int = 40, batch: int = 16, seed: int = 0) -> Measurement:
     context = Context(batch_size=batch, seed=seed)
-    result: Measurement = measures.get(row.name)(
-        make_classifier(network), make_dataset(n), context, **row.params
-    )
+    model, data = row.world(network, n)
+    result: Measurement = measures.get(row.name)(model, data, context, **row.params)
     return result
 
 
@@ -86,8 +106,8 @@ def test_scores_are_sound(row: Row) -> None:
                 score.metric == "ece"  # biased upwards, and so is its bootstrap
             )
             assert score.ci_method
-    for flags in result.outcomes.values():
-        assert flags.shape == (40,)
+    for name, flags in result.outcomes.items():
+        assert flags.shape == (40,) or name.startswith("outside:")
 
 
 @by_scored
@@ -114,9 +134,10 @@ def test_the_same_seed_gives_the_same_numbers_at_every_batch_size(row: Row) -> N
 
 @by_name
 def test_the_model_comes_back_as_it_was(row: Row) -> None:
-    model = make_classifier(ReadsLabel(4)).train()
+    model, data = row.world(ReadsLabel(4), 8)
+    model.train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    measures.get(row.name)(model, make_dataset(8), Context(), **row.params)
+    measures.get(row.name)(model, data, Context(), **row.params)
     assert model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
