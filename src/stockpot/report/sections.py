@@ -21,7 +21,6 @@ from stockpot.results.headline import (
 from stockpot.results.schema import CellResult
 from stockpot.results.statistics import paired_bootstrap
 
-
 MOST_COMPARED = 12
 """With more models than this, each is compared with the best alone."""
 
