@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from state_network import architecture, law_data
 from torch import Tensor
 
 from stockpot.errors import BadCheckpointError
@@ -34,6 +35,8 @@ class Row(NamedTuple):
     """Parameters at which the result is exactly one of the inputs."""
     several: bool = False
     """Whether it makes one model per member."""
+    data: bool = False
+    """Whether it learns from data: the states are then given an architecture and a task."""
 
 
 AT_BASE = (({"scale": 0.0}, "base"),)
@@ -67,12 +70,21 @@ ROWS = [
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
     Row("emr", several=True),
     Row("tall_mask", several=True),
+    Row("adamerging", {"steps": 2}, data=True, ends=(({"steps": 0, "init": 0.0}, "base"),)),
+    Row("concrete", {"steps": 2}, data=True, ends=(({"steps": 0, "scale": 0.0}, "base"),)),
+    Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True),
+    Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True),
+    Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True),
+    Row("greedy_soup", base=False, data=True),
+    Row("learned_soup", {"epochs": 1}, base=False, data=True),
 ]
+MODULES = ["smile", "surgery", "wemoe"]
+"""These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
 def test_every_method_has_a_row() -> None:
-    assert sorted(row.name for row in ROWS) == fusers.names()
+    assert sorted([*(row.name for row in ROWS), *MODULES]) == fusers.names()
 
 
 def make_base() -> State:
@@ -110,8 +122,15 @@ def make_pool(row: Row) -> tuple[list[State], State | None]:
 
 def run(row: Row, members: Any, base: Any, **settings: Any) -> dict[str, State]:
     """The models a method makes, by name; a single one is called `model`."""
+    if row.data:
+        state = base if base is not None else next(iter(states_of(members)))
+        base, settings = architecture(state), {**settings, "tasks": law_data()}
     result = fuse(row.name, members, base=base, **{**row.params, **settings})
     return result if row.several else {"model": result}
+
+
+def states_of(members: Any) -> list[State]:
+    return list(members.values() if isinstance(members, dict) else members)
 
 
 def assert_same(got: State, want: State) -> None:
@@ -167,11 +186,14 @@ def test_streamed_equals_in_memory(row: Row, tmp_path: Path) -> None:
         path = tmp_path / f"{number}.safetensors"
         save_file(state, path)
         paths.append(path)
-    base_path = paths.pop(0) if base is not None else None
+    base_path: Any = paths.pop(0) if base is not None else None
     in_memory = run(row, members, base, threads=1)
+    data: dict[str, Any] = {}
+    if row.data:
+        base_path, data = architecture(base or members[0]), {"tasks": law_data()}
     out = fuse(
         row.name, paths, base=base_path, out=tmp_path / "out", threads=3, max_shard="500KB",
-        **row.params,
+        **row.params, **data,
     )  # fmt: skip
     for (_, want), path in zip(in_memory.items(), paths, strict=False):
         folder = out / path.stem if row.several else out

@@ -63,12 +63,12 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
     for key in ("data", "save", "load"):
         if getattr(soup, key) is not None and not learns:
             file.fail(("fuse", name, key), f"{soup.method} does not learn from data.")
-    if isinstance(soup.data, list) and entry.tags.get("each", True):
-        if len(soup.data) != len(soup.models):
-            file.fail(
-                ("fuse", name, "data"),
-                f"expected one dataset per model ({len(soup.models)}), got {len(soup.data)}.",
-            )
+    listed = isinstance(soup.data, list) and entry.tags.get("each", True)
+    if listed and len(soup.datasets) != len(soup.models):
+        file.fail(
+            ("fuse", name, "data"),
+            f"expected one dataset per model ({len(soup.models)}), got {len(soup.datasets)}.",
+        )
     if entry.tags.get("needs_data") and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
 

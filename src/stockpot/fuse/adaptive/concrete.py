@@ -97,7 +97,7 @@ def concrete(
                 losses.append(adaptation.backward())
                 held.logits.grad = held.gradient()
                 outer.step()
-        held.draw(seed=None if mask == "resampled" else seed)
+        held.finish(resample=mask == "resampled")
         found: list[float] = []
         if adaptation is not None and adapts and adapt_steps:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -30,31 +31,44 @@ class Mask:
         """
         self._pool = pool
         self._temperature = temperature
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        # Every tensor has draws of its own: they do not depend on the order of the tensors.
+        self._generators = [
+            torch.Generator(pool.device).manual_seed(_number(seed, name)) for name in pool.names
+        ]
         self.logits = torch.zeros_like(pool.flat).requires_grad_(True)
         self.change = torch.zeros_like(pool.flat)
         """The members' changes, each times its coefficient, added up."""
-        self._draw = torch.zeros_like(pool.flat)
-        self.values = torch.zeros_like(pool.flat)
-        self.draw(seed=seed)
+        self.soft = torch.full_like(pool.flat, 0.5)
+        """The draw before it is scaled."""
+        self.values = torch.ones_like(pool.flat)
 
-    def draw(self, seed: int | None = -1) -> None:
-        """Draw a mask: the next one, the one of a seed, or (None) one that nobody can repeat.
+    def draw(self) -> None:
+        """Draw the next mask, while it learns."""
+        self._set(
+            [
+                torch.rand(span.stop - span.start, generator=generator, device=self._pool.device)
+                for span, generator in zip(self._pool.spans, self._generators, strict=True)
+            ]
+        )
 
-        Args:
-            seed: -1 goes on with the generator.
-        """
-        generator = self._generator
-        if seed is None:
+    def finish(self, *, resample: bool = False) -> None:
+        """Draw the mask to keep: the seed's own, on any device, or one that nobody can repeat."""
+        uniforms = []
+        for name, span in zip(self._pool.names, self._pool.spans, strict=True):
             generator = torch.Generator()
-            generator.seed()
-        elif seed >= 0:
-            generator = torch.Generator().manual_seed(seed + 1)
-        uniform = torch.rand(len(self.logits), generator=generator).clamp_(_NEVER_ZERO, 1 - 1e-7)
-        noise = torch.logit(uniform).to(self.logits.device)
-        self._draw = ((self.logits.detach() + noise) / self._temperature).sigmoid_()
-        for span in self._pool.spans:
-            part = self._draw[span]
+            if resample:
+                generator.seed()
+            else:
+                generator.manual_seed(_number(self._seed, f"finished/{name}"))
+            uniforms.append(torch.rand(span.stop - span.start, generator=generator))
+        self._set(uniforms)
+
+    def _set(self, uniforms: Sequence[Tensor]) -> None:
+        for span, uniform in zip(self._pool.spans, uniforms, strict=True):
+            noise = torch.logit(uniform.to(self.logits.device).clamp(_NEVER_ZERO, 1 - 1e-7))
+            part = ((self.logits.detach()[span] + noise) / self._temperature).sigmoid_()
+            self.soft[span] = part
             self.values[span] = part / part.mean().clamp(min=_NEVER_ZERO)
 
     def mix(self, coefficients: Tensor) -> None:
@@ -83,9 +97,14 @@ class Mask:
         pool = self._pool
         found = pool.gradient * self.change
         for span in pool.spans:
-            m, g = self._draw[span], found[span]
+            m, g = self.soft[span], found[span]
             found[span] = (g - (g * self.values[span]).mean()) / m.mean().clamp(min=_NEVER_ZERO)
-        return found * self._draw * (1 - self._draw) / self._temperature
+        return found * self.soft * (1 - self.soft) / self._temperature
+
+
+def _number(seed: int, name: str) -> int:
+    text = f"{seed}/{plain_name(name)}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
 
 
 def masked_fuser(names: Sequence[str], tensors: Mapping[str, Tensor]) -> TensorFuser:

@@ -18,7 +18,7 @@ from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.statistics.information import Square, information
 
 
-@fusers.register("fisher", paper="arXiv:2111.09832", learns=True, needs_data=True)
+@fusers.register("fisher", paper="arXiv:2111.09832", symmetric=True, learns=True, needs_data=True)
 def fisher(
     *,
     examples: int = 256,

@@ -48,9 +48,9 @@ def grams(
 
     def watch(name: str) -> Callable[..., None]:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = inputs[0].detach().reshape(-1, inputs[0].shape[-1])
-            # Products in the network's precision, sums over batches in double precision.
-            product = (x.T @ x).double()
+            x = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).double()
+            # In fp32 the rounding of a product would pass for input in directions never seen.
+            product = x.T @ x
             sums[name] = sums[name] + product if name in sums else product
             rows[name] = rows.get(name, 0) + len(x)
 

@@ -19,7 +19,7 @@ from stockpot.fuse.linear.average import mean
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 
 
-@fusers.register("regmean", paper="arXiv:2212.09849", learns=True, needs_data=True)
+@fusers.register("regmean", paper="arXiv:2212.09849", symmetric=True, learns=True, needs_data=True)
 def regmean(
     *, examples: int = 256, batch_size: int = 32, off_diagonal: float = 0.95, seed: int = 0
 ) -> DataFuser:

@@ -14,7 +14,9 @@ from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 from stockpot.fuse.statistics.regmean import check_regression, images, report, solved_fuser
 
 
-@fusers.register("regmean_pp", paper="arXiv:2508.03121", learns=True, needs_data=True)
+@fusers.register(
+    "regmean_pp", paper="arXiv:2508.03121", symmetric=True, learns=True, needs_data=True
+)
 def regmean_pp(
     *, examples: int = 256, batch_size: int = 32, off_diagonal: float = 0.95, seed: int = 0
 ) -> DataFuser:

@@ -1,0 +1,243 @@
+"""Modules made by fusion: saved, loaded, measured, and true to what they say they compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
+from torch import Tensor, nn
+
+import stockpot
+from pico import CLASSES
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
+from stockpot.fuse.run import fuse
+from stockpot.models.identity import identify
+
+FEW: dict[str, dict[str, Any]] = {
+    "wemoe": {"steps": 2, "lr": 0.1},
+    "smile": {"rank": 2, "gate_rank": 1},
+    "surgery": {"steps": 1, "surgery_steps": 30, "examples": 24},
+}
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> ClipPool:
+    return make_clip_pool(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture(scope="module")
+def made(pool: ClipPool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("made")
+    return {name: make(name, pool, folder / name, **few) for name, few in FEW.items()}
+
+
+def make(method: str, pool: ClipPool, out: Path, **settings: Any) -> Path:
+    tasks = None if method == "smile" else pool.tasks
+    return fuse(method, pool.members, base=pool.base, tasks=tasks, out=out, **settings)
+
+
+def logits(folder: Path, data: Any, rows: Any = slice(None), **options: Any) -> Tensor:
+    model = stockpot.load_model(folder, **{"classes": data.classes, **options})
+    with torch.no_grad():
+        return model(data.images.pixels[rows])
+
+
+@pytest.mark.parametrize("method", FEW)
+def test_no_prediction_depends_on_the_batch(method: str, pool: ClipPool, made: Any) -> None:
+    for data in pool.tasks.values():
+        whole = logits(made[method], data)
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
+        torch.testing.assert_close(logits(made[method], data, order), whole[order])
+        ones = torch.cat([logits(made[method], data, slice(i, i + 1)) for i in range(4)])
+        torch.testing.assert_close(ones, whole[:4])
+
+
+@pytest.mark.parametrize("method", FEW)
+def test_equal_experts_leave_the_base_as_it_is(method: str, pool: ClipPool, tmp_path: Path) -> None:
+    import shutil
+
+    copies = {name: tmp_path / name for name in pool.tasks}
+    for path in copies.values():
+        shutil.copytree(pool.base, path)
+    same = ClipPool(pool.base, copies, pool.tasks)
+    out = make(method, same, tmp_path / "out", **{**FEW[method], "surgery_steps": 0}
+               if method == "surgery" else FEW[method])  # fmt: skip
+    for data in pool.tasks.values():
+        torch.testing.assert_close(logits(out, data), logits(pool.base, data))
+
+
+def test_batch_routing_is_there_for_comparison(pool: ClipPool, tmp_path: Path) -> None:
+    """What the peer does: predictions change with the company an image keeps."""
+    out = make("wemoe", pool, tmp_path / "out", steps=20, lr=0.3, routing="batch")
+    data = pool.tasks["ants"]
+    whole, alone = logits(out, data), logits(out, data, slice(0, 1))
+    assert not torch.allclose(whole[:1], alone, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", FEW)
+def test_modules_are_measured_like_any_model(
+    method: str, pool: ClipPool, made: Any, tmp_path: Path
+) -> None:
+    data = pool.tasks["numbers"]
+    (result,) = stockpot.measure({"m": str(made[method])}, "clean", data=data, out=tmp_path / "r")
+    want = (logits(made[method], data).argmax(1) == data.labels).double().mean()
+    assert result.scores[0].value == pytest.approx(float(want))
+    assert result.key.model_fingerprint == identify(made[method])
+
+
+@pytest.mark.parametrize("method", ["wemoe", "surgery"])
+def test_routers_and_corrections_are_used_again(
+    method: str, pool: ClipPool, tmp_path: Path
+) -> None:
+    first = make(method, pool, tmp_path / "a", save=str(tmp_path / "kept"), **FEW[method])
+    again = fuse(
+        method, pool.members, base=pool.base, out=tmp_path / "b", load=str(tmp_path / "kept"),
+        tasks=pool.tasks,
+    )  # fmt: skip
+    data = pool.tasks["ants"]
+    assert torch.equal(logits(first, data), logits(again, data))
+
+
+@pytest.mark.parametrize("shape", [{}, {"density": 0.1, "shared": True}, {"depth": 1}])
+def test_a_weight_ensemble_is_the_mixed_network(
+    shape: dict[str, Any], pool: ClipPool, tmp_path: Path
+) -> None:
+    """For one image: form the MLPs' weights by the router's own gates and run the plain network."""
+    out = make("wemoe", pool, tmp_path / "out", steps=3, lr=0.3, **shape)
+    data = pool.tasks["foxes"]
+    image = data.images.pixels[:1]
+    module = stockpot.load_model(out, classes=data.classes)
+    gates: list[Tensor] = []
+    for part in module.modules():  # a shared router is met once
+        if type(part).__name__ == "Router":
+            part.register_forward_hook(lambda m, x, y: gates.append(y.detach()[0]))
+    with torch.no_grad():
+        got = module(image)
+    assert len(gates) == 2  # one per layer
+    base = stockpot.load_model(pool.base, classes=data.classes)
+    start = base.state_dict()
+    plain = fuse("task_arithmetic", pool.members, base=pool.base, scale=0.3)
+    experts = [
+        stockpot.load_model(path, classes=data.classes).state_dict()
+        for path in pool.members.values()
+    ]
+    mixed = {f"network.model.{name}": value for name, value in plain.items()}
+    for layer, gate in enumerate(gates):
+        for name in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"):
+            key = f"network.model.vision_model.encoder.layers.{layer}.mlp.{name}"
+            changes = [expert[key] - start[key] for expert in experts]
+            if shape.get("density"):
+                changes = [_largest(change, 0.1) for change in changes]
+            mixed[key] = start[key] + sum(g * c for g, c in zip(gate, changes, strict=True))
+    base.load_state_dict(mixed, strict=False)
+    with torch.no_grad():
+        torch.testing.assert_close(got, base(image), rtol=1e-4, atol=1e-4)
+
+
+def _largest(change: Tensor, share: float) -> Tensor:
+    flat = change.flatten()
+    kept = flat.abs().topk(int(share * len(flat))).indices
+    sparse = torch.zeros_like(flat)
+    sparse[kept] = flat[kept]
+    return sparse.view(change.shape)
+
+
+def test_without_steps_gates_are_near_their_start(pool: ClipPool, tmp_path: Path) -> None:
+    """Constant gates of 0.3 make the whole network task arithmetic."""
+    out = make("wemoe", pool, tmp_path / "out", steps=0, depth=0)
+    plain = fuse("task_arithmetic", pool.members, base=pool.base, out=tmp_path / "plain")
+    data = pool.tasks["ants"]
+    torch.testing.assert_close(logits(out, data), logits(plain, data), rtol=1e-4, atol=1e-4)
+
+
+def test_the_sparse_form_is_small(pool: ClipPool, tmp_path: Path) -> None:
+    dense = make("wemoe", pool, tmp_path / "dense", steps=0)
+    sparse = make("wemoe", pool, tmp_path / "sparse", steps=0, density=0.1, shared=True)
+    sizes = [(path / "model.safetensors").stat().st_size for path in (dense, sparse)]
+    assert sizes[1] < 0.5 * sizes[0]
+
+
+def test_smile_with_full_rank_and_one_member_is_that_member(tmp_path: Path, pool: ClipPool) -> None:
+    """One expert is always asked; at full rank its linear layers are the member's own."""
+    out = fuse(
+        "smile", {"x": pool.members["ants"]}, base=pool.base, out=tmp_path / "out", rank=99,
+        gate_rank=99, others="average",
+    )  # fmt: skip
+    data = pool.tasks["ants"]
+    torch.testing.assert_close(
+        logits(out, data), logits(pool.members["ants"], data), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_smile_asks_the_expert_in_whose_directions_a_token_lies() -> None:
+    from stockpot.models.modules.low_rank import ExpertLinear
+
+    layer = nn.Linear(4, 3)
+    up = torch.randn(2, 3, 1, generator=torch.Generator().manual_seed(0))
+    down = torch.tensor([[[2.0, 0, 0, 0]], [[0, 0, 0, 5.0]]])
+    gate = down / down.norm(dim=2, keepdim=True)
+    experts = ExpertLinear(layer, up, down, gate, None, top_k=1)
+    tokens = torch.tensor([[[1.0, 0, 0, 0.2], [0.2, 1, 0, -3.0]]])
+    with torch.no_grad():
+        want = layer(tokens)
+        want[0, 0] += up[0, :, 0] * 2.0 * 1.0
+        want[0, 1] += up[1, :, 0] * 5.0 * -3.0
+        torch.testing.assert_close(experts(tokens), want)
+
+
+def test_surgery_brings_features_nearer_and_leaves_other_data_alone(
+    pool: ClipPool, made: Any
+) -> None:
+    import json
+
+    facts = json.loads((made["surgery"] / "config.json").read_text())["facts"]
+    for before, after in facts["distance"].values():
+        assert after < before
+    other = random_dataset(("ant", "two", "fox"), seed=9)
+    torch.testing.assert_close(
+        logits(made["surgery"], other), logits(made["surgery"] / "base", other)
+    )
+    own = pool.tasks["ants"]
+    assert not torch.allclose(logits(made["surgery"], own), logits(made["surgery"] / "base", own))
+    by_name = logits(made["surgery"], other, task="ants")
+    assert not torch.allclose(by_name, logits(made["surgery"], other))
+
+
+def test_one_model_with_a_head_per_task(tmp_path: Path, pico_vit: Path) -> None:
+    """Members with different classes: the module keeps both heads and picks by the classes."""
+    from stockpot.models.huggingface import new_huggingface
+
+    first = stockpot.load_model(pico_vit)
+    sizes = {"image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2, "intermediate_size": 32}
+    names = ("x", "y", "z")
+    second = new_huggingface("vit", classes=names, preprocess=first.preprocess, seed=1, **sizes)
+    third = new_huggingface("vit", classes=CLASSES, preprocess=first.preprocess, seed=2, **sizes)
+    members = {"a": pico_vit, "b": second.save(tmp_path / "b")}
+    tasks = {"a": random_dataset(CLASSES, seed=1), "b": random_dataset(names, seed=2)}
+    out = fuse(
+        "wemoe", members, base=third.save(tmp_path / "base"), tasks=tasks, steps=1, head="first",
+        out=tmp_path / "out",
+    )  # fmt: skip
+    heads = {"a": first.network.model.classifier, "b": second.network.model.classifier}
+    for name, data in tasks.items():
+        model = stockpot.load_model(out, classes=data.classes)
+        assert model.classes == data.classes
+        assert logits(out, data).shape == (len(data), len(data.classes))
+        assert torch.equal(model.network.inner.model.classifier.weight, heads[name].weight)
+
+
+def test_errors(pool: ClipPool, made: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Copy its folder"):
+        stockpot.load_model(made["smile"], classes=("a", "b")).save(tmp_path / "x")
+    with pytest.raises(BadParameterError, match="no task 'birds'"):
+        stockpot.load_model(made["surgery"], classes=("a", "b"), task="birds")
+    members = [flat_model(1), flat_model(2)]
+    data = random_dataset(CLASSES, side=2)
+    with pytest.raises(BadCheckpointError, match="MLP blocks"):
+        fuse("wemoe", members, base=flat_model(0), tasks=[data] * 2, out=tmp_path / "y", steps=1)
+    with pytest.raises(BadCheckpointError, match="exists already"):
+        make("smile", pool, made["smile"])
