@@ -64,15 +64,20 @@ def measure_fused(
 def _plot(results: list[CellResult], key: str, run: Path) -> None:
     from stockpot.files import write_atomic
     from stockpot.report.curve import CurvePoint, curve
+    from stockpot.results.task_table import task_tables
 
+    over_tasks = next(iter(task_tables(results)), None)
+    if over_tasks:
+        scores = {row.model: row.mean for row in over_tasks.rows if row.mean}
+        metric = f"mean {over_tasks.metric} over {len(over_tasks.tasks)} tasks".replace("_", " ")
+    else:
+        scores = {result.key.model: result.scores[0] for result in results}
+        metric = results[0].scores[0].metric.replace("_", " ")
     points = []
-    for result in results:
-        score = result.scores[0]
-        value = result.key.model.partition("=")[2]
+    for model, score in scores.items():
         low = score.value if score.ci_low is None else score.ci_low
         high = score.value if score.ci_high is None else score.ci_high
-        points.append(CurvePoint(value, score.value, low, high))
-    metric = results[0].scores[0].metric.replace("_", " ")
+        points.append(CurvePoint(model.partition("=")[2], score.value, low, high))
     path = run / "sweep.svg"
     write_atomic(path, curve(points, across=key, up=metric, standalone=True))
     typer.echo(f"plot: {path}")
