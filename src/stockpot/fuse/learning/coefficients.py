@@ -56,7 +56,7 @@ def soup_fuser(names: Sequence[str], weights: Tensor) -> TensorFuser:
             for index in kept[1:]:
                 total += slab.member(index)
             return total / len(kept) if len(kept) > 1 else total
-        mixed = slab.member(kept[0]) * factors[kept[0]]
+        mixed: Tensor = slab.member(kept[0]) * factors[kept[0]]
         for index in kept[1:]:
             mixed += slab.member(index) * factors[index]
         return mixed

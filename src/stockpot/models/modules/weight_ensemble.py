@@ -45,7 +45,8 @@ class Router(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Images x tokens x width -> images x experts."""
         if not len(self.weights):
-            return self.biases[0].expand(len(tokens), -1)
+            constant: Tensor = self.biases[0]
+            return constant.expand(len(tokens), -1)
         values = tokens
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = F.linear(F.relu(values) if number else values, weight, bias)
