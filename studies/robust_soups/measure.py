@@ -26,7 +26,8 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.measure.protocols import named_protocol
 from stockpot.models.device import pick_device
-from stockpot.season.evaluate import evaluate, members_and_ensemble
+from stockpot.season.calibrate import temperature
+from stockpot.season.criteria import calibrated_ensemble, judge
 from stockpot.season.grids import affine_grid
 from stockpot.season.pool import Pool
 from stockpot.season.robust import evaluate_under, line
@@ -122,7 +123,14 @@ def write(path: Path, parts: list, data: Dataset, names: tuple[str, ...]) -> Non
 
 
 def shift(
-    run: Path, family: str, out: Path, images: int, severities: list[int], device: str, until: float
+    run: Path,
+    family: str,
+    out: Path,
+    images: int,
+    severities: list[int],
+    seeds: int,
+    device: str,
+    until: float,
 ) -> None:
     """The 480 affine soups on clean and corrupted images; statistics once per soup."""
     place = pick_device(device)
@@ -138,36 +146,96 @@ def shift(
     for name in CORRUPTIONS:
         for severity in severities:
             cells[f"{name}:{severity}"] = corrupt(pixels, name, severity, seed=0, profile="cifar")
-    everything = Shots(tuple(cells.values()), plain.labels.repeat(len(cells)))
+    cells["source"] = torch.cat(source.batches)  # labelled, of the members' own kind
+    kept = {name: [] for name in cells}
     soups = affine_grid(4, low=-0.4, high=1.4, step=0.2)
-    correct, losses = [], []
-    with torch.autocast(place.type, torch.bfloat16, enabled=place.type == "cuda"):
-        for start in range(0, len(soups), 40):
+    count = 0
+    with torch.inference_mode(), autocast(place):
+        for weights in soups:
             if time.monotonic() > until:
-                print(f"shift: out of time after {start} soups", flush=True)
                 break
-            found = evaluate(pool, soups[start : start + 40], everything, source.batches)
-            correct.append(found.correct)
-            losses.append(found.loss)
-    alone, ensemble = members_and_ensemble(pool, everything)
+            model = pool.load(weights, source.batches)
+            for name, batch in cells.items():
+                kept[name].append(model(batch).float())
+            count += 1
+        alone = [[pool.load(w)(batch).float() for batch in cells.values()] for w in torch.eye(4)]
+    print(f"{family} shift: {count} soups x {sum(map(len, cells.values()))} images", flush=True)
+    labels = dict.fromkeys(cells, plain.labels) | {"source": source.labels}
+    members_logits = {name: [row[i] for row in alone] for i, name in enumerate(cells)}
+    arrays: dict[str, np.ndarray] = {}
+    for name in cells:
+        logits = torch.stack(kept[name]) if count else torch.zeros(0, images, 10)
+        right = logits.argmax(dim=2) == labels[name].to(logits.device)
+        arrays[f"correct:{name}"] = np.packbits(right.cpu().numpy(), axis=1)
+        arrays[f"loss:{name}"] = coarse(logits, labels[name])
+        odds = torch.stack([each.softmax(dim=1) for each in members_logits[name]]).mean(dim=0)
+        together = odds.argmax(dim=1) == labels[name]
+        singly = torch.stack([e.argmax(dim=1) == labels[name] for e in members_logits[name]])
+        arrays[f"ensemble:{name}"] = np.packbits(together.cpu().numpy())
+        arrays[f"alone:{name}"] = np.packbits(singly.cpu().numpy(), axis=1)
     facts = {
-        "n": images, "cells": list(cells), "data": str(data), "members": list(pool.members),
-        "fingerprint": data.fingerprint, "soups": sum(map(len, correct)),
+        "n": images, "n_source": len(source), "cells": list(cells), "data": str(data),
+        "members": list(pool.members), "fingerprint": data.fingerprint, "soups": count,
     }  # fmt: skip
-    # Losses break ties among equally accurate soups; eight bits on a log scale suffice for that.
-    loss = np.concatenate(losses) if losses else np.zeros((0, 0), dtype=np.float32)
-    coarse = np.clip(np.round(np.log2(np.maximum(loss, 2.0**-16)) * 8 + 128), 0, 255)
     out.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(
-        out / f"{family}-shift.npz",
-        facts=json.dumps(facts),
-        weights=soups[: facts["soups"]].numpy(),
-        correct=np.packbits(np.concatenate(correct), axis=1) if correct else np.zeros((0, 0)),
-        loss=coarse.astype(np.uint8),
-        alone=np.packbits(alone, axis=1),
-        ensemble=np.packbits(ensemble),
-    )
-    print(f"{family} shift: {facts['soups']} soups x {len(everything)} images", flush=True)
+    path = out / f"{family}-shift.npz"
+
+    def save(chosen: list[dict[str, object]]) -> None:
+        text = json.dumps(facts | {"label_free": chosen})
+        np.savez_compressed(path, facts=text, weights=soups[:count].numpy(), **arrays)
+
+    save([])
+    if count == len(soups) and seeds:
+        save(without_labels(kept, members_logits, source.labels, images, seeds, until))
+
+
+def without_labels(
+    kept: dict[str, list[Tensor]],
+    members_logits: dict[str, list[Tensor]],
+    labels: Tensor,
+    images: int,
+    seeds: int,
+    until: float,
+) -> list[dict[str, object]]:
+    """The soup that each label-free criterion takes, on half of each cell's images, by seed."""
+    chosen: list[dict[str, object]] = []
+    heats = [temperature(known, labels) for known in kept["source"]]
+    strongest_first = sorted(kept, key=lambda name: name.rpartition(":")[2], reverse=True)
+    for name in strongest_first:
+        for seed in range(seeds):
+            rows = halves(images, seed)[0]
+            if name == "source" or time.monotonic() > until:
+                continue
+            target = [logits[rows] for logits in members_logits[name]]
+            ensemble = calibrated_ensemble(members_logits["source"], labels, target)
+            for criterion in ("agreement", "entropy", "atc"):
+                scores = [
+                    judge(criterion, known, labels, there[rows], ensemble, heat=heat).score
+                    for known, there, heat in zip(kept["source"], kept[name], heats, strict=True)
+                ]
+                best = int(np.argmax(scores))
+                chosen.append({"seed": seed, "cell": name, "criterion": criterion, "soup": best})
+        print(f"without labels: {name} done", flush=True)
+    return chosen
+
+
+def halves(images: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to choose on and rows to score on."""
+    order = np.random.default_rng([7, seed]).permutation(images)
+    return np.sort(order[: images // 2]), np.sort(order[images // 2 :])
+
+
+def autocast(place: torch.device) -> torch.autocast:
+    """bfloat16 on a GPU: the study needs ranks of accuracies, not last digits."""
+    return torch.autocast(place.type, torch.bfloat16, enabled=place.type == "cuda")
+
+
+def coarse(logits: Tensor, labels: Tensor) -> np.ndarray:
+    """Losses in eight bits on a log scale: enough to break ties among equally accurate soups."""
+    chances = logits.log_softmax(dim=2)
+    loss = -chances.gather(2, labels.to(chances.device).view(1, -1, 1).expand(len(logits), -1, 1))
+    steps = (loss[..., 0].clamp(min=2.0**-16).log2() * 8 + 128).round().clamp(0, 255)
+    return steps.to(torch.uint8).cpu().numpy()
 
 
 def main() -> None:
@@ -179,6 +247,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--severities", default="1,3,5")
+    parser.add_argument("--seeds", type=int, default=3, help="Label-free choices; 0 makes none.")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e9, help="Stop, with what there is.")
     given = parser.parse_args()
@@ -188,7 +257,9 @@ def main() -> None:
         threats(given.run, given.family, given.out, given.images, given.device, until)
         return
     levels = [int(level) for level in given.severities.split(",")]
-    shift(given.run, given.family, given.out, given.images, levels, given.device, until)
+    shift(
+        given.run, given.family, given.out, given.images, levels, given.seeds, given.device, until
+    )
 
 
 if __name__ == "__main__":

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
-import torch
-from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.season import seasoners
-from stockpot.season.calibrate import atc_accuracy, entropy, temperature
 from stockpot.season.choice import Choice, Context, need_shots
-from stockpot.season.evaluate import logits_of
+from stockpot.season.criteria import Criterion, calibrated_ensemble, judge
+from stockpot.season.evaluate import logits_of, member_logits
 from stockpot.season.grids import affine_grid
 from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
-
-Criterion = Literal["entropy", "atc", "agreement"]
 
 
 @seasoners.register("label_free")
@@ -54,38 +48,22 @@ def label_free(
             hint="Give source=DATASET (images of the kind that the members were trained on).",
         )
     soups = affine_grid(len(pool), low=low, high=high, step=step)
-    ensemble = _ensemble(pool, source, shots)
-    scores, temperatures = [], []
+    known, target = (list(member_logits(pool, part)) for part in (source, shots))
+    ensemble = calibrated_ensemble(known, source.labels, target)
+    judgements = []
     for weights in soups:
         model = pool.load(weights, context.unlabelled)
-        known, target = logits_of(model, source), logits_of(model, shots)
-        if not bool(torch.isfinite(known).all() and torch.isfinite(target).all()):
-            scores.append(-np.inf)
-            temperatures.append(np.nan)
-            continue
-        heat = temperature(known, source.labels)
-        sure, odds = (known / heat).softmax(dim=1), (target / heat).softmax(dim=1)
-        if criterion == "entropy":
-            score = float(marginal * entropy(odds.mean(dim=0)) - entropy(odds).mean())
-        elif criterion == "atc":
-            right = known.argmax(dim=1) == source.labels
-            score = atc_accuracy(-entropy(sure), right, -entropy(odds))
-        else:
-            # Counted agreements would tie; the cross-entropy to the ensemble does not.
-            score = float((ensemble * odds.clamp(min=1e-12).log()).sum(dim=1).mean())
-        scores.append(score)
-        temperatures.append(heat)
-    best = int(np.argmax(scores))
+        judgements.append(
+            judge(
+                criterion,
+                logits_of(model, source),
+                source.labels,
+                logits_of(model, shots),
+                ensemble,
+                marginal,
+            )
+        )
+    best = int(np.argmax([judgement.score for judgement in judgements]))
     images = (len(soups) + len(pool)) * (len(shots) + len(source))
-    notes = {"criterion": criterion, "score": scores[best], "temperature": temperatures[best]}
+    notes = {"criterion": criterion, **judgements[best]._asdict()}
     return Choice(soups[best], images=images, notes=notes)
-
-
-def _ensemble(pool: Pool, source: Shots, shots: Shots) -> Tensor:
-    """The mean of the members' calibrated softmax outputs on the target."""
-    total = torch.zeros(len(shots), len(pool.model.classes), device=pool.device)
-    for weights in torch.eye(len(pool), dtype=torch.float64):
-        model = pool.load(weights)
-        known, target = logits_of(model, source), logits_of(model, shots)
-        total += (target / temperature(known, source.labels)).softmax(dim=1)
-    return total / len(pool)

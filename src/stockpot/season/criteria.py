@@ -1,0 +1,64 @@
+"""How good a soup looks without labels: three criteria on calibrated predictions."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stockpot.season.calibrate import atc_accuracy, entropy, temperature
+
+Criterion = Literal["entropy", "atc", "agreement"]
+
+
+class Judgement(NamedTuple):
+    """A soup's score, higher is better, and the temperature that fits it to the source."""
+
+    score: float
+    temperature: float
+
+
+def judge(
+    criterion: Criterion,
+    known: Tensor,
+    labels: Tensor,
+    target: Tensor,
+    ensemble: Tensor,
+    marginal: float = 1.0,
+    heat: float | None = None,
+) -> Judgement:
+    """Score one soup by its logits on labelled source images and on unlabelled target images.
+
+    Args:
+        criterion: `entropy`, `atc` or `agreement`.
+        known: logits on the source.
+        labels: of the source.
+        target: logits on the target.
+        ensemble: the output ensemble's probabilities on the target, for `agreement`.
+        marginal: the weight of variety in `entropy`.
+        heat: the temperature, where it is known from an earlier call with the same source.
+    """
+    if not bool(torch.isfinite(known).all() and torch.isfinite(target).all()):
+        return Judgement(-np.inf, np.nan)
+    heat = temperature(known, labels) if heat is None else heat
+    sure, odds = (known / heat).softmax(dim=1), (target / heat).softmax(dim=1)
+    if criterion == "entropy":
+        score = float(marginal * entropy(odds.mean(dim=0)) - entropy(odds).mean())
+    elif criterion == "atc":
+        right = known.argmax(dim=1) == labels
+        score = atc_accuracy(-entropy(sure), right, -entropy(odds))
+    else:
+        # Counted agreements would tie; the cross-entropy to the ensemble does not.
+        score = float((ensemble * odds.clamp(min=1e-12).log()).sum(dim=1).mean())
+    return Judgement(score, heat)
+
+
+def calibrated_ensemble(known: list[Tensor], labels: Tensor, target: list[Tensor]) -> Tensor:
+    """The mean of members' softmax outputs on the target, each at its own temperature."""
+    parts = [
+        (there / temperature(here, labels)).softmax(dim=1)
+        for here, there in zip(known, target, strict=True)
+    ]
+    return torch.stack(parts).mean(dim=0)
