@@ -53,6 +53,8 @@ ROWS = {
         Row("shift", {"outside": {"elsewhere": make_dataset(20)}}, "mean_outside_accuracy"),
         Row("surface", {"unseen": ("new",)}, "unseen_accuracy"),
         Row("shape_bias", {}, "accuracy"),
+        Row("dynamic", {"generator": "colour", "oracle": "none", "budget": 3}, "accuracy"),
+        Row("oracle_audit", {"generator": "colour", "budget": 2}, "accuracy"),
         Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),
     )
 }

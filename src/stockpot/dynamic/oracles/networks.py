@@ -30,7 +30,7 @@ class NetworkOracle:
                 hint="Choose an oracle that knows these classes, such as zero_shot.",
             ) from problem
         self.name = name
-        self.classifier = classifier.to(setting.device).eval()
+        self.classifier = classifier.to(setting.device)
         self.outputs = mapping.outputs.to(setting.device)
 
     @property
@@ -60,7 +60,7 @@ def zero_shot(
         raise UserError(
             f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."
         )
-    return NetworkOracle(load_model(model, **options), setting, f"zero_shot({model})")
+    return NetworkOracle(load_model(model, **options).eval(), setting, f"zero_shot({model})")
 
 
 @oracles.register("classifier")
@@ -72,4 +72,4 @@ def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None =
         options: its options, such as `weights`.
     """
     given = zero_shot_options(model, setting.classes, setting.templates, **(options or {}))
-    return NetworkOracle(load_model(model, **given), setting, f"classifier({model})")
+    return NetworkOracle(load_model(model, **given).eval(), setting, f"classifier({model})")

@@ -91,9 +91,10 @@ def _scores(tables: Sequence[Table], seed: int, resamples: int) -> NDArray[np.fl
     stack = np.stack(tables)
     count = stack.shape[1]
     generator = np.random.default_rng(seed)
-    rows = [np.arange(count), *(generator.integers(0, count, count) for _ in range(resamples))]
+    drawn = generator.integers(0, count, (resamples, count))
+    rows = np.concatenate([np.arange(count)[None], drawn])
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.stack([stack[:, chosen].mean(axis=1) for chosen in rows])
+        means = np.stack([stack[:, rows[k]].mean(axis=1) for k in range(len(rows))])
         scores: NDArray[np.float64] = (means[:, :, 0] / means[:, :, 1]) / means[:, :, 2]
     return scores
 

@@ -33,8 +33,7 @@ def oracle_audit(
     step: float | None = None,
     precision: Literal["fp32", "bf16"] = "fp32",
 ) -> Measurement:
-    """How far a model can be trusted as an oracle: on the images, their reconstructions, and under
-    the search.
+    """How far a model can be trusted as an oracle: on images, reconstructions, and searched ones.
 
     Args:
         generator: as for `dynamic`.
@@ -55,7 +54,6 @@ def oracle_audit(
         accept=parse_rule(rule),
         precision=precision,
     )
-    was_training = model.training
     given_back = evaluate(
         model,
         data,
@@ -75,7 +73,6 @@ def oracle_audit(
         mapping,
         context,
     ).outcomes
-    model.train(was_training)
     condition = {"generator": generator}
     scores = [
         proportion("accuracy", given_back.covered, condition),
