@@ -11,6 +11,7 @@ from stockpot.cli.options import DataOptions, Device, Params, Seed, examples
 
 if TYPE_CHECKING:
     from stockpot.results.schema import Score
+    from stockpot.season.seasoned import Seasoned
 
 NAME = "season"
 EXAMPLES = examples(
@@ -18,6 +19,8 @@ EXAMPLES = examples(
     "-o runs/seasoned",
     "stockpot season greedy icons-vit-plain icons-vit-colour icons-vit-cutmix --data icons "
     "--shots 200 -o runs/greedy",
+    "stockpot season grid icons-vit-plain icons-vit-colour --data icons --limit 300 -o runs/two "
+    "--plot runs/two-plots",
 )
 
 
@@ -35,6 +38,10 @@ def command(
     ] = "holdout",
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="A folder for pictures of the soups tried, over all images of the data."),
+    ] = None,
     params: Params = None,
     data_option: DataOptions = None,
     seed: Seed = 0,
@@ -59,6 +66,7 @@ def command(
         out=out,
         shots=shots,
         protocol="leaky" if protocol == "leaky" else "holdout",
+        full_matrix=plot is not None,
         seed=seed,
         device=device,
         batch_size=batch_size,
@@ -73,6 +81,20 @@ def command(
     unseen = len(chosen.held_out) if protocol == "holdout" else chosen.accuracy.n
     table(["model", "weight", "accuracy"], rows, title=f"scored on {unseen} images, 95 % intervals")
     typer.echo(f"\nsoup: {out}")
+    if plot is not None:
+        _draw(chosen, plot, data)
+
+
+def _draw(chosen: Seasoned, folder: Path, data: str) -> None:
+    from stockpot.errors import BadParameterError
+    from stockpot.season.plots.draw import draw_matrix
+
+    if chosen.matrix is None:
+        raise BadParameterError(
+            f"--plot: {chosen.method} tries no set of soups to draw; use grid or wise_ft."
+        )
+    for path in draw_matrix(chosen.matrix, chosen.members, folder, data=data):
+        typer.echo(f"picture: {path}")
 
 
 def _shown(score: Score) -> str:

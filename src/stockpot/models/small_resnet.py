@@ -21,7 +21,7 @@ from transformers.models.resnet.modeling_resnet import ResNetConvLayer
 MODEL_TYPE = "small_resnet"
 
 
-class SmallResNetConfig(ResNetConfig):
+class SmallResNetConfig(ResNetConfig):  # type: ignore[misc]
     """A ResNet's configuration and the stride of its first layer (1 for 32 px, 2 for 64 px)."""
 
     model_type: ClassVar[str] = MODEL_TYPE

@@ -1,0 +1,1 @@
+"""Pictures of seasoning: small SVG files drawn from matrices of soups x images."""
