@@ -43,7 +43,7 @@ def small(command: str, pool: Path) -> list[str]:
         word = re.sub(r"^clip-(\w+)$", str(pool / r"clip-\1"), word)
         words.append(re.sub(r"^(cifar10|mnist)(@\w+)?$", r"icons\2", word))
     method = words[1]
-    words = [word for word in words if not (word == "epochs=3")]
+    words = [word for word in words if word != "epochs=3"]
     if words[0] == "harden":
         words.remove("-p")
     for setting in FEW.get(method, ()):

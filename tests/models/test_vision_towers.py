@@ -72,6 +72,8 @@ def test_a_pool_can_be_moved(base: Path, expert: Path, tmp_path: Path) -> None:
     config["dual_encoder"] = "/gone/base"
     (copied / "expert" / "config.json").write_text(json.dumps(config))
     assert torch.equal(load_model(copied / "expert", classes=CLASSES).eval()(pixels()), expected)
+    fused = fuse("average", [copied / "expert"], out=tmp_path / "far" / "fused")
+    assert torch.equal(load_model(fused, classes=CLASSES).eval()(pixels()), expected)
 
 
 def change(folder: Path, **keys: Any) -> None:

@@ -86,12 +86,16 @@ def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None)
         if (source / name).is_file():
             shutil.copyfile(source / name, out / name)
     config = out / "config.json"
-    if dtype and config.is_file():
-        content = json.loads(config.read_text(encoding="utf-8"))
-        for key in ("dtype", "torch_dtype"):
-            if key in content:
-                content[key] = dtype
-        config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if not config.is_file():
+        return
+    content = json.loads(config.read_text(encoding="utf-8"))
+    changes = {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
+    # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
+    home = Path(str(content.get("dual_encoder", "")))
+    if home.name and not home.is_dir() and (source.parent / home.name).is_dir():
+        changes["dual_encoder"] = str((source.parent / home.name).resolve())
+    if changes:
+        config.write_text(json.dumps(content | changes, indent=2) + "\n", encoding="utf-8")
 
 
 def parse_size(text: str | int) -> int:

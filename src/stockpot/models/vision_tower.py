@@ -40,13 +40,15 @@ def dual_encoder_of(folder: Path, given: str | None) -> tuple[Path, str]:
             f"{folder} is a vision tower and does not say which dual encoder it belongs to.",
             hint="Give dual_encoder=..., a CLIP or SigLIP folder, zoo name or hub id.",
         )
+    if found := embedded_folder(named):
+        return found, found.name
     # A folder that moved together with its dual encoder still finds it beside itself.
     beside = folder.parent / Path(named).name
-    if found := embedded_folder(named):
-        return found, named.removeprefix("zoo:")
     for place in (Path(named).expanduser(), beside):
         if _is_whole(place):
             return place, str(place)
+    if found := embedded_folder(Path(named).name):
+        return found, found.name
     return resolve(named), named
 
 
