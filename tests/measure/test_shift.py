@@ -70,13 +70,13 @@ class TestOutside:
         assert result.images == 190
 
     def test_sets_are_named_as_in_a_recipe(self) -> None:
-        outside = {"other icons": {"data": "icons", "family": "fluent", "limit": 8}}
+        outside = {"other icons": {"dataset": "icons", "family": "fluent", "limit": 8}}
         toy = make_classifier(ReadsLabel(4))
         with pytest.raises(BadDataError, match="does not know"):
             run("shift", toy, make_dataset(8), outside=outside)
         with pytest.raises(BadParameterError, match="at least one"):
             run("shift", toy, make_dataset(8))
-        with pytest.raises(BadParameterError, match="options with `data`"):
+        with pytest.raises(BadParameterError, match="options with `dataset`"):
             run("shift", toy, make_dataset(8), outside={"x": {"family": "fluent"}})
 
     def test_effective_robustness_is_the_height_above_the_line(self) -> None:

@@ -29,8 +29,8 @@ def shift(
 
     Args:
         outside: the sets to compare with, by the name they shall have: each a dataset's name, or
-            its options with `data` for the name, such as `{data: object_on_context, shift:
-            reversed, split: test}`.
+            its options with `dataset` for the name, as in a recipe, such as `{dataset:
+            object_on_context, shift: reversed}`.
         class_space: as for `clean`.
         line: slope and intercept, in logits, of the accuracy outside that models with this
             accuracy inside usually have; adds the effective robustness.
@@ -38,7 +38,7 @@ def shift(
     if not outside:
         raise BadParameterError(
             "shift: expected at least one dataset outside.",
-            hint="Such as outside={sketches: {data: domains, domain: drawing}}.",
+            hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
         )
     own = right_flags(model, data, context, "inside", (class_space,))[class_space]
     found = {}
@@ -64,10 +64,10 @@ def _loaded(name: str, chosen: Any) -> Dataset:
         return chosen
     if isinstance(chosen, str):
         return load_dataset(chosen)
-    if not isinstance(chosen, dict) or "data" not in chosen:
+    if not isinstance(chosen, dict) or "dataset" not in chosen:
         raise BadParameterError(
-            f"outside: expected a dataset's name, or options with `data`, for {name!r}, "
+            f"outside: expected a dataset's name, or options with `dataset`, for {name!r}, "
             f"got {chosen!r}."
         )
-    options = {key: value for key, value in chosen.items() if key != "data"}
-    return load_dataset(str(chosen["data"]), **options)
+    options = {key: value for key, value in chosen.items() if key != "dataset"}
+    return load_dataset(str(chosen["dataset"]), **options)
