@@ -193,12 +193,12 @@ class TaskPool:
         return self.tasks
 
     def _read(self, index: int) -> Tensor:
-        flat = torch.zeros(len(self.flat))
+        flat = torch.zeros_like(self.flat)
         for row, span in zip(self._stream.alignment.rows, self.spans, strict=True):
             slab = self._stream.slab(Piece(row, 0, None))
             values = slab.base if index < 0 else slab.member(index)
-            flat[span] = values.detach().cpu().float().reshape(-1)
-        return flat.to(self.device)
+            flat[span] = values.reshape(-1)
+        return flat
 
     def _bind(self) -> None:
         for place, span, shape in self._layout():
