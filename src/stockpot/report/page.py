@@ -12,6 +12,7 @@ from stockpot.files import write_atomic
 from stockpot.report.charts import shade
 from stockpot.report.figures import figure, run_figures
 from stockpot.report.scatter import scatter_section
+from stockpot.report.galleries import galleries
 from stockpot.report.sections import (
     MOST_COMPARED,
     class_tables,
@@ -82,6 +83,7 @@ def render(
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
+        "galleries": galleries(results),
         "details": run_details(results),
         "models": len({result.key.model for result in results}),
         "cells": len(results),

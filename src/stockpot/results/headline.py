@@ -22,6 +22,9 @@ _TITLES = {
     "relative_mce": "relative mCE",
     "robust_accuracy": "robust",
     "union_accuracy": "union",
+    "fmr": "FMR",
+    "matched_fmr": "matched FMR",
+    "validation_rate_of_covered": "validation rate of covered",
     "outside_accuracy": "outside",
     "mean_outside_accuracy": "mean outside",
     "same_classes_accuracy": "same classes inside",
@@ -54,7 +57,7 @@ def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
 
 
 def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
-    """The scores worth a column: no per-class and no per-severity ones."""
+    """The scores worth a column: none per class, per severity or per threshold."""
     columns: dict[tuple[str, str, tuple[tuple[str, object], ...]], Column] = {}
     for cell in cells:
         for score in cell.scores:
