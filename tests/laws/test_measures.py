@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,6 +31,18 @@ def little_imagenet(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
     return reader(), load_dataset("imagenet", path=shared_suite(), limit=n)
 
 
+def little_objects(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
+    """A measure of relevance needs maps to explain and objects to find."""
+    generator = torch.Generator().manual_seed(0)
+    maps = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 4))
+    for parameter in maps.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) / 10
+    data = make_dataset(n)
+    return make_classifier(maps), replace(
+        data, masks=torch.rand(n, 16, 16, generator=generator) < 0.5
+    )
+
+
 class Row(NamedTuple):
     """A measure, parameters that keep it small, and the score that a perfect model has at 1."""
 
@@ -55,6 +68,7 @@ ROWS = {
         Row("shape_bias", {}, "accuracy"),
         Row("dynamic", {"generator": "colour", "oracle": "none", "budget": 3}, "accuracy"),
         Row("oracle_audit", {"generator": "colour", "budget": 2}, "accuracy"),
+        Row("object_masks", {"thresholds": (0.2, 0.6)}, None, little_objects),
         Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),
     )
 }

@@ -24,11 +24,12 @@ _TITLES = {
     "union_accuracy": "union",
     "fmr": "FMR",
     "matched_fmr": "matched FMR",
-    "validation_rate_of_covered": "validation rate of covered",
     "outside_accuracy": "outside",
     "mean_outside_accuracy": "mean outside",
     "same_classes_accuracy": "same classes inside",
 }
+# How a search went: it is in the file, and would be a column too many on a page.
+_DETAILS = ("budget_spent", "steps", "validation_rate_of_covered", "code_flip_rate")
 
 
 class Column(NamedTuple):
@@ -59,14 +60,16 @@ def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
 def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
     """The scores worth a column: none per class, per severity or per threshold."""
     columns: dict[tuple[str, str, tuple[tuple[str, object], ...]], Column] = {}
+    # One oracle for all goes without saying; its name is long.
+    several = len({s.condition.get("oracle") for cell in cells for s in cell.scores} - {None}) > 1
     for cell in cells:
         for score in cell.scores:
-            if not _is_headline(score):
+            if not _is_headline(score) or score.metric in _DETAILS:
                 continue
             condition = _shown_condition(score)
             title = _TITLES.get(score.metric, score.metric.replace("_", " "))
-            if condition:
-                title += " " + " ".join(str(value) for _, value in condition)
+            shown = [str(value) for key, value in condition if key != "oracle" or several]
+            title = " ".join([title, *shown])
             key = (cell.key.measure, score.metric, condition)
             columns.setdefault(key, Column(cell.key.measure, score.metric, condition, title))
     return list(columns.values())
