@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _RUN = re.compile(r"(?P<name>.+)-s(?P<seed>\d+)")
-_SECTIONS = ("harden", "fuse")
+_SECTIONS = ("harden", "fuse", "season")
 _REFERENCES = ("model", "base", "teacher")
 
 

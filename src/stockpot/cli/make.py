@@ -42,6 +42,8 @@ def make_model(recipe: Recipe, name: str, folder: Path) -> None:
         _new(recipe, name, out)
     elif name in recipe.harden:
         _harden(recipe, name, folder, out)
+    elif name in recipe.season:
+        _season(recipe, name, folder, out)
     else:
         _fuse(recipe, name, folder, out)
 
@@ -132,6 +134,26 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     data = [data_spec(recipe, item).load() for item in entry.datasets]
     found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
     return {**found, **entry.params}
+
+
+def _season(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
+    from stockpot.season.run import season
+
+    entry = recipe.season[name]
+    chosen = season(
+        entry.method,
+        {member: model_spec(recipe, member, folder).source for member in entry.models},
+        data_spec(recipe, entry.data).load(),
+        source=data_spec(recipe, entry.source).load() if entry.source else None,
+        out=out,
+        shots=entry.shots,
+        seed=recipe.seed,
+        device=recipe.device,
+        batch_size=recipe.batch_size,
+        **entry.params,
+    )
+    parts = zip(chosen.members, chosen.weights, strict=True)
+    err.print(f"{name}: {entry.method} gives " + ", ".join(f"{m} {w:.2f}" for m, w in parts))
 
 
 def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:

@@ -18,6 +18,7 @@ def check(file: RecipeFile) -> None:
     from stockpot.harden import hardeners
     from stockpot.harden.run import split_params
     from stockpot.measure import measures
+    from stockpot.season import seasoners
 
     recipe = file.recipe
     for name, data in recipe.data.items():
@@ -36,6 +37,9 @@ def check(file: RecipeFile) -> None:
         entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
         _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
         _check_learning(file, name, soup, entry)
+    for name, seasoned in recipe.season.items():
+        entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
+        _valid(file, ("season", name), entry.validate, seasoned.params)
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
@@ -109,7 +113,7 @@ def build_order(file: RecipeFile) -> list[str]:
             return
         if name in open_names:
             circle = " -> ".join([*open_names[open_names.index(name) :], name])
-            section = "harden" if name in recipe.harden else "fuse"
+            section = next(t for t in ("harden", "fuse", "season") if name in getattr(recipe, t))
             file.fail((section, name), f"is made from itself: {circle}.")
         open_names.append(name)
         for parent in made_from[name]:
@@ -130,6 +134,7 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
         made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
     for name, soup in recipe.fuse.items():
         made[name] = [*soup.models, *([soup.base] if soup.base else [])]
+    made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
     return made
 
 

@@ -47,7 +47,12 @@ def _parameters() -> dict[str, dict[str, Any]]:
     from stockpot.harden.run import training
     from stockpot.kinds import registry
 
-    titles = {"HardenEntry": "hardeners", "FuseEntry": "fusers", "MeasureEntry": "measures"}
+    titles = {
+        "HardenEntry": "hardeners",
+        "FuseEntry": "fusers",
+        "SeasonEntry": "seasoners",
+        "MeasureEntry": "measures",
+    }
     found: dict[str, dict[str, Any]] = {}
     for title, kind in titles.items():
         entries = registry(kind)

@@ -5,6 +5,7 @@
     models:  {resnet: {load: icons-resnet}}
     harden:  {tough: {method: nominal, model: resnet, data: train, epochs: 5}}
     fuse:    {soup: {method: average, models: [resnet, tough]}}
+    season:  {best: {method: grid, models: [resnet, tough], data: test, shots: 100}}
     measure: {models: [resnet, soup], with: [{measure: clean, data: test}]}
     report:  {title: A soup}
 

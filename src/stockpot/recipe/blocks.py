@@ -76,6 +76,16 @@ class FuseEntry(_WithParams):
         return [self.data] if isinstance(self.data, str) else list(self.data or ())
 
 
+class SeasonEntry(_WithParams):
+    """A soup whose weights a method chooses on some images."""
+
+    method: str
+    models: list[str] = Field(min_length=1)
+    data: str = Field(description="The images that the soup is seasoned for.")
+    source: str | None = Field(None, description="Labelled images of the members' own kind.")
+    shots: int = Field(100, ge=0, description="How many images the method may see.")
+
+
 class MeasureEntry(_WithParams):
     """One measure on one dataset."""
 
@@ -125,14 +135,15 @@ class Recipe(_Closed):
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     harden: dict[str, HardenEntry] = Field(default_factory=dict)
     fuse: dict[str, FuseEntry] = Field(default_factory=dict)
+    season: dict[str, SeasonEntry] = Field(default_factory=dict)
     similarity: SimilarityBlock | None = None
     measure: MeasureBlock | None = None
     report: ReportBlock | None = None
 
     @property
     def model_names(self) -> list[str]:
-        """Every model of the recipe: given, hardened or fused."""
-        return [*self.models, *self.harden, *self.fuse]
+        """Every model of the recipe: given, hardened, fused or seasoned."""
+        return [*self.models, *self.harden, *self.fuse, *self.season]
 
 
 def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
@@ -153,6 +164,12 @@ def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str
         for index, data in enumerate(soup.datasets):
             place = ("fuse", name, "data", index)
             yield place[:3] if isinstance(soup.data, str) else place, "data", data
+    for name, seasoned in recipe.season.items():
+        for index, member in enumerate(seasoned.models):
+            yield ("season", name, "models", index), "model", member
+        yield ("season", name, "data"), "data", seasoned.data
+        if seasoned.source is not None:
+            yield ("season", name, "source"), "data", seasoned.source
     if recipe.similarity is not None:
         yield ("similarity", "base"), "model", recipe.similarity.base
         for index, member in enumerate(recipe.similarity.models):
@@ -174,6 +191,7 @@ def json_schema(parameters: Mapping[str, Mapping[str, Any]] | None = None) -> di
     for title, key in (
         ("HardenEntry", "method"),
         ("FuseEntry", "method"),
+        ("SeasonEntry", "method"),
         ("MeasureEntry", "measure"),
     ):
         known = (parameters or {}).get(title, {})

@@ -1,0 +1,81 @@
+"""Seasoning in recipes, and its pictures from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from stockpot.cli.main import app
+from stockpot.cli.plan import build_order, check, parents
+from stockpot.errors import UserError
+from stockpot.recipe import load_recipe
+
+runner = CliRunner()
+
+
+def written(folder: Path, model: Path, data: Path, **season: Any) -> Path:
+    entry = {"method": "grid", "models": ["one", "two"], "data": "toy", "shots": 12} | season
+    recipe = {
+        "version": 1,
+        "device": "cpu",
+        "data": {"toy": {"dataset": str(data)}},
+        "models": {"one": {"load": str(model)}},
+        "harden": {
+            "two": {"method": "nominal", "model": "one", "data": "toy", "epochs": 1}
+            | {"batch_size": 8, "lr": 0.01}
+        },
+        "season": {"soup": entry},
+        "measure": {"models": ["soup"], "with": [{"measure": "clean", "data": "toy"}]},
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False))
+    return path
+
+
+def test_a_recipe_seasons_after_it_has_trained(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    path = written(tmp_path, pico_vit, toy_file)
+    file = load_recipe(path)
+    check(file)
+    assert build_order(file) == ["two", "soup"]
+    assert parents(file.recipe)["soup"] == ["one", "two"]
+    done = runner.invoke(app, ["run", str(path), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "out" / "models" / "soup" / "season.json").read_text())
+    assert record["method"] == "grid"
+    assert list(record["members"]) == ["one", "two"]
+    assert len(record["selected_on"]) == 12
+    assert list((tmp_path / "out" / "results").glob("soup--clean--toy--*.json"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"method": "gird"}, "season.soup.method"),
+        ({"ties": "coin"}, "season.soup: grid: ties"),
+        ({"models": ["one", "three"]}, "season.soup.models.1"),
+        ({"source": "nothing"}, "season.soup.source"),
+        ({"shots": -1}, "season.soup.shots"),
+    ],
+)
+def test_mistakes_are_named_by_their_line(
+    change: dict[str, Any], words: str, pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    path = written(tmp_path, pico_vit, toy_file, **change)
+    with pytest.raises(UserError, match=words):
+        check(load_recipe(path))
+
+
+def test_season_draws_what_it_tried(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
+    words = ["season", "grid", f"a={pico_vit}", f"b={pico_vit}", "--data", str(toy_file)]
+    words += ["--shots", "10", "-o", str(tmp_path / "soup"), "--plot", str(tmp_path / "plots")]
+    done = runner.invoke(app, [*words, "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    names = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert names == ["composition.svg", "labels-needed.svg", "line-a-b.svg"]
