@@ -139,7 +139,7 @@ def test_a_weight_ensemble_is_the_mixed_network(
 
 def _largest(change: Tensor, share: float) -> Tensor:
     flat = change.flatten()
-    kept = flat.abs().topk(int(share * len(flat))).indices
+    kept = flat.abs().topk(-int(-share * (len(flat) - 1) // 1)).indices
     sparse = torch.zeros_like(flat)
     sparse[kept] = flat[kept]
     return sparse.view(change.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -67,12 +68,10 @@ def _changes(pool: TaskPool, number: int, density: float) -> Tensor:
 
 
 def pruned(change: Tensor, density: float) -> Tensor:
-    """The largest share of a tensor's entries; the others become zero."""
+    """The entries beyond a quantile of their magnitudes; the others become zero."""
     flat = change.abs().reshape(-1)
-    dropped = len(flat) - int(density * len(flat))
-    if dropped <= 0:
-        return change
-    if dropped == len(flat):
+    kept = math.ceil(density * (len(flat) - 1))
+    if kept == 0:
         return torch.zeros_like(change)
-    limit = flat.kthvalue(dropped).values
+    limit = flat.kthvalue(len(flat) - kept).values
     return change * (change.abs() > limit)

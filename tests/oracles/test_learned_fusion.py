@@ -1,0 +1,153 @@
+"""Data-driven fusion equals FusionBench's on a recorded pool (`data/learned/README.md`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.fuse.modules.blocks import pruned
+from stockpot.fuse.run import fuse
+from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.modules.low_rank import ExpertLinear
+from stockpot.models.modules.weight_ensemble import Router, mix_block
+from stockpot.models.preprocess import Preprocess
+from stockpot.types import ImageSize
+
+DATA = Path(__file__).parent / "data" / "learned"
+INPUTS = load_file(DATA / "inputs.safetensors")
+WANT = load_file(DATA / "fusionbench.safetensors")
+TASKS = range(3)
+
+
+class Tower(nn.Module):
+    """The encoder with its projection and a head."""
+
+    def __init__(self, prefix: str, task: int) -> None:
+        super().__init__()
+        from transformers import CLIPVisionConfig, CLIPVisionModel
+
+        config = CLIPVisionConfig(
+            hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+            image_size=16, patch_size=8, projection_dim=8,
+        )  # fmt: skip
+        with torch.random.fork_rng():
+            self.model = CLIPVisionModel(config)
+        self.model.load_state_dict(part(INPUTS, prefix))
+        self.register_buffer("head", INPUTS[f"head.{task}"].clone())
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        pooled = self.model(pixel_values=pixels).pooler_output
+        return 20 * F.normalize(F.linear(pooled, INPUTS["projection"]), dim=-1) @ self.head.T
+
+
+def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def names_of(task: int) -> tuple[str, ...]:
+    return tuple(f"class {index}" for index in range(len(INPUTS[f"head.{task}"])))
+
+
+def classifier(prefix: str, task: int) -> Classifier:
+    side = ImageSize(16, 16)
+    plain = Preprocess(side, side, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    return Classifier(Tower(prefix, task), plain, names_of(task), Origin("t", "T", "0" * 64))
+
+
+def dataset(task: int) -> Dataset:
+    pixels = INPUTS[f"pixels.{task}"]
+    labels = torch.zeros(len(pixels), dtype=torch.long)
+    return Dataset(f"t{task}", "test", TensorImages(pixels), labels, names_of(task), "0" * 64)
+
+
+def ours(method: str, **settings: Any) -> dict[str, Tensor]:
+    members = {f"m{t}": classifier(f"m{t}.", t) for t in TASKS}
+    return fuse(
+        method, members, base=classifier("base.", 0), tasks=[dataset(t) for t in TASKS], **settings
+    )
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_fisher_with_a_square_per_batch(normalize: bool) -> None:
+    got = ours("fisher", square="batch", batch_size=12, examples=12, normalize=normalize)
+    want = part(WANT, f"fisher_{'normalized' if normalize else 'raw'}/")
+    assert set(want) <= set(got)
+    for name, values in want.items():
+        torch.testing.assert_close(got[name], values, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("ratio", [0.95, 0.1])
+def test_regmean(ratio: float) -> None:
+    """The reference inverts in fp32 without a ridge; ours solves in fp64."""
+    got = ours("regmean", examples=12, batch_size=5, off_diagonal=ratio)
+    for name, values in part(WANT, f"regmean_{ratio}/").items():
+        torch.testing.assert_close(got[name], values, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("layers", ["task", "layer"])
+@pytest.mark.parametrize("together", [1, 3])
+def test_adamerging(layers: str, together: int, tmp_path: Path) -> None:
+    ours("adamerging", layers=layers, steps=4, lr=1e-2, batch_size=12, together=together,
+         save=str(tmp_path / "w"))  # fmt: skip
+    got = load_file(tmp_path / "w.safetensors")["coefficients"]
+    names = json.loads((tmp_path / "w.json").read_text())["facts"]["names"]
+    want = WANT[f"adamerging_{layers}"]
+    if layers == "task":
+        torch.testing.assert_close(got[:, 0], want, rtol=1e-4, atol=1e-5)
+        return
+    order = [names.index(n) for n, _ in Tower("base.", 0).model.named_parameters()]
+    # A key's bias has no gradient but rounding, which Adam turns into steps.
+    kept = [i for i, n in enumerate(order) if not names[n].endswith("k_proj.bias")]
+    torch.testing.assert_close(got[:, order][:, kept], want[:, kept], rtol=1e-3, atol=1e-3)
+
+
+def changes_of(name: str) -> Tensor:
+    base = INPUTS[f"base.{name}"]
+    return torch.stack([INPUTS[f"m{t}.{name}"] - base for t in TASKS])
+
+
+@pytest.mark.parametrize("routing", ["image", "batch"])
+def test_a_weight_ensemble(routing: Any) -> None:
+    network = Tower("base.", 0)
+    router = Router(16, 3, depth=2, init=0.3, seed=0)
+    recorded = part(INPUTS, "router.")
+    for index, layer in enumerate(("fc1", "fc2")):
+        router.weights[index].data = recorded[f"{layer}.weight"]
+        router.biases[index].data = recorded[f"{layer}.bias"]
+    path = "encoder.layers.1.mlp"
+    changes = {
+        layer: (changes_of(f"{path}.{layer}.weight"), changes_of(f"{path}.{layer}.bias"))
+        for layer in ("fc1", "fc2")
+    }
+    mix_block(network.model, path, changes, router, routing)
+    with torch.no_grad():
+        got = network.model.get_submodule(path)(INPUTS["tokens"])
+    torch.testing.assert_close(got, WANT[f"wemoe_{routing}"], rtol=1e-4, atol=1e-5)
+
+
+def test_pruning() -> None:
+    change = changes_of("encoder.layers.1.mlp.fc1.weight")[0]
+    assert torch.equal(pruned(change, 0.1) != 0, WANT["pruned_0.9"] != 0)
+    assert torch.equal(pruned(change, 0.1), WANT["pruned_0.9"])
+
+
+@pytest.mark.parametrize(("name", "gate", "rank", "top_k"), [("1", 2, 4, 1), ("2", 3, 6, 2)])
+def test_low_rank_experts(name: str, gate: int, rank: int, top_k: int) -> None:
+    path = "encoder.layers.1.mlp.fc1"
+    layer = Tower("base.", 0).model.get_submodule(path)
+    left, values, right = torch.linalg.svd(changes_of(f"{path}.weight"), full_matrices=False)
+    experts = ExpertLinear(
+        layer, left[:, :, :rank], values[:, :rank, None] * right[:, :rank], right[:, :gate],
+        changes_of(f"{path}.bias"), top_k,
+    )  # fmt: skip
+    with torch.no_grad():
+        got = experts(INPUTS["tokens"])
+    torch.testing.assert_close(got, WANT[f"smile_{name}"], rtol=1e-4, atol=1e-5)
