@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +212,16 @@ def test_a_model_that_looks_at_the_context_is_misled_as_far_as_the_dial_says() -
     assert shares["none"] > 0.75  # the context says it nine times in ten
     assert abs(shares["shuffled"] - 0.25) < 0.1
     assert shares["reversed"] < 0.2
+
+
+def test_plain_and_vector_instructions_give_the_same_pixels() -> None:
+    options = {"split": "val", "backgrounds": "texture", "classes": ("heart", "fruit")}
+    program = (
+        "from stockpot.datasets.load import load_dataset;"
+        f"print(load_dataset('object_on_context', **{options!r}).fingerprint)"
+    )
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == load_dataset("object_on_context", **options).fingerprint  # type: ignore[arg-type]

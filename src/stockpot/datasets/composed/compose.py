@@ -12,6 +12,8 @@ SMALLEST, LARGEST = 0.5, 0.8
 """The side of the object's frame as a share of the picture's."""
 DRAWS = 4
 """Uniform numbers that one placement takes."""
+TIE = 1e-6
+"""What lies so near to a half counts as a half: processors differ in the last bits of a sum."""
 
 
 class Layer(NamedTuple):
@@ -48,7 +50,12 @@ def placed(pictures: Tensor, cover: Tensor, draws: Tensor) -> Layer:
 def laid_on(layer: Layer, backgrounds: Tensor) -> Tensor:
     """The layer over backgrounds in [0, 255], as uint8."""
     mixed = layer.ink + (1 - layer.cover[:, None]) * backgrounds
-    return mixed.round().clamp(0, 255).to(torch.uint8)
+    return (mixed + 0.5 + TIE).floor().clamp(0, 255).to(torch.uint8)
+
+
+def masked(layer: Layer) -> Tensor:
+    """Where the objects cover more than half of a pixel."""
+    return layer.cover > 0.5 + TIE
 
 
 def _moved(small: Tensor, across: Tensor, down: Tensor, side: int) -> Tensor:

@@ -145,7 +145,7 @@ def _composed(
         chosen = torch.from_numpy(rows[part])
         layer = compose.placed(cut.pixels[chosen], cut.cover[chosen], places[part])
         pixels[part] = compose.laid_on(layer, source.paint(which[part], details[part]))
-        masks[part] = layer.cover > 0.5
+        masks[part] = compose.masked(layer)
     return pixels, masks
 
 
