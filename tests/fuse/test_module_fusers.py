@@ -94,9 +94,8 @@ def test_routers_and_corrections_are_used_again(
 ) -> None:
     first = make(method, pool, tmp_path / "a", save=str(tmp_path / "kept"), **FEW[method])
     again = fuse(
-        method, pool.members, base=pool.base, out=tmp_path / "b", load=str(tmp_path / "kept"),
-        tasks=pool.tasks,
-    )  # fmt: skip
+        method, pool.members, base=pool.base, out=tmp_path / "b", load=str(tmp_path / "kept")
+    )
     data = pool.tasks["ants"]
     assert torch.equal(logits(first, data), logits(again, data))
 

@@ -35,6 +35,7 @@ def learn(request: Request, job: Job) -> tuple[Job, dict[str, Module]]:
                 pool = _pool(request, job)
             if learned is None and pool is not None:
                 learned = learner.learn(pool)
+                learned = replace(learned, facts={**learned.facts, "tasks": _tasks(pool)})
                 if options.save:
                     save_learned(options.save, learned, record)
             if learned is None:
@@ -59,7 +60,8 @@ def _module(
     learner: ModuleFuser, pool: TaskPool, learned: Learned, request: Request, job: Job
 ) -> Module:
     tensors, settings = learner.parts(pool, learned)
-    tasks = [{"name": task.name, "classes": list(task.classes)} for task in pool.tasks]
+    facts = {"method": request.method, **learned.facts}
+    tasks = _tasks(pool) or facts.get("tasks", [])
     heads = {
         f"heads.{index}.{place}": value
         for index, task in enumerate(pool.tasks)
@@ -72,5 +74,10 @@ def _module(
         settings=settings,
         tasks=tasks,
         tensors={name: value.detach().cpu() for name, value in {**tensors, **heads}.items()},
-        facts={"method": request.method, **learned.facts},
+        facts={key: value for key, value in facts.items() if key not in ("tasks", "names")},
     )
+
+
+def _tasks(pool: TaskPool) -> list[dict[str, Any]]:
+    """Name and classes of each task, by which a module knows them again."""
+    return [{"name": task.name, "classes": list(task.classes)} for task in pool.tasks]
