@@ -70,6 +70,17 @@ def test_a_model_that_looks_at_the_object_scores_one() -> None:
     assert by["mask_iou", 0.6].n == 12
 
 
+def test_labels_are_the_model_s_own_numbers() -> None:
+    """The data has fewer classes in another order; the explained output is the one of that name."""
+    model, data = bright_objects()
+    few = replace(data, classes=("dog", "ant"), labels=torch.ones(len(data), dtype=torch.long))
+    found = object_masks(model, few, Context(), thresholds=(0.6,))
+    assert next(s.value for s in found.scores if s.metric == "mask_iou") == 1.0
+    wrong = replace(few, labels=torch.zeros(len(data), dtype=torch.long))  # dog: no evidence
+    found = object_masks(model, wrong, Context(), thresholds=(0.6,))
+    assert next(s.value for s in found.scores if s.metric == "mask_iou") == 0.0
+
+
 def test_lower_thresholds_mask_more() -> None:
     data = make_dataset(30)
     generator = torch.Generator().manual_seed(1)

@@ -16,6 +16,7 @@ from stockpot.explain.rollout import Layers
 from stockpot.explain.run import explain
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
+from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.statistics import bootstrap_mean
@@ -58,12 +59,14 @@ def object_masks(
             f"{data.name} has no object masks to compare with.",
             hint="object_on_context has them.",
         )
+    mapping = match_classes(model.classes, data.classes)
     rows: dict[float, list[Tensor]] = {threshold: [] for threshold in thresholds}
     pointing = []
     done = 0
     for batch in data.batches(context.batch_size, model.preprocess.fit):
         truth = data.masks[batch.rows].to(context.device)
-        labels = batch.labels.to(context.device) if target == "label" else None
+        # Where several outputs answer a class, the first of them is explained.
+        labels = mapping.outputs[batch.labels].to(context.device) if target == "label" else None
         images = batch.images.to(context.device)
         relevance = explain(
             model, images, labels, method=method, layers=layers, batch_size=len(images)
@@ -83,6 +86,8 @@ def object_masks(
         scores=scores,
         convention=f"relevance:{method}/{layers}/{target}; mask: share of largest; mean per image",
         images=2 * len(data),
+        notes=(mapping.note,) if mapping.note else (),
+        class_space=mapping.description,
     )
 
 
