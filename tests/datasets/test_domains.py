@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stockpot.datasets.catalogue import is_present
-from stockpot.datasets.composed.domains import SHARED
+from stockpot.datasets.composed.domains import ICON_CLASSES, SHARED
 from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.named.cifar10 import CIFAR10
@@ -15,7 +15,7 @@ from stockpot.errors import UnknownNameError, UserError
 
 def test_every_shared_name_exists_where_it_is_looked_for() -> None:
     concepts = {
-        concept.name for groups in class_table().values() for group in groups for concept in group
+        concept.name for name in ICON_CLASSES for group in class_table()[name] for concept in group
     }
     for name, words in SHARED.items():
         assert name in CIFAR10.classes

@@ -222,3 +222,14 @@ def test_build_from_small_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     picture = np.asarray(Image.open(io.BytesIO(table["image"][1].as_py())).convert("RGB"))
     assert picture[8, 8].tolist() == [0, 0, 255]
     assert picture[0, 0].tolist() == [255, 255, 255]
+
+
+def test_chosen_classes_are_numbered_in_their_order() -> None:
+    every, few = icons(split="val"), icons(split="val", classes=("heart", "clock"))
+    assert few.classes == ("heart", "clock")
+    for number, name in enumerate(few.classes):
+        whole = every.take((every.labels == every.classes.index(name)).nonzero()[:, 0])
+        part = few.take((few.labels == number).nonzero()[:, 0])
+        assert whole.columns == part.columns
+    with pytest.raises(UnknownNameError, match="heart"):
+        icons(classes=("hart",))

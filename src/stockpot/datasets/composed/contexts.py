@@ -84,11 +84,9 @@ def _photographs(split: str) -> ContextSource:
 
 
 def _other_icons(split: str, objects: Sequence[str]) -> ContextSource:
-    every = icons(split=split)
     names = tuple(name for name in ICON_CONTEXTS if name not in objects)
-    shown = torch.tensor([every.classes.index(name) for name in names])
-    used = every.take(torch.isin(every.labels, shown).nonzero()[:, 0])
-    pools = [(used.labels == number).nonzero()[:, 0] for number in shown]
+    used = icons(split=split, classes=names)
+    pools = [(used.labels == number).nonzero()[:, 0] for number in range(len(names))]
     pictures = pixels_of(used)
     clear = 1 - opacity(pictures)[:, None]
     ink = F.avg_pool2d((pictures.double() - 255 * clear).clamp_min(0), 2)
@@ -102,7 +100,7 @@ def _other_icons(split: str, objects: Sequence[str]) -> ContextSource:
         upper, lower = torch.cat(tiles[:2], dim=3), torch.cat(tiles[2:], dim=3)
         return torch.cat([upper, lower], dim=2)
 
-    return ContextSource(names, paint, every.licence)
+    return ContextSource(names, paint, used.licence)
 
 
 def _drawn_from(pools: list[Tensor], which: NDArray[np.int64], draws: Tensor) -> Tensor:

@@ -59,6 +59,11 @@ SHARED: Mapping[str, Names] = {
     ),
 }
 """By their names in CIFAR-10, whose deer Quick, Draw! does not have."""
+ICON_CLASSES = (
+    *("bird", "animal face", "cat face", "four-legged animal"),
+    *("car", "boat", "aircraft"),
+)
+"""The classes of the icons that hold these concepts."""
 
 
 @datasets.register("domains")
@@ -102,7 +107,7 @@ def _renamed(data: Dataset, things: Mapping[str, str]) -> Dataset:
 
 
 def _icons(split: str) -> Dataset:
-    every = icons(split="all")
+    every = icons(split="all", classes=ICON_CLASSES)
     things = {word: name for name, names in SHARED.items() for word in names.concepts}
     shared = list(SHARED)
     rows = [

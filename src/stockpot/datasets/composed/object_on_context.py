@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -108,14 +107,10 @@ class _CutOut(NamedTuple):
 
 
 def _cut_out(split: str, classes: tuple[str, ...]) -> _CutOut:
-    every = icons(split=split)
-    for name in classes:
-        if name not in every.classes:
-            raise UnknownNameError("icon class", name, every.classes)
-    wanted = [every.classes.index(name) for name in classes]
+    every = icons(split=split, classes=classes)
     chosen = [
         row
-        for number in wanted
+        for number in range(len(classes))
         for row in (every.labels == number).nonzero()[:, 0].tolist()
         if every.columns["style"][row] not in LINE_ART
     ]
@@ -123,9 +118,7 @@ def _cut_out(split: str, classes: tuple[str, ...]) -> _CutOut:
     pixels = pixels_of(data)
     cover = opacity(pixels)
     kept = (cover.mean(dim=(1, 2)) <= MOST_COVER).nonzero()[:, 0]
-    renumbered = torch.tensor([wanted.index(int(label)) for label in data.labels])
-    data = replace(data, labels=renumbered, classes=classes).take(kept)
-    return _CutOut(data, pixels[kept], cover[kept])
+    return _CutOut(data.take(kept), pixels[kept], cover[kept])
 
 
 def _composed(

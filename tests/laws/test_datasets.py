@@ -1,0 +1,133 @@
+"""Laws of every dataset. A new one needs a row here, or a room among those that are fetched."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from imagenet_suite import shared_suite
+from stockpot.datasets import datasets
+from stockpot.datasets.catalogue import is_present
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+
+Options = dict[str, Any]
+
+
+def arrays(folder: Path) -> Options:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
+    np.savez(folder / "six.npz", images=pixels, labels=np.arange(6) % 2)
+    return {"path": str(folder / "six.npz"), "images": "images", "labels": "labels"}
+
+
+def class_folders(folder: Path) -> Options:
+    for number in range(6):
+        place = folder / f"class{number % 2}"
+        place.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8), (40 * number, 9, 9)).save(place / f"{number}.png")
+    return {"path": str(folder)}
+
+
+def parquet(folder: Path) -> Options:
+    cells = []
+    for number in range(6):
+        buffer = io.BytesIO()
+        Image.new("RGB", (8, 8), (40 * number, 9, 9)).save(buffer, "PNG")
+        cells.append({"bytes": buffer.getvalue(), "path": None})
+    table = pa.table({"image": cells, "label": ["a", "b"] * 3})
+    pq.write_table(table, folder / "test.parquet")
+    return {"path": str(folder / "test.parquet")}
+
+
+def suite(folder: Path) -> Options:
+    return {"path": shared_suite()}
+
+
+def options(**chosen: Any) -> Callable[[Path], Options]:
+    return lambda folder: dict(chosen)
+
+
+class Row(NamedTuple):
+    """A dataset, how it is made small, and what must have been fetched for it."""
+
+    name: str
+    make: Callable[[Path], Options]
+    needs: str | None = None
+
+
+FAMILY = (
+    *("imagenet", "imagenet_v2", "imagenet_r", "imagenet_a", "imagenet_sketch"),
+    *("imagenet_real", "stylized_imagenet", "objectnet", "cue_conflict"),
+)
+ROWS = {
+    row.name: row
+    for row in (
+        Row("arrays", arrays),
+        Row("imagefolder", class_folders),
+        Row("hub", parquet),
+        Row("icons", options(split="val")),
+        Row("object_on_context", options(split="val", backgrounds="texture", copies=1)),
+        Row("domains", options(domain="icon")),
+        *(Row(name, suite) for name in FAMILY),
+        *(Row(n, options(), n) for n in ("cifar10", "mnist", "fashion_mnist", "quickdraw")),
+    )
+}
+FETCHED = ("stockpot.datasets.tasks", "stockpot.datasets.captions")
+"""Rooms whose data comes from the hub or from several fetched sets; their own tests see to it."""
+by_name = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+
+
+def test_every_dataset_has_a_row() -> None:
+    for listing in datasets.listings():
+        assert listing.name in ROWS or listing.module.startswith(FETCHED), listing.name
+
+
+@by_name
+def test_a_dataset_is_a_sound_value(row: Row, tmp_path: Path) -> None:
+    if row.needs and not is_present(row.needs):
+        pytest.skip(f"{row.needs} is not fetched")
+    chosen = row.make(tmp_path)
+    data = load_dataset(row.name, limit=40, **chosen)
+    assert 0 < len(data) <= 40
+    assert len(set(data.classes)) == len(data.classes)
+    assert 0 <= int(data.labels.min()) <= int(data.labels.max()) < len(data.classes)
+    assert data.licence
+    assert all("{}" in template for template in data.templates)
+    assert all(len(values) == len(data) for values in data.columns.values())
+    again = load_dataset(row.name, limit=40, **chosen)
+    assert again.fingerprint == data.fingerprint
+    assert len(data.fingerprint) == 64
+    _check_pixels(data)
+
+
+def _check_pixels(data: Dataset) -> None:
+    def fit(picture: Image.Image) -> Image.Image:
+        return picture.resize((8, 8))
+
+    together = torch.cat([batch.images for batch in data.batches(64, fit)])
+    apart = torch.cat([batch.images for batch in data.batches(7, fit)])
+    assert together.dtype == torch.uint8
+    assert together.shape[:2] == (len(data), 3)
+    assert torch.equal(together, apart)
+    rows = list(range(len(data)))[::-3]
+    part = data.take(rows)
+    assert torch.equal(torch.cat([batch.images for batch in part.batches(64, fit)]), together[rows])
+    assert torch.equal(part.labels, data.labels[rows])
+    assert part.fingerprint != data.fingerprint
+
+
+@by_name
+def test_each_says_what_its_parameters_mean(row: Row) -> None:
+    entry = datasets.get(row.name)
+    assert entry.summary.endswith(".")
+    for parameter in entry.parameters:
+        assert parameter.doc, f"{row.name} does not say what {parameter.name} means"
