@@ -17,6 +17,7 @@ from stockpot.checkpoints.locate import Location, locate
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.options import Options, split_options
+from stockpot.zoo import model_folder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -77,7 +78,8 @@ def fuse(
 
     Args:
         method: the name of a fusion method, such as `average` or `ties`.
-        members: folders, files, hub ids, modules or state dicts; a list, or a mapping of names.
+        members: folders, files, hub ids, zoo names, modules or state dicts; a list, or a mapping
+            of names.
         base: the model that the members were fine-tuned from, for the methods that need it.
         tasks: datasets or their names for data-driven methods: one per member, in their order or
             by their names. A name means its `test` split.
@@ -181,7 +183,10 @@ def _named(members: Sequence[Spec]) -> dict[str, Spec]:
 
 
 def _located(spec: Spec) -> Any:
-    return locate(spec) if isinstance(spec, str | Path) else spec
+    if not isinstance(spec, str | Path):
+        return spec
+    embedded = None if Path(spec).exists() else model_folder(str(spec))
+    return locate(embedded or spec)
 
 
 @contextmanager

@@ -201,15 +201,20 @@ class TaskPool:
         return flat
 
     def _bind(self) -> None:
+        tied: dict[int, list[str]] = {}
+        for place, parameter in self.model.named_parameters(remove_duplicate=False):
+            tied.setdefault(id(parameter), []).append(place)
         for place, span, shape in self._layout():
             module, leaf = _owner(self.model, place)
             view = self.flat[span].view(shape)
-            if leaf in module._parameters:
-                parameter = nn.Parameter(view, requires_grad=True)
-                parameter.grad = self.gradient[span].view(shape)
-                module._parameters[leaf] = parameter
-            else:
+            if leaf not in module._parameters:
                 module._buffers[leaf] = view
+                continue
+            fused = nn.Parameter(view, requires_grad=True)
+            fused.grad = self.gradient[span].view(shape)
+            for other in tied[id(module._parameters[leaf])]:
+                owner, name = _owner(self.model, other)
+                owner._parameters[name] = fused
 
     def _layout(self) -> Iterator[tuple[str, slice, tuple[int, ...]]]:
         return zip(self.places, self.spans, self.shapes, strict=True)

@@ -34,14 +34,10 @@ class ExpertLinear(nn.Module):
         super().__init__()
         self.layer = layer
         self.top_k = top_k
-        self.up: Tensor
-        self.register_buffer("up", up, persistent=False)
-        self.down: Tensor
-        self.register_buffer("down", down, persistent=False)
-        self.gate: Tensor
-        self.register_buffer("gate", gate, persistent=False)
-        self.bias_changes: Tensor | None
-        self.register_buffer("bias_changes", bias, persistent=False)
+        self.up = nn.Parameter(up, requires_grad=False)
+        self.down = nn.Parameter(down, requires_grad=False)
+        self.gate = nn.Parameter(gate, requires_grad=False)
+        self.bias_changes = None if bias is None else nn.Parameter(bias, requires_grad=False)
 
     @property
     def weight(self) -> Tensor:

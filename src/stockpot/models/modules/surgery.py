@@ -35,10 +35,8 @@ class Corrected(nn.Module):
     def __init__(self, network: nn.Module, down: Tensor, up: Tensor) -> None:
         super().__init__()
         self.network = network
-        self.down: Tensor
-        self.register_buffer("down", down)
-        self.up: Tensor
-        self.register_buffer("up", up)
+        self.down = nn.Parameter(down, requires_grad=False)
+        self.up = nn.Parameter(up, requires_grad=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
         return head_logits(self.network, self.features(pixels))

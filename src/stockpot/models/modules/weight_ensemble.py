@@ -60,10 +60,8 @@ class MixedLinear(nn.Module):
     def __init__(self, layer: nn.Linear, weights: Tensor, biases: Tensor | None) -> None:
         super().__init__()
         self.layer = layer
-        self.weight_changes: Tensor
-        self.register_buffer("weight_changes", weights, persistent=False)
-        self.bias_changes: Tensor | None
-        self.register_buffer("bias_changes", biases, persistent=False)
+        self.weight_changes = nn.Parameter(weights, requires_grad=False)
+        self.bias_changes = None if biases is None else nn.Parameter(biases, requires_grad=False)
         self.gates: Tensor | None = None
 
     def forward(self, values: Tensor) -> Tensor:
