@@ -1,0 +1,99 @@
+"""Means over datasets and runs, against closed forms; and the chart made of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stockpot.report.page import render
+from stockpot.report.scatter import scatter_section
+from stockpot.results.groups import group_means
+from stockpot.results.schema import (
+    CellKey,
+    CellResult,
+    Cost,
+    DataFacts,
+    ModelFacts,
+    Provenance,
+    Score,
+    pack_bits,
+)
+
+
+def cell(model: str, data: str, correct: np.ndarray) -> CellResult:
+    n = len(correct)
+    return CellResult(
+        key=CellKey(model=model, measure="clean", data=data),
+        scores=[Score(metric="accuracy", value=float(correct.mean()), n=n)],
+        data=DataFacts(name=data, split="test", n=n, classes=2, fingerprint=data),
+        model=ModelFacts(name=model, source=model, fingerprint=model),
+        provenance=Provenance(stockpot="0"),
+        cost=Cost(wall_seconds=1.0, device="cpu"),
+        outcomes={"correct": pack_bits(correct)},
+    )
+
+
+def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random(n) < rate
+
+
+def cells() -> list[CellResult]:
+    found = [cell("zero", data, flags(0.6, seed=1)) for data in ("in", "out")]
+    for seed in range(3):
+        found.append(cell(f"tuned-s{seed}", "in", flags(0.9, seed=10 + seed)))
+        found.append(cell(f"tuned-s{seed}", "out", flags(0.5, seed=20 + seed)))
+    return found
+
+
+def test_means_over_runs_and_datasets() -> None:
+    found = group_means(cells(), ["in", "out"])
+    assert list(found) == ["zero", "tuned"]
+    runs = [(flags(0.9, seed=10 + s).mean() + flags(0.5, seed=20 + s).mean()) / 2 for s in range(3)]
+    assert found["tuned"].runs == pytest.approx(runs)
+    assert found["tuned"].value == pytest.approx(np.mean(runs))
+    assert found["tuned"].n == 800
+    assert "runs" in found["tuned"].interval.method
+    assert "runs" not in found["zero"].interval.method
+
+
+def test_the_interval_of_one_run_is_that_of_a_proportion() -> None:
+    found = group_means(cells(), ["out"])["zero"]
+    p = found.value
+    half = 1.96 * math.sqrt(p * (1 - p) / 400)
+    assert found.interval.low == pytest.approx(p - half, abs=0.008)
+    assert found.interval.high == pytest.approx(p + half, abs=0.008)
+
+
+def test_the_spread_of_runs_widens_the_interval() -> None:
+    near = [cell(f"a-s{s}", "in", flags(0.5, seed=7)) for s in range(3)]
+    far = [cell(f"a-s{s}", "in", flags(rate, seed=7)) for s, rate in enumerate((0.3, 0.5, 0.7))]
+    widths = []
+    for group in (near, far):
+        interval = group_means(group, ["in"])["a"].interval
+        widths.append(interval.high - interval.low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_models_without_every_dataset_are_left_out() -> None:
+    assert "zero" not in group_means(cells()[1:], ["in", "out"])
+
+
+def test_the_chart_has_a_point_per_model_and_the_page_its_table() -> None:
+    section = scatter_section(cells(), (["in"], ["out"]))
+    assert section is not None
+    assert [row.name for row in section.rows] == ["zero", "tuned"]  # best outside first
+    assert section.chart.count('class="dot"') == 2
+    assert section.chart.count('class="run"') == 3
+    page = render(cells(), title="t", axes=(["in"], ["out"]))
+    assert 'id="scatter"' in page
+    assert 'id="scatter"' not in render(cells(), title="t")
+    assert scatter_section(cells(), (["in"], ["nowhere"])) is None
+
+
+def test_many_models_are_compared_with_the_best() -> None:
+    many = [cell(f"m{i}", "in", flags(0.3 + 0.03 * i, n=60, seed=i)) for i in range(16)]
+    page = render(many, title="t")
+    assert page.count("not told apart") + page.count("<td>better</td>") == 15
+    assert "compared with the best alone" in page

@@ -1,0 +1,115 @@
+"""Entries repeated over seeds, written out."""
+
+from __future__ import annotations
+
+import pytest
+
+from stockpot.cli.making import waves
+from stockpot.cli.plan import check, parents
+from stockpot.recipe import RecipeError, RecipeFile
+from stockpot.seeds import name_of, run_name, spread
+
+TEXT = """version: 1
+data:
+  icons: {dataset: icons}
+models:
+  base: {load: icons-vit}
+harden:
+  start: {method: vanilla, model: base, data: icons, epochs: 0}
+  tuned: {method: vanilla, model: base, data: icons, seeds: [0, 1], lr: 0.1}
+  taught: {method: wise_kd, model: base, data: icons, seeds: [0, 1], teacher: mixed}
+  once: {method: wise_kd, model: base, data: icons, teacher: soup}
+fuse:
+  mixed: {method: wise_ft, models: [start, tuned], seeds: [0, 1]}
+  soup: {method: uniform_soup, models: [tuned]}
+measure:
+  models: [start, tuned, soup]
+  with:
+    - {measure: clean, data: icons}
+    - {measure: cost, data: icons, models: [mixed]}
+"""
+
+
+def test_runs_refer_to_runs_and_soups_to_all() -> None:
+    recipe = RecipeFile(TEXT, "r.yaml").recipe
+    assert list(recipe.harden) == [
+        "start", "tuned-s0", "tuned-s1", "taught-s0", "taught-s1", "once",
+    ]  # fmt: skip
+    assert recipe.harden["tuned-s1"].params == {"lr": 0.1, "seed": 1}
+    assert recipe.harden["taught-s1"].params["teacher"] == "mixed-s1"
+    assert recipe.harden["once"].params["teacher"] == "soup"
+    assert recipe.fuse["mixed-s0"].models == ["start", "tuned-s0"]
+    assert recipe.fuse["mixed-s0"].params == {}
+    assert recipe.fuse["soup"].models == ["tuned-s0", "tuned-s1"]
+    assert recipe.measure is not None
+    assert recipe.measure.models == ["start", "tuned-s0", "tuned-s1", "soup"]
+    assert recipe.measure.with_[1].models == ["mixed-s0", "mixed-s1"]
+
+
+def test_teachers_are_made_before_their_pupils() -> None:
+    file = RecipeFile(TEXT, "r.yaml")
+    check(file)
+    made_from = parents(file.recipe)
+    assert made_from["taught-s1"] == ["base", "mixed-s1"]
+    groups = waves([*file.recipe.harden, *file.recipe.fuse], made_from)
+    assert groups == [
+        ["start", "tuned-s0", "tuned-s1"],
+        ["mixed-s0", "mixed-s1", "soup"],
+        ["taught-s0", "taught-s1", "once"],
+    ]
+
+
+def test_a_recipe_without_seeds_is_unchanged() -> None:
+    plain = {"version": 1, "harden": {"a-s0": {"method": "vanilla"}}, "measure": {"models": ["a"]}}
+    assert spread(plain) == plain
+    assert name_of(run_name("a-b", 12)) == "a-b"
+    assert name_of("vit-small") == "vit-small"
+
+
+def test_complaints_still_name_the_line() -> None:
+    with pytest.raises(RecipeError, match=r"r\.yaml:8: harden\.tuned-s0\.model: no model"):
+        RecipeFile(TEXT.replace("tuned: {method: vanilla, model: base", "tuned: {method: vanilla, model: bas"), "r.yaml")  # fmt: skip  # noqa: E501
+    wrong = TEXT.replace("seeds: [0, 1], lr", "seeds: many, lr")
+    with pytest.raises(RecipeError, match="seeds"):
+        check(RecipeFile(wrong, "r.yaml"))
+
+
+def test_a_scatter_names_measured_data() -> None:
+    block = "report: {scatter: {across: [icons], up: [ikons]}}\n"
+    with pytest.raises(RecipeError, match=r"r\.yaml:19: report\.scatter\.up\.0: 'ikons'"):
+        check(RecipeFile(TEXT + block, "r.yaml"))
+
+
+def test_models_are_made_in_waves_and_only_what_is_missing(
+    tmp_path, toy_file, pico_vit, monkeypatch
+) -> None:
+    from stockpot.cli.making import make_models
+    from stockpot.engine import engines
+    from stockpot.engine.serial import Serial
+
+    text = f"""version: 1
+data:
+  toy: {{dataset: arrays, path: {toy_file}}}
+models:
+  base: {{load: {pico_vit}}}
+harden:
+  tuned: {{method: vanilla, model: base, data: toy, epochs: 1, batch_size: 8, seeds: [0, 1]}}
+  taught: {{method: wise_kd, model: base, data: toy, epochs: 1, batch_size: 8, teacher: soup}}
+fuse:
+  soup: {{method: uniform_soup, models: [tuned]}}
+"""
+    sent: list[list[str]] = []
+
+    class Watched(Serial):
+        def run(self, function, jobs):
+            sent.append([job.name for job in jobs])
+            yield from super().run(function, jobs)
+
+    monkeypatch.setattr(engines, "get", lambda name: Watched)
+    file = RecipeFile(text, "r.yaml")
+    make_models(file, tmp_path / "run", "elsewhere")
+    assert sent == [["tuned-s0", "tuned-s1"], ["taught"]]  # fusions are made here
+    made = {path.name for path in (tmp_path / "run" / "models").iterdir()}
+    assert made == {"tuned-s0", "tuned-s1", "soup", "taught"}
+    make_models(file, tmp_path / "run", "elsewhere")
+    assert len(sent) == 2
