@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
+from safetensors.torch import load_file
 from torch import Tensor
 
 import stockpot
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
 from stockpot.fuse.run import fuse, plan, sweep
+from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 
 FEW: dict[str, dict[str, Any]] = {
     "adamerging": {"steps": 2},
@@ -186,8 +187,6 @@ def test_fisher_of_a_linear_classifier_is_its_closed_form(expectation: str, tmp_
     tasks = [random_dataset(CLASSES, n=10, seed=seed, side=2) for seed in (4, 5)]
     fuse("fisher", members, tasks=tasks, examples=10, batch_size=4, chunk=3,
          expectation=expectation, save=str(tmp_path / "w"))  # fmt: skip
-    from safetensors.torch import load_file
-
     saved = load_file(tmp_path / "w.safetensors")
     for index, (member, data) in enumerate(zip(members, tasks, strict=True)):
         h = seen(data) @ member.network.first.weight.T
@@ -314,13 +313,24 @@ def test_members_with_heads_of_their_own(tmp_path: Path) -> None:
         random_dataset(("x", "y", "z"), n=20, seed=2, side=2),
     ]
     base = flat_model(0, classes=4)
-    for member in members:
-        member.network.rename = None
     with pytest.raises(BadCheckpointError):
         fuse("adamerging", members, base=base, tasks=tasks, steps=1)
     got = fuse("adamerging", members, base=base, tasks=tasks, steps=2, exclude=["last.*"])
     assert torch.equal(got["last.weight"], base.network.last.weight)
     assert not torch.equal(got["first.weight"], base.network.first.weight)
+
+
+def test_a_head_that_members_share_but_not_the_base(tmp_path: Path) -> None:
+    """The members' own head decides, though the base's is written."""
+    members = [flat_model(1), flat_model(2)]
+    members[1].network.last.load_state_dict(members[0].network.last.state_dict())
+    data = random_dataset(CLASSES, n=8, seed=1, side=2)
+    settings = {"tasks": [data] * 2, "examples": 8, "exclude": ["last.*"]}
+    found = []
+    for seed in (0, 3):  # two bases whose heads differ
+        fuse("fisher", members, base=flat_model(seed), save=str(tmp_path / str(seed)), **settings)
+        found.append(load_file(tmp_path / f"{seed}.safetensors"))
+    assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
 
 
 def test_errors_say_what_to_do(pool: ClipPool, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 from torch import Tensor, nn
 
 import stockpot
@@ -15,6 +14,7 @@ from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.models.identity import identify
+from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 
 FEW: dict[str, dict[str, Any]] = {
     "wemoe": {"steps": 2, "lr": 0.1},

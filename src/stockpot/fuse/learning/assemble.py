@@ -16,11 +16,12 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
 from stockpot.fuse.learning.names import bare, tensor_places
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.pool import TaskPool, put_tensor
 from stockpot.fuse.learning.task import Task
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.zero_shot import ZeroShotNetwork, with_classes
 
 Data = str | Path | Dataset
 _NO_CLASSES = ("thing",)
@@ -71,20 +72,21 @@ def assemble(
         name = labels[index] if len(data) == len(labels) else str(images)
         spec = members[labels[index]] if len(data) == len(labels) else None
         tasks.append(_task(name, images, spec, architecture, model, set(places), stream.device))
-    return TaskPool(stream, model, places, _only_differing(tasks), labels)
+    return TaskPool(stream, model, places, _only_differing(tasks, model, stream.device), labels)
 
 
-def _only_differing(tasks: Sequence[Task]) -> list[Task]:
-    """Leave out what all tasks have in common: the working model has it already."""
-    differing = {
-        place
-        for task in tasks
-        for place, value in task.own.items()
-        if not torch.equal(value, tasks[0].own[place])
-    }
-    return [
-        replace(task, own={place: task.own[place] for place in sorted(differing)}) for task in tasks
-    ]
+def _only_differing(tasks: Sequence[Task], model: Classifier, device: str) -> list[Task]:
+    """Leave with the tasks what differs between them; the model gets what they have in common."""
+    state = {k: v.to(device, torch.float32) for k, v in model.state_dict().items()}
+    kept: list[dict[str, Tensor]] = [{} for _ in tasks]
+    for place in sorted({place for task in tasks for place in task.own}):
+        values = [task.own.get(place, state[place]) for task in tasks]
+        if all(torch.equal(value, values[0]) for value in values):
+            put_tensor(model, place, values[0].to(model.device))
+            continue
+        for own, value in zip(kept, values, strict=True):
+            own[place] = value
+    return [replace(task, own=own) for task, own in zip(tasks, kept, strict=True)]
 
 
 def _task(
@@ -97,8 +99,8 @@ def _task(
     device: str,
 ) -> Task:
     """A task with the tensors that are its own: the text head of its classes, or its head."""
-    if _is_zero_shot(architecture, data):
-        own = _load(architecture, data)
+    if isinstance(model.network, ZeroShotNetwork):
+        own = with_classes(model, data.classes, data.templates)
     else:
         source = _model_source(spec) if spec is not None else architecture
         if source is None:
@@ -162,12 +164,6 @@ def _load(source: str | Path | Classifier, data: Dataset | None) -> Classifier:
     classes = data.classes if data is not None else _NO_CLASSES
     templates = data.templates if data is not None else ("{}",)
     return load_model(str(source), **zero_shot_options(str(source), classes, templates))
-
-
-def _is_zero_shot(source: str | Classifier, data: Dataset) -> bool:
-    if isinstance(source, Classifier):
-        return False
-    return "classes" in zero_shot_options(source, data.classes, data.templates)
 
 
 def _is_text(place: str) -> bool:

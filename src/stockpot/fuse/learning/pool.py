@@ -135,7 +135,7 @@ class TaskPool:
             return
         for place, value in tasks[0].own.items():
             several = len(tasks) > 1
-            _put(
+            put_tensor(
                 self.model,
                 place,
                 torch.cat([task.own[place] for task in tasks]) if several else value,
@@ -225,7 +225,8 @@ def _owner(model: nn.Module, place: str) -> tuple[nn.Module, str]:
     return model.get_submodule(parent), leaf
 
 
-def _put(model: nn.Module, place: str, values: Tensor) -> None:
+def put_tensor(model: nn.Module, place: str, values: Tensor) -> None:
+    """Put values in the place of a parameter or buffer, whatever the shape of that was."""
     module, leaf = _owner(model, place)
     if leaf in module._parameters:
         module._parameters[leaf] = nn.Parameter(values, requires_grad=False)
