@@ -1,0 +1,258 @@
+"""Tables and figures of the CLIP fusion study, from the result files of three recipes.
+
+    stockpot run recipes/clip_fusion.yaml
+    stockpot run recipes/clip_generalisation.yaml
+    stockpot run recipes/clip_robustness.yaml
+    python studies/clip_fusion/study.py runs
+
+Writes CSV files and figures beside this file (figures need matplotlib), and puts the tables between
+the marks of README.md. `--switched` also makes EMR and TALL masks, which give a model per task, and
+measures each on its own task.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.statistics import paired_bootstrap
+from stockpot.results.store import load_results
+from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
+
+HERE = Path(__file__).parent
+EXPERT_OF = {
+    "cifar10": "clip-cifar10",
+    "mnist": "clip-mnist",
+    "fashion_mnist": "clip-fashion",
+    "quickdraw": "clip-quickdraw",
+    "icons": "clip-icons",
+}
+
+
+def shown(score: Score | None) -> str:
+    if score is None:
+        return "-"
+    if score.ci_low is None or score.ci_high is None:
+        return f"{100 * score.value:.1f}"
+    return f"{100 * score.value:.1f} [{100 * score.ci_low:.1f}, {100 * score.ci_high:.1f}]"
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def write_csv(name: str, columns: Sequence[str], rows: Sequence[TaskRow]) -> None:
+    with (HERE / name).open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["model", "task", "accuracy", "ci_low", "ci_high", "n"])
+        for row in rows:
+            for task, score in zip(columns, row.scores, strict=True):
+                if score is not None:
+                    values = [score.value, score.ci_low, score.ci_high]
+                    numbers = [f"{value:.4f}" for value in values if value is not None]
+                    writer.writerow([row.model, task, *numbers, score.n])
+
+
+def put(name: str, text: str) -> None:
+    """Replace what stands between the marks of a name in README.md."""
+    path = HERE / "README.md"
+    page = path.read_text(encoding="utf-8")
+    mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    if not mark.search(page):
+        raise SystemExit(f"README.md has no marks for {name}")
+    page = mark.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page)
+    path.write_text(page, encoding="utf-8")
+
+
+def experts_row(rows: Sequence[TaskRow], tasks: Sequence[str]) -> TaskRow:
+    """Each task by its own expert: what a perfect fusion would reach."""
+    by_model = {row.model: row for row in rows}
+    scores = [by_model[EXPERT_OF[task]].scores[index] for index, task in enumerate(tasks)]
+    return TaskRow("each expert on its own task", scores, mean_score(scores))
+
+
+def fusion(results: list[CellResult], extra: Sequence[TaskRow]) -> None:
+    table = next(found for found in task_tables(results) if found.measure == "clean")
+    swept = [row for row in table.rows if "scale=" in row.model]
+    rows = [row for row in table.rows if row not in swept or row.model.endswith("scale=0.3")]
+    rows += [experts_row(table.rows, table.tasks), *extra]
+    rows.sort(key=lambda row: row.mean.value if row.mean else 0.0)
+    write_csv("fusion.csv", table.tasks, [*rows, *(r for r in swept if r not in rows)])
+    body = [
+        [row.model.replace("-scale=0.3", " (scale 0.3)"), *(_percent(s) for s in row.scores),
+         shown(row.mean)]
+        for row in rows
+    ]  # fmt: skip
+    put("fusion", markdown(["method", *table.tasks, "mean [95 %]"], body))
+    line = [
+        [row.model.partition("=")[2], *(_percent(s) for s in row.scores), shown(row.mean)]
+        for row in swept
+    ]
+    put("sweep", markdown(["scale", *table.tasks, "mean [95 %]"], line))
+    draw_means(rows, "fusion.png", "Mean accuracy over five tasks (%)")
+    draw_sweep(swept, table.tasks)
+
+
+def generalisation(results: list[CellResult]) -> None:
+    table = next(found for found in task_tables(results) if found.measure == "clean")
+    write_csv("generalisation.csv", table.tasks, table.rows)
+    body = []
+    for row in table.rows:
+        by_task = dict(zip(table.tasks, row.scores, strict=True))
+        groups = [
+            mean_score([by_task[t] for t in table.tasks if t.startswith(word)])
+            for word in ("seen", "unseen")
+        ]
+        body.append([row.model, *(_percent(s) for s in row.scores), *map(shown, groups)])
+    put("generalisation", markdown(["method", *table.tasks, "seen", "unseen"], body))
+
+
+def robustness(results: list[CellResult]) -> None:
+    means = corruption_means(results)
+    if means is None:
+        raise SystemExit("the robustness run has no corruption results")
+    columns = [f"{name} {severity}" for name, severity in means.conditions]
+    write_csv("robustness.csv", columns, means.rows)
+    names = list(dict.fromkeys(name for name, _ in means.conditions))
+    severities = sorted({severity for _, severity in means.conditions})
+    overall = next(found for found in task_tables(results) if found.measure == "corruption")
+    clean = {cell.key.model: [] for cell in results}  # type: dict[str, list[Score | None]]
+    for cell in results:
+        clean[cell.key.model].append(cell.score("accuracy"))
+    body = []
+    for row in means.rows:
+        found = dict(zip(means.conditions, row.scores, strict=True))
+        by_name = [_mean([found[name, severity] for severity in severities]) for name in names]
+        total = next(entry.mean for entry in overall.rows if entry.model == row.model)
+        body.append([row.model, shown(mean_score(clean[row.model])), *by_name, shown(total)])
+    put("robustness", markdown(["method", "clean", *names, "mean of seven [95 %]"], body))
+    graded = []
+    for row in means.rows:
+        found = dict(zip(means.conditions, row.scores, strict=True))
+        graded.append(
+            [row.model, *(_mean([found[name, level] for name in names]) for level in severities)]
+        )
+    put("severities", markdown(["method", *(f"severity {s}" for s in severities)], graded))
+
+
+def order(results: list[CellResult], chain: Sequence[str]) -> None:
+    """Whether each method of the published order beats the one before it, on the same images."""
+    by_cell = {(cell.key.model, cell.key.data): cell for cell in results}
+    tasks = list(EXPERT_OF)
+    body = []
+    for first, second in itertools.pairwise(chain):
+        differences = [
+            paired_bootstrap(
+                by_cell[second, task].outcome("correct"), by_cell[first, task].outcome("correct")
+            )
+            for task in tasks
+        ]
+        value = sum(pair.difference for pair in differences) / len(tasks)
+        down = sum((pair.difference - pair.low) ** 2 for pair in differences) ** 0.5 / len(tasks)
+        up = sum((pair.high - pair.difference) ** 2 for pair in differences) ** 0.5 / len(tasks)
+        low, high = value - down, value + up
+        verdict = "holds" if low > 0 else "the other way round" if high < 0 else "not told apart"
+        interval = f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+        body.append([f"{first} < {second}", interval, verdict])
+    put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
+
+
+def switched(pool: Path, out: Path) -> list[TaskRow]:
+    """Methods that give a model per member: each is measured on the task of its member."""
+    from stockpot.fuse.run import fuse
+    from stockpot.measure.run import measure
+
+    rows = []
+    members = {name: pool / name for name in EXPERT_OF.values()}
+    for method in ("emr", "tall_mask"):
+        if not (out / method).is_dir():
+            fuse(method, members, base=pool / "clip-base", out=out / method)
+        scores: list[Score | None] = []
+        for task, member in EXPERT_OF.items():
+            cells = measure(
+                {f"{method}-{member}": out / method / member},
+                {"clean": {"per_class": False}},
+                data=task,
+                out=out / "scores",
+            )
+            scores.append(cells[0].score("accuracy"))
+        rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
+    return rows
+
+
+def draw_means(rows: Sequence[TaskRow], name: str, title: str) -> None:
+    plot = _pyplot()
+    kept = [row for row in rows if row.mean is not None]
+    figure, axes = plot.subplots(figsize=(6.4, 0.22 * len(kept) + 0.9))
+    for height, row in enumerate(kept):
+        mean = row.mean
+        colour = "#b4532a" if not row.model.startswith(("clip-", "each")) else "#3b5b73"
+        axes.plot([100 * mean.ci_low, 100 * mean.ci_high], [height, height], color=colour)
+        axes.plot(100 * mean.value, height, "o", color=colour, markersize=4)
+    axes.set_yticks(range(len(kept)), [row.model for row in kept], fontsize=7)
+    axes.set_xlabel(title, fontsize=8)
+    axes.grid(axis="x", alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(HERE / name, dpi=110)
+
+
+def draw_sweep(rows: Sequence[TaskRow], tasks: Sequence[str]) -> None:
+    plot = _pyplot()
+    figure, axes = plot.subplots(figsize=(5.6, 3.4))
+    scales = [float(row.model.partition("=")[2]) for row in rows]
+    for index, task in enumerate(tasks):
+        values = [100 * row.scores[index].value for row in rows]
+        axes.plot(scales, values, marker=".", linewidth=1, label=task, alpha=0.7)
+    axes.plot(scales, [100 * row.mean.value for row in rows], "k-o", linewidth=2, label="mean")
+    axes.set_xlabel("scale of task arithmetic")
+    axes.set_ylabel("accuracy (%)")
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(HERE / "sweep.png", dpi=110)
+
+
+def _pyplot():  # type: ignore[no-untyped-def]
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _percent(score: Score | None) -> str:
+    return "-" if score is None else f"{100 * score.value:.1f}"
+
+
+def _mean(scores: Sequence[Score | None]) -> str:
+    known = [score.value for score in scores if score is not None]
+    return f"{100 * sum(known) / len(known):.1f}" if known else "-"
+
+
+def main(arguments: list[str]) -> None:
+    runs = Path(arguments[0])
+    extra: list[TaskRow] = []
+    if "--switched" in arguments:
+        import stockpot
+
+        extra = switched(Path(stockpot.__file__).parent / "zoo" / "models", runs / "clip_switched")
+    fused = load_results(runs / "clip_fusion")
+    fusion(fused, extra)
+    order(
+        fused,
+        ["clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
+         "adamerging-layer", "wemoe"],
+    )  # fmt: skip
+    generalisation(load_results(runs / "clip_generalisation"))
+    robustness(load_results(runs / "clip_robustness"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,56 @@
+"""Models x tasks: means, their intervals, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from pico import ReadsLabel as Perfect
+from pico import make_classifier, make_dataset
+from stockpot.measure.run import measure
+from stockpot.report.tasks import task_sections
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.task_table import corruption_means, mean_score, task_tables
+
+
+def score(value: float, half: float) -> Score:
+    return Score(metric="accuracy", value=value, n=100, ci_low=value - half, ci_high=value + half)
+
+
+def test_the_mean_has_the_interval_of_independent_tasks() -> None:
+    mean = mean_score([score(0.4, 0.03), score(0.6, 0.04)])
+    assert mean is not None
+    assert mean.value == pytest.approx(0.5)
+    assert mean.ci_low == pytest.approx(0.5 - 0.025)
+    assert mean.ci_high == pytest.approx(0.5 + 0.025)
+    assert mean.n == 200
+    assert mean_score([score(0.4, 0.03), None]) is None
+
+
+def test_a_hole_in_the_table_leaves_no_mean() -> None:
+    models = {"a": make_classifier(Perfect(4)), "b": make_classifier(Perfect(4))}
+    results = measure(models, "clean", data={"first": make_dataset(16), "second": make_dataset(24)})
+    (table,) = task_tables(results)
+    assert table.tasks == ["first", "second"]
+    assert [row.mean.value for row in table.rows if row.mean] == [1.0, 1.0]
+    (holed,) = task_tables(results[:-1])
+    assert [row.mean is None for row in holed.rows] == [False, True]
+    assert task_tables([cell for cell in results if cell.key.data == "first"]) == []
+    (section,) = task_sections(results[:-1])
+    assert section.columns == ["mean", "first", "second"]
+    assert [entry.text for entry in section.rows[1][1]] == ["-", "100.0", "-"]
+
+
+def test_corruptions_are_averaged_over_tasks() -> None:
+    data = {"first": make_dataset(16), "second": make_dataset(24)}
+    settings = {"corruptions": ("contrast",), "severities": (1, 5), "baseline": "none"}
+    results: list[CellResult] = measure(
+        {"a": make_classifier(Perfect(4))}, {"corruption": settings}, data=data
+    )
+    means = corruption_means(results)
+    assert means is not None
+    assert means.conditions == [("contrast", 1), ("contrast", 5)]
+    for severity, found in zip((1, 5), means.rows[0].scores, strict=True):
+        errors = [cell.score("error", corruption="contrast", severity=severity) for cell in results]
+        assert found is not None
+        assert found.value == pytest.approx(1 - sum(e.value for e in errors) / 2)
+    assert corruption_means(results[:1]) is None

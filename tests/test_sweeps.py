@@ -1,0 +1,79 @@
+"""Sweeps and similarity in recipes: one entry stands for several models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dual_encoders import make_clip, make_expert
+from stockpot.cli.main import app
+from stockpot.cli.plan import check
+from stockpot.recipe import RecipeError, RecipeFile
+from stockpot.results.store import load_results
+from stockpot.sweeps import entry_of, spread_sweeps
+
+RECIPE = """version: 1
+data:
+  icons: {dataset: icons, limit: 6}
+  noto: {dataset: icons, style: noto, limit: 6}
+models:
+  base: {load: BASE}
+  a: {load: A}
+  b: {load: B}
+fuse:
+  ta:
+    method: task_arithmetic
+    models: [a, b]
+    base: base
+    sweep: {scale: [0.1, 0.5, 1.0]}
+similarity: {base: base, models: [a, b]}
+measure:
+  models: [base, ta]
+  with: [{measure: clean, data: icons}, {measure: clean, data: noto}]
+report: {title: A sweep}
+"""
+
+
+def test_a_sweep_is_written_out() -> None:
+    recipe = RecipeFile(RECIPE, "r.yaml").recipe
+    names = ["ta-scale=0.1", "ta-scale=0.5", "ta-scale=1.0"]
+    assert list(recipe.fuse) == names
+    assert [recipe.fuse[name].params for name in names] == [{"scale": s} for s in (0.1, 0.5, 1.0)]
+    assert recipe.measure is not None
+    assert recipe.measure.models == ["base", *names]
+    assert entry_of("ta-scale=0.1") == "ta"
+    assert entry_of("wise-ft") == "wise-ft"
+    plain = {"version": 1, "models": {}}
+    assert spread_sweeps(plain) == plain
+
+
+def test_complaints_name_the_line_of_the_entry() -> None:
+    wrong = RECIPE.replace("sweep: {scale: [0.1, 0.5, 1.0]}", "sweep: {scales: [0.1]}")
+    with pytest.raises(RecipeError, match=r"r\.yaml:10: fuse\.ta-scales=0\.1.*scales"):
+        check(RecipeFile(wrong, "r.yaml"))
+    with pytest.raises(RecipeError, match=r"r\.yaml:15: similarity.base: no model named 'bse'"):
+        RecipeFile(RECIPE.replace("similarity: {base: base", "similarity: {base: bse"), "r.yaml")
+
+
+def test_a_run_draws_the_curve_and_the_cosines(tmp_path: Path) -> None:
+    base = make_clip(tmp_path / "base")
+    text = RECIPE.replace("BASE", str(base))
+    for seed, name in enumerate("AB"):
+        folder = make_expert(base, tmp_path / name, seed=seed)
+        text = text.replace(f"load: {name}", f"load: {folder}")
+    (tmp_path / "r.yaml").write_text(text)
+    out = tmp_path / "run"
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "r.yaml"), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert {cell.key.model for cell in load_results(out)} == {
+        "base", "ta-scale=0.1", "ta-scale=0.5", "ta-scale=1.0",
+    }  # fmt: skip
+    rows = (out / "similarity.csv").read_text().splitlines()
+    assert rows[0] == ",a,b"
+    assert float(rows[1].split(",")[1]) == pytest.approx(1.0)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "accuracy on every task by scale" in page
+    assert "data:image/svg+xml;base64," in page
+    assert "mean over tasks" in page or "the mean is over tasks" in page
