@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from stockpot.files import write_atomic
 from stockpot.report.charts import shade
 from stockpot.report.figures import figure, run_figures
-from stockpot.report.scatter import scatter_section
 from stockpot.report.galleries import galleries
+from stockpot.report.scatter import scatter_section
 from stockpot.report.sections import (
     MOST_COMPARED,
     class_tables,
