@@ -91,6 +91,8 @@ def test_imagenet_val_from_class_folders_keeps_all_classes(tmp_path: Path) -> No
 def test_flat_validation_images_take_ids_from_a_file(tmp_path: Path) -> None:
     flat = {f"val/ILSVRC2012_val_0000000{n}.JPEG": 10 * n for n in (1, 2, 3)}
     make(tmp_path, flat)
+    with pytest.raises(BadDataError, match="labels=FILE"):
+        load_dataset("imagenet", path=str(tmp_path))
     lines = tmp_path / "synsets.txt"
     lines.write_text(f"{HEN}\n{TENCH}\n{GOLDEN}\n")
     expected = [8, 0, 207]

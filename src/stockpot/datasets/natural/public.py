@@ -89,7 +89,8 @@ def from_hub(known: NaturalSet, source: Source, split: str) -> Dataset:
     if local.is_dir() and not any(local.rglob("*.parquet")) and not any(local.rglob("*.arrow")):
         raise BadDataError(
             f"{known.name}: {local} holds neither its class folders nor hub files.",
-            hint=f"Looked for {', '.join(known.layout.folders)} and for class folders.",
+            hint=f"Looked for {', '.join(known.layout.folders)} and for class folders."
+            + (" Images that lie flat need labels=FILE." if known.name == "imagenet" else ""),
         )
     data = hub(
         path=source.path,

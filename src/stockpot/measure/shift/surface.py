@@ -22,7 +22,7 @@ def surface(
     context: Context,
     *,
     by: str = "family",
-    unseen: tuple[str, ...] = (),
+    unseen: str | tuple[str, ...] = (),
     class_space: ClassSpace = "all",
 ) -> Measurement:
     """Accuracy by style, family, concept or any other column, and the gap to unseen ones.
@@ -33,8 +33,8 @@ def surface(
     Args:
         by: the column of the data that says which group an image belongs to, such as `family`,
             `style` or `concept` of the icons.
-        unseen: the groups that were held out of training; gives the accuracy on seen and unseen
-            ones and the gap between them.
+        unseen: the groups that were held out of training, with commas between; gives the
+            accuracy on seen and unseen ones and the gap between them.
         class_space: as for `clean`.
     """
     if by not in data.columns:
@@ -44,7 +44,8 @@ def surface(
             hint="Use data that says more of its images, such as icons.",
         )
     groups = np.array(data.columns[by])
-    unknown = sorted(set(unseen) - set(groups.tolist()))
+    new = tuple(part.strip() for part in unseen.split(",")) if isinstance(unseen, str) else unseen
+    unknown = sorted(set(new) - set(groups.tolist()))
     if unknown:
         raise BadParameterError(
             f"unseen: no image has {by} {', '.join(unknown)}.",
@@ -53,7 +54,7 @@ def surface(
     right = right_flags(model, data, context, "surface", (class_space,))[class_space]
     mapping = match_classes(model.classes, data.classes, class_space)
     return Measurement(
-        scores=[proportion("accuracy", right), *_scores(right, groups, by, unseen)],
+        scores=[proportion("accuracy", right), *_scores(right, groups, by, new)],
         convention=f"surface:{by}:{class_space}; groups count equally in the mean",
         images=len(data),
         outcomes={"correct": right},
