@@ -6,7 +6,8 @@
 
 The time of our soups and of as many bare forward passes of one model, on the same batches, is
 taken in turns, so that both meet the same machine. Forming a soup, predictions and losses are ours
-to pay. `--tf32` lets a GPU multiply in TF32, on both sides. Racing chooses on half of the images and is scored on the other half, as is the grid.
+to pay. `--tf32` lets a GPU multiply in TF32, on both sides. Racing chooses on half of the images
+and is scored on the other half, as is the grid.
 """
 
 from __future__ import annotations

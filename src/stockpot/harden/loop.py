@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,10 +72,11 @@ class Begins(Protocol):
 
 @dataclass(frozen=True)
 class Resume:
-    """Where the state of a run is kept, and how often it is written."""
+    """Where the state of a run is kept, and after how many steps or seconds it is written."""
 
     path: Path
     every: int = 200
+    seconds: float = 60.0
 
 
 def train(
@@ -153,7 +155,7 @@ def train(
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
     seen: dict[str, float] = {}
-    steps = start
+    steps, saved = start, time.monotonic()
     model.train()
     for step, rows in _batches(len(labels), batch_size, per_epoch, start, total, seed):
         if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
@@ -190,7 +192,9 @@ def train(
                     best = {"score": deciding(found), "weights": weights, "step": step + 1} | found
             if report:
                 report(step + 1, total, seen)
-        if resume and ((step + 1) % resume.every == 0 or step + 1 == total):
+        late = resume and time.monotonic() - saved > resume.seconds
+        if resume and ((step + 1) % resume.every == 0 or step + 1 == total or late):
+            saved = time.monotonic()
             save_state(
                 resume.path,
                 {
