@@ -93,3 +93,16 @@ def test_captions_come_from_training_images_of_the_shares_asked_for() -> None:
         load_dataset("captions", split="train", icons=1.5)
     with pytest.raises(BadParameterError, match="expected split train"):
         load_dataset("captions", split="test")
+
+
+def test_the_text_tower_reads_to_the_end(tmp_path: Path) -> None:
+    # Two prompts that differ in their last word only: pooled before it they would be the same.
+    base = make_clip(tmp_path / "base")
+    tokenizer = hf.AutoTokenizer.from_pretrained(base)
+    model = hf.CLIPModel.from_pretrained(base)
+    tokens = tokenizer(["zoo zoo zoo a", "zoo zoo zoo b"], return_tensors="pt", padding=True)
+    hidden = model.text_model(**tokens)
+    ends = (tokens["input_ids"] == tokenizer.eos_token_id).int().argmax(dim=1)
+    last = hidden.last_hidden_state[torch.arange(2), ends]
+    torch.testing.assert_close(hidden.pooler_output, last)
+    assert not torch.allclose(last[0], last[1])

@@ -80,7 +80,9 @@ def new_tokenizer(captions: Iterable[str], vocabulary: int, context: int) -> Any
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=[PAD, START, END],
+        # The end must not be number 2: transformers takes that for an early CLIP's mistaken entry
+        # and pools at the token with the highest number instead of at the end.
+        special_tokens=[PAD, END, START],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

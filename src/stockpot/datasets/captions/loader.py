@@ -58,11 +58,11 @@ class Pictures(NamedTuple):
 def captioned(
     *,
     split: str = "train",
-    icons: float = 1.0,
-    cifar10: float = 0.2,
-    quickdraw: float = 0.5,
-    mnist: float = 0.01,
-    fashion_mnist: float = 0.02,
+    icons: float = 0.5,
+    cifar10: float = 0.1,
+    quickdraw: float = 0.25,
+    mnist: float = 0.05,
+    fashion_mnist: float = 0.01,
     size: int = 64,
     seed: int = 0,
 ) -> Dataset:
