@@ -21,6 +21,7 @@ from stockpot.datasets.composed.matte import opacity
 from stockpot.datasets.composed.textures import NAMES, PATTERNS, draw_textures
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.named.decoded import Part, write_decoded
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
 CLASSES = ("clock", "heart", "fruit")
@@ -134,6 +135,26 @@ def test_no_concept_is_in_two_splits() -> None:
         set(kept(split=split, copies=1).columns["concept"]) for split in ("train", "val", "test")
     ]
     assert not concepts[0] & concepts[1] | concepts[0] & concepts[2] | concepts[1] & concepts[2]
+
+
+def test_no_photograph_is_in_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path))
+    grey = torch.arange(220, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 32, 32)
+    labels = torch.arange(220) % 10
+    parts = {"train": Part(grey[:200], labels[:200]), "test": Part(grey[200:], labels[200:])}
+    facts = {f"{split}.fingerprint": "0" * 64 for split in parts}
+    write_decoded(tmp_path / "datasets" / "cifar10.safetensors", parts, facts)
+    shown = {}
+    for split in ("train", "val", "test"):
+        source = context_source("cifar10", split, CLASSES)
+        which = np.arange(2000) % 10
+        painted = source.paint(which, torch.from_numpy(draws_of(0, split, 2000, DRAWS)))
+        rows = painted[:, 0, 5, 5].round().long()
+        assert torch.equal(labels[rows], torch.from_numpy(which))
+        shown[split] = set(rows.tolist())
+    assert shown["train"] == set(range(180))
+    assert shown["val"] == set(range(180, 200))
+    assert shown["test"] == set(range(200, 220))
 
 
 def test_icon_backgrounds_show_other_classes_only() -> None:

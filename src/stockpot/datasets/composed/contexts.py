@@ -32,7 +32,8 @@ ICON_CONTEXTS = (
     *("musical instrument", "footwear", "car", "mail", "ball", "moon", "boat", "insect"),
     *("cloud", "animal face", "arrow", "public sign"),
 )
-PHOTOS_KEPT_FOR_VAL = 5_000
+VAL_SHARE = 0.1
+"""Photographs of the training split that only the validation split uses."""
 
 
 class ContextSource(NamedTuple):
@@ -69,7 +70,7 @@ def _photographs(split: str) -> ContextSource:
             hint="Run `stockpot data get cifar10`, or set backgrounds=texture or icons.",
         )
     photos = CIFAR10.load("test" if split == "test" else "train")
-    border = len(photos) - PHOTOS_KEPT_FOR_VAL
+    border = round((1 - VAL_SHARE) * len(photos))
     kept = {"train": slice(0, border), "val": slice(border, None)}.get(split, slice(None))
     rows = torch.arange(len(photos))[kept]
     pools = [rows[photos.labels[rows] == number] for number in range(len(photos.classes))]
