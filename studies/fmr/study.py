@@ -37,8 +37,15 @@ from stockpot.models.load import load_model, zoo_names
 
 NETS = {
     "mnist": ("lenet", "lenet-augmix", "lenet-pgd"),
-    "cifar10": ("cifar-vanilla", "cifar-grey", "cifar-augmented", "cifar-augmix", "cifar-pgd"),
-    "icons": ("icons-resnet", "icons-convnext", "icons-vit", "icons-vit-cutmix", "icons-linf"),
+    "cifar10": (
+        "cifar-vanilla",
+        "cifar-grey",
+        "cifar-augmented",
+        "cifar-augmix",
+        "cifar-pgd",
+        "cifar10-linf",
+    ),
+    "icons": ("icons-resnet", "icons-convnext", "icons-vit", "icons-nominal", "icons-linf"),
 }
 # A second oracle, which is better at the task and no relative of the models under test.
 SECOND = {"mnist": "clip-mnist", "cifar10": "clip-cifar10", "icons": "clip-icons"}
@@ -76,9 +83,10 @@ class Study:
         known = zoo_names()
         found = {}
         for name in NETS[self.data]:
-            folder = Path(self.options.models) / name
-            if folder.is_dir():
-                found[name] = str(folder)
+            folders = [Path(place) / name for place in self.options.models.split(",")]
+            there = [str(folder) for folder in folders if folder.is_dir()]
+            if there:
+                found[name] = there[0]
             elif name in known:
                 found[name] = name
             else:
@@ -246,7 +254,7 @@ def main() -> None:
     """Run the chosen parts in order."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", choices=sorted(NETS))
-    parser.add_argument("--models", default="runs/zoo_dynamic/models")
+    parser.add_argument("--models", default="runs/zoo_dynamic/models", help="folders, by comma")
     parser.add_argument("--out", default="runs/fmr")
     parser.add_argument("--parts", default="main,transfer,static,steps,oracles,searches,sparse")
     parser.add_argument("--limit", type=int, default=2000, help="test images of the main table")
