@@ -1,6 +1,6 @@
 """Tables and figures of the study, from the files that `measure.py` wrote.
 
-python studies/robust_soups/report.py studies/robust_soups/data --family quarter
+python studies/robust_soups/report.py runs/study --family quarter
 """
 
 from __future__ import annotations
@@ -99,13 +99,15 @@ def selection_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Write `FAMILY.json`, `FAMILY.md` and the figures beside the data."""
+    """Write `FAMILY.json` and `FAMILY.md` under `results/`, and the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--family", default="quarter")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
-    family, out = given.family, given.data.parent / "figures"
-    out.mkdir(exist_ok=True)
+    family, out, results = given.family, given.out / "figures", given.out / "results"
+    for folder in (out, results):
+        folder.mkdir(parents=True, exist_ok=True)
     parts = {name: read_attacked(given.data / f"{family}-{name}.npz")
              for name in ("members", "max", "sat", "control", "soups")}  # fmt: skip
     there = {name: part for name, part in parts.items() if part is not None}
@@ -135,8 +137,8 @@ def main() -> None:
         }
         text += ["", *selection_lines(found["selection"])]
         figures_of_shift(shifted, out, family)
-    (given.data / f"{family}.json").write_text(json.dumps(found, indent=1, default=float) + "\n")
-    (given.data / f"{family}.md").write_text("\n".join(text) + "\n")
+    (results / f"{family}.json").write_text(json.dumps(found, indent=1, default=float) + "\n")
+    (results / f"{family}.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
     for name in sorted(found):
         brief = (
