@@ -37,8 +37,10 @@ def make_models(file: RecipeFile, folder: Path, engine: str) -> None:
     from stockpot.engine import engines
 
     for wave in waves(missing, parents(file.recipe)):
-        # A fusion without data takes less time than starting a process for it.
+        # A fusion without data takes less time than starting a process for it; and one training
+        # alone gains nothing elsewhere.
         quick = [n for n in wave if n in file.recipe.fuse and not file.recipe.fuse[n].data]
+        quick = wave if len(wave) - len(quick) == 1 else quick
         for name in quick:
             make_model(file.recipe, name, folder)
         orders = [Order(file.recipe, name, folder) for name in wave if name not in quick]
