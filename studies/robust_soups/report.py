@@ -137,7 +137,9 @@ def main() -> None:
         }
         text += ["", *selection_lines(found["selection"])]
         figures_of_shift(shifted, out, family)
-    (results / f"{family}.json").write_text(json.dumps(found, indent=1, default=float) + "\n")
+    (results / f"{family}.json").write_text(
+        json.dumps(found, indent=1, default=lambda v: v.item()) + "\n"
+    )
     (results / f"{family}.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
     for name in sorted(found):
@@ -146,7 +148,7 @@ def main() -> None:
             if isinstance(found[name], dict)
             else ""
         )
-        print(name, json.dumps(brief, default=float))
+        print(name, json.dumps(brief, default=lambda v: v.item()))
 
 
 if __name__ == "__main__":

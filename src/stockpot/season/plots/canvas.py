@@ -76,11 +76,17 @@ class Axes:
     """A frame that places values; both axes are linear, and shares are written as percents."""
 
     def __init__(
-        self, canvas: Canvas, across: tuple[float, float], up: tuple[float, float]
+        self,
+        canvas: Canvas,
+        across: tuple[float, float],
+        up: tuple[float, float],
+        *,
+        aside: float = 16.0,
     ) -> None:
+        """Values from `across[0]` to `across[1]`; `aside` leaves room on the right for words."""
         self.canvas = canvas
         self.across, self.up = across, up
-        self.left, self.right = 54.0, canvas.width - 16.0
+        self.left, self.right = 54.0, canvas.width - aside
         self.top, self.bottom = 34.0, canvas.height - 44.0
 
     def at(self, x: float, y: float) -> Point:

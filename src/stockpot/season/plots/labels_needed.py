@@ -37,9 +37,9 @@ def labels_needed(
     }
     edges = [m + side * s for means, spread in curves.values()
              for m, s in zip(means, spread, strict=True) for side in (-1, 1)]  # fmt: skip
-    canvas = Canvas(560, 360, title)
+    canvas = Canvas(700, 360, title)
     places = [math.log10(k) for k in shots]
-    axes = Axes(canvas, (places[0], places[-1]), span(edges))
+    axes = Axes(canvas, (places[0], places[-1]), span(edges), aside=160)
     axes.frame("labelled images", f"{title} (%)",
                list(zip(places, map(str, shots), strict=True)))  # fmt: skip
     for index, (means, spread) in enumerate(curves.values()):
@@ -51,7 +51,7 @@ def labels_needed(
         canvas.path(path, colour)
         for point, k, m, s in zip(path, shots, means, spread, strict=True):
             canvas.dot(point, colour, note=f"{k} images: {100 * m:.1f} +- {100 * s:.1f} %")
-    canvas.legend((axes.right - 150, axes.bottom - 16 * len(curves)), list(curves))
+    canvas.legend((axes.right + 16, axes.top + 12), list(curves))
     return canvas.svg()
 
 

@@ -31,8 +31,8 @@ def along_line(
     chosen, places = np.asarray(rows)[order], weights[order]
     bands = {name: _bands(matrix, chosen) for name, matrix in matrices.items()}
     every = [value for band in bands.values() for column in band for value in column]
-    canvas = Canvas(560, 360, title)
-    axes = Axes(canvas, (float(places.min()), float(places.max())), span(every))
+    canvas = Canvas(680, 360, title)
+    axes = Axes(canvas, (float(places.min()), float(places.max())), span(every), aside=136)
     for low, high in ((min(places), 0.0), (1.0, max(places))):
         if high > low:
             corners = [(low, axes.up[0]), (high, axes.up[0]), (high, axes.up[1]), (low, axes.up[1])]
@@ -47,7 +47,7 @@ def along_line(
         canvas.path(path, colour)
         for point, x, y in zip(path, places, middle, strict=True):
             canvas.dot(point, colour, note=f"weight {x:g}: {100 * y:.1f} %")
-    canvas.legend((axes.left + 10, axes.top + 12), list(bands))
+    canvas.legend((axes.right + 16, axes.top + 12), list(bands))
     return canvas.svg()
 
 
