@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import stockpot
@@ -331,6 +331,39 @@ def test_a_head_that_members_share_but_not_the_base(tmp_path: Path) -> None:
         fuse("fisher", members, base=flat_model(seed), save=str(tmp_path / str(seed)), **settings)
         found.append(load_file(tmp_path / f"{seed}.safetensors"))
     assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
+
+
+def test_members_may_be_bare_weights(tmp_path: Path) -> None:
+    """Files and state dicts take the base's architecture; a head left out is their own."""
+    models = [flat_model(1), flat_model(2)]
+    data = [random_dataset(CLASSES, n=8, seed=seed, side=2) for seed in (1, 2)]
+    paths = []
+    for index, model in enumerate(models):
+        paths.append(tmp_path / f"{index}.safetensors")
+        save_file(dict(model.network.state_dict()), paths[-1])
+    states = [dict(model.network.state_dict()) for model in models]
+    found = [
+        fuse("fisher", members, base=flat_model(0), tasks=data, exclude=["last.*"], examples=8)
+        for members in (models, states, paths)
+    ]
+    for other in found[1:]:
+        assert all(torch.equal(found[0][key], other[key]) for key in found[0])
+
+
+def test_grams_take_one_pass_per_member() -> None:
+    models = [flat_model(1), flat_model(2)]
+    base = flat_model(0)
+    passes: list[int] = []
+    data = [random_dataset(CLASSES, n=20, seed=seed, side=2) for seed in (1, 2)]
+
+    class Counting(type(base.network)):  # type: ignore[misc]
+        def forward(self, pixels: Tensor) -> Tensor:
+            passes.append(len(pixels))
+            return super().forward(pixels)
+
+    base.network.__class__ = Counting
+    fuse("regmean", models, base=base, tasks=data, examples=16, batch_size=8)
+    assert passes == [8, 8, 8, 8]
 
 
 def test_errors_say_what_to_do(pool: ClipPool, tmp_path: Path) -> None:

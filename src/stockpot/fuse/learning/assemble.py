@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.checkpoints.locate import Location
+from stockpot.checkpoints.source import Source
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
@@ -70,8 +71,10 @@ def assemble(
     tasks = []
     for index, images in enumerate(data):
         name = labels[index] if len(data) == len(labels) else str(images)
-        spec = members[labels[index]] if len(data) == len(labels) else None
-        tasks.append(_task(name, images, spec, architecture, model, set(places), stream.device))
+        each = len(data) == len(labels)
+        source = loaded[labels[index]] if each else architecture
+        opened = stream.alignment.members[index if each else 0]
+        tasks.append(_task(name, images, source, opened, model, set(places), stream.device))
     return TaskPool(stream, model, places, _only_differing(tasks, model, stream.device), labels)
 
 
@@ -92,8 +95,8 @@ def _only_differing(tasks: Sequence[Task], model: Classifier, device: str) -> li
 def _task(
     name: str,
     data: Dataset,
-    spec: Any,
-    architecture: str | Classifier,
+    source: str | Classifier | None,
+    opened: Source,
     model: Classifier,
     fused: set[str],
     device: str,
@@ -101,10 +104,9 @@ def _task(
     """A task with the tensors that are its own: the text head of its classes, or its head."""
     if isinstance(model.network, ZeroShotNetwork):
         own = with_classes(model, data.classes, data.templates)
+    elif source is None:  # weights without an architecture of their own
+        return _from_weights(name, data, opened, model, fused, device)
     else:
-        source = _model_source(spec) if spec is not None else architecture
-        if source is None:
-            return _from_state(name, data, spec, model, fused, device)
         own = _load(source, data)
         if own.preprocess != model.preprocess:
             raise BadCheckpointError(
@@ -120,13 +122,12 @@ def _task(
     return Task(name, data, own.classes, kept)
 
 
-def _from_state(
-    name: str, data: Dataset, state: Any, model: Classifier, fused: set[str], device: str
+def _from_weights(
+    name: str, data: Dataset, opened: Source, model: Classifier, fused: set[str], device: str
 ) -> Task:
-    tensors: dict[str, Tensor] = dict(state)
-    plain = {bare(key): key for key in tensors}
+    plain = {bare(key): key for key in opened.tensors()}
     own = {
-        place: tensors[plain[bare(place)]].detach().to(device, torch.float32)
+        place: opened.read(plain[bare(place)]).detach().to(device, torch.float32)
         for place, value in model.state_dict().items()
         if place not in fused and value.is_floating_point() and bare(place) in plain
     }
