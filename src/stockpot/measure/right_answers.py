@@ -27,5 +27,5 @@ class RightAnswers:
         self._outputs = torch.where(padded == NONE, NONE, found)
 
     def hits(self, predictions: Tensor, batch: Batch) -> Tensor:
-        """Which of the predictions, n x k, are right; NaN and padding never are."""
+        """Which of the predictions, n x k, are right; padding never matches one."""
         return (predictions[:, :, None] == self._outputs[batch.rows][:, None, :]).any(dim=2)
