@@ -12,6 +12,7 @@ from stockpot.files import write_atomic
 from stockpot.report.charts import shade
 from stockpot.report.figures import figure, run_figures
 from stockpot.report.galleries import galleries
+from stockpot.report.robustness import robust_sections
 from stockpot.report.scatter import scatter_section
 from stockpot.report.sections import (
     MOST_COMPARED,
@@ -80,6 +81,7 @@ def render(
         "sweeps": sweep_sections(results),
         "figures": [figure(path) for path in figures],
         "scatter": scatter_section(results, axes),
+        "robust_sections": robust_sections(results),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),

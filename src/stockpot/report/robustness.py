@@ -1,0 +1,90 @@
+"""Clean accuracy against accuracy under attack: what robustness costs, model by model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from stockpot.report.scatter import scatter
+from stockpot.results.groups import GroupMean
+from stockpot.results.headline import format_score, split_by_data
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.statistics import Interval
+
+
+class RobustRow(NamedTuple):
+    """One numbered point in words."""
+
+    number: int
+    name: str
+    clean: str
+    robust: str
+
+
+class RobustSection(NamedTuple):
+    """One dataset under one threat (or the union of several)."""
+
+    data: str
+    threat: str
+    n: int
+    convention: str
+    chart: Markup
+    rows: list[RobustRow]
+
+
+def robust_sections(results: Sequence[CellResult]) -> list[RobustSection]:
+    """A chart for each dataset and threat that at least two models were attacked with.
+
+    Models that differ in how they were attacked do not share a chart.
+    """
+    groups: dict[tuple[str, str, str], list[tuple[CellResult, Score]]] = {}
+    for data, cells in split_by_data(results).items():
+        for cell in cells:
+            if cell.key.measure == "adversarial":
+                score = _deciding(cell)
+                key = (data, _threat(score), cell.convention)
+                groups.setdefault(key, []).append((cell, score))
+    return [
+        _section(data, threat, convention, found)
+        for (data, threat, convention), found in groups.items()
+        if len(found) > 1
+    ]
+
+
+def _section(
+    data: str, threat: str, convention: str, found: list[tuple[CellResult, Score]]
+) -> RobustSection:
+    ordered = sorted(found, key=lambda pair: -pair[1].value)
+    points = [
+        (_mean(cell.key.model, cell.score("accuracy")), _mean(cell.key.model, robust))
+        for cell, robust in ordered
+    ]
+    rows = [
+        RobustRow(
+            number, cell.key.model, format_score(cell.score("accuracy")), format_score(robust)
+        )
+        for number, (cell, robust) in enumerate(ordered, start=1)
+    ]
+    chart = scatter(points, "clean accuracy", f"accuracy under {threat}")
+    return RobustSection(data, threat, ordered[0][1].n, convention, chart, rows)
+
+
+def _deciding(cell: CellResult) -> Score:
+    """The union where there are several norms, else the one."""
+    scores = {score.metric: score for score in cell.scores}
+    return scores.get("union_accuracy") or scores["robust_accuracy"]
+
+
+def _threat(score: Score) -> str:
+    if score.metric == "union_accuracy":
+        return f"the union of {score.condition['threats']}"
+    return f"{score.condition['norm']} {score.condition['eps']}"
+
+
+def _mean(name: str, score: Score) -> GroupMean:
+    low = score.value if score.ci_low is None else score.ci_low
+    high = score.value if score.ci_high is None else score.ci_high
+    interval = Interval(low, high, score.ci_method or "none")
+    return GroupMean(name, score.value, interval, (score.value,), score.n)

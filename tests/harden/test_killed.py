@@ -1,0 +1,71 @@
+"""A run that is killed, by the signal that nothing can catch, resumes to the same weights."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from pico import make_dataset
+from stockpot.datasets.dataset import Dataset
+from stockpot.harden.loop import Resume, train
+from stockpot.harden.nominal import nominal
+from stockpot.harden.run import harden
+from stockpot.models.load import load_model
+
+SETTINGS = {"norm": "linf", "eps": "8/255", "steps": 1, "epochs": 160, "batch_size": 8, "lr": 0.001}
+PROGRAM = """
+import sys
+from pathlib import Path
+from pico import make_dataset
+from stockpot.harden.run import harden
+harden("adversarial", Path(sys.argv[1]), make_dataset(), out=sys.argv[2], **{settings})
+"""
+
+
+def start(model: Path, out: Path) -> subprocess.Popen[bytes]:
+    program = PROGRAM.replace("{settings}", repr(SETTINGS))
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": paths}
+    return subprocess.Popen([sys.executable, "-c", program, str(model), str(out)], env=environment)
+
+
+def test_killed_and_resumed_gives_the_same_weights(pico_vit: Path, tmp_path: Path) -> None:
+    out, state = tmp_path / "killed", tmp_path / ".killed.partial" / "state.pt"
+    process = start(pico_vit, out)
+    limit = time.monotonic() + 120
+    while not state.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert state.exists()
+    assert not out.exists()
+    step = torch.load(state, weights_only=True)["step"]
+    assert 0 < step < 800
+    harden("adversarial", pico_vit, make_dataset(), out=out, **SETTINGS)
+    harden("adversarial", pico_vit, make_dataset(), out=tmp_path / "whole", **SETTINGS)
+    resumed, whole = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
+    assert resumed.keys() == whole.keys()
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+    assert not state.exists()
+
+
+def test_slow_steps_are_saved_by_the_clock(pico_vit: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+    path = tmp_path / "state.pt"
+
+    def slow(step):  # type: ignore[no-untyped-def]
+        if path.exists():
+            seen.append(torch.load(path, weights_only=True)["step"])
+        return nominal()(step)
+
+    data: Dataset = make_dataset()
+    resume = Resume(path, every=1000, seconds=0.0)
+    train(load_model(pico_vit), data, slow, resume=resume, epochs=1, batch_size=8)
+    assert seen == [1, 2, 3, 4]
