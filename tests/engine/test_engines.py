@@ -25,3 +25,13 @@ def test_outcomes(name: str) -> None:
 def test_workers_are_counted() -> None:
     with pytest.raises(BadParameterError):
         engines.get("processes")(workers=-1)
+
+
+def test_workers_keep_to_the_cores_they_may_use(monkeypatch) -> None:
+    import os
+
+    from stockpot.engine.processes import usable_cores
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    assert 1 <= usable_cores() <= 3

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from stockpot.engine import Job, Outcome, engines
@@ -33,7 +34,7 @@ class Processes:
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run jobs as workers become free; a failing job does not stop the others."""
         workers = min(self.workers, max(1, len(jobs)))
-        threads = max(1, (os.cpu_count() or 1) // workers)
+        threads = max(1, usable_cores() // workers)
         # A forked torch with running threads may hang, so workers start from nothing.
         pool = ProcessPoolExecutor(
             workers,
@@ -65,8 +66,20 @@ def processes(*, workers: int = 0) -> Processes:
     """Several jobs at a time, each worker a process of its own.
 
     Args:
-        workers: how many; 0 takes one per core.
+        workers: how many; 0 takes one per core that this process may use.
     """
     if workers < 0:
         raise BadParameterError(f"workers: expected 0 or more, got {workers}.")
-    return Processes(workers or os.cpu_count() or 1)
+    return Processes(workers or usable_cores())
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: a container or `taskset` often grants fewer than there are."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = min(cores, len(os.sched_getaffinity(0)))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores  # no such file, or "max": no quota
