@@ -74,7 +74,7 @@ def processes(*, workers: int = 0) -> Processes:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: a container or `taskset` often grants fewer than there are."""
+    """Cores that this process may use; a container or `taskset` often grants fewer than exist."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = min(cores, len(os.sched_getaffinity(0)))
