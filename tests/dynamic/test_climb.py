@@ -1,0 +1,165 @@
+"""Algorithm 1 against what it gives on paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from dynamic_paper import Brightness, Linear, Scripted, Threshold, numbered
+from stockpot.dynamic.climb import Rules, Task
+from stockpot.dynamic.search import Batch, Halving, search, search_in_parts
+from stockpot.errors import BadParameterError
+
+SIGN = Rules(budget=6, step=0.1, optimiser="sign")
+
+
+def run(oracle: Any, rules: Rules = SIGN, count: int = 3, **options: Any):
+    pixels, zeros = numbered(count), torch.zeros(count, dtype=torch.long)
+    task = Task(Brightness(), Linear(), oracle, rules)
+    return pixels, search(task, pixels, zeros, zeros, seeds=torch.arange(count), **options)
+
+
+def test_refused_at_once_at_step_three_and_never() -> None:
+    oracle = Scripted({0: 0, 1: 3, 2: 99})
+    pixels, found = run(oracle)
+    assert found.validated.tolist() == [False, True, True]
+    assert found.accepted.tolist() == [0, 3, 6]
+    # Not validated: the image itself. Refused at step 3: the image of step 2, 0.2 brighter.
+    assert torch.equal(found.images[0], pixels[0])
+    assert found.images[1, 0, 0, 0].item() == pytest.approx(0.4)
+    # Never refused: budget 6 is the reconstruction and five steps.
+    assert found.images[2, 0, 0, 0].item() == pytest.approx(0.7)
+    # The model errs once the pixel is above 0.5: at step 3 it is exactly 0.5, at step 4 beyond.
+    assert found.fooled_at.tolist()[:2] == [-1, -1]
+    assert found.fooled_at[2].item() == 4
+    assert found.confidence.tolist() == pytest.approx([0, 0.9, 0.9])
+
+
+def test_images_that_are_refused_leave_the_batch() -> None:
+    oracle = Scripted({0: 0, 1: 3, 2: 99})
+    run(oracle)
+    assert oracle.asked == [[0, 1, 2], [1, 2], [1, 2], [1, 2], [2], [2]]
+
+
+def test_only_what_the_model_sees_moves() -> None:
+    pixels, found = run(None)
+    moved = (found.images - pixels).abs() > 1e-6
+    assert moved[:, 0, 0, 0].all()
+    assert moved.sum() == 3  # one entry of each image: the gradient of all others is zero
+
+
+def test_the_loss_is_that_of_the_returned_image() -> None:
+    _, found = run(None)
+    gap = 20 * (0.7 - 0.5)
+    expected = torch.log1p(torch.exp(torch.tensor(gap)))
+    assert found.loss[0].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("backtrack", "reached"), [(0, 0.4), (2, 0.475), (1, 0.45)])
+def test_backtracking_halves_a_refused_step(backtrack: int, reached: float) -> None:
+    # The oracle accepts up to 0.48. From 0.4 the step to 0.5 is refused; halved once it reaches
+    # 0.45 (accepted), and from there steps of 0.05 and less follow.
+    oracle = Threshold(lambda pixel: pixel <= 0.48)
+    _, found = run(oracle, replace(SIGN, budget=5 if backtrack == 1 else 7, backtrack=backtrack))
+    assert found.images[0, 0, 0, 0].item() == pytest.approx(reached)
+
+
+def test_best_loss_never_returns_less_than_the_last() -> None:
+    class Hill(torch.nn.Module):
+        """The loss peaks at 0.35 and falls again; steps of 0.1 overshoot it."""
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            gap = -40 * (pixels[:, 0, 0, 0] - 0.35).square()
+            return torch.stack([torch.zeros_like(gap), gap], dim=1)
+
+    pixels, zeros = numbered(1), torch.zeros(1, dtype=torch.long)
+    found = {
+        keep: search(
+            Task(Hill(), Linear(), None, replace(SIGN, step=0.12, keep=keep)),
+            pixels,
+            zeros,
+            zeros,
+            seeds=zeros,
+        )
+        for keep in ("last", "best_loss")
+    }
+    assert found["best_loss"].loss.item() >= found["last"].loss.item()
+    # From 0.2: 0.32 is the nearest to the peak that steps of 0.12 meet.
+    assert found["best_loss"].images[0, 0, 0, 0].item() == pytest.approx(0.32)
+
+
+def test_reencoding_a_lossless_generator_is_the_same_as_a_trajectory() -> None:
+    _, one = run(None)
+    _, other = run(None, replace(SIGN, reading="reencode"))
+    assert torch.allclose(one.images, other.images, atol=1e-6)
+
+
+def test_restarts_never_lower_the_loss() -> None:
+    _, once = run(None)
+    _, often = run(None, restarts=4)
+    assert (often.loss >= once.loss).all()
+    assert torch.equal(often.validated, once.validated)
+
+
+def test_a_start_from_fgsm_is_that_much_brighter() -> None:
+    _, found = run(None, replace(SIGN, budget=1), fgsm=0.03)
+    assert found.images[0, 0, 0, 0].item() == pytest.approx(0.23)
+
+
+def test_a_mask_keeps_latents_where_they_are() -> None:
+    pixels, zeros = numbered(2), torch.zeros(2, dtype=torch.long)
+    mask = torch.zeros(3, 2, 2)
+    task = Task(Brightness(), Linear(), None, SIGN, mask=mask)
+    found = search(task, pixels, zeros, zeros, seeds=zeros)
+    assert torch.equal(found.images, pixels)
+
+
+@pytest.mark.parametrize("rule", ["adam", "sign", "normalised"])
+def test_an_image_does_not_depend_on_its_company(rule: Any) -> None:
+    rules = replace(SIGN, optimiser=rule)
+    _, together = run(Threshold(lambda pixel: pixel <= 0.48), rules, count=5)
+    pixels, zeros = numbered(5), torch.zeros(1, dtype=torch.long)
+    for row in range(5):
+        oracle = Threshold(lambda pixel: pixel <= 0.48)
+        task = Task(Brightness(), Linear(), oracle, rules)
+        alone = search(task, pixels[row : row + 1], zeros, zeros, seeds=torch.tensor([row]))
+        assert torch.equal(alone.images[0], together.images[row])
+
+
+def test_adam_moves_by_its_rate_at_first() -> None:
+    _, found = run(None, Rules(budget=2, step=0.1, optimiser="adam"))
+    assert found.images[0, 0, 0, 0].item() == pytest.approx(0.3, abs=1e-4)
+
+
+def test_memory_that_runs_out_halves_the_batch() -> None:
+    class Hungry(Brightness):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            if len(pixels) > 3:
+                raise torch.OutOfMemoryError("too many")
+            return super().forward(pixels)
+
+    pixels, zeros = numbered(9), torch.zeros(9, dtype=torch.long)
+    halving = Halving(8)
+    task = Task(Hungry(), Linear(), None, SIGN)
+    batch = Batch(pixels, zeros, zeros, torch.arange(9))
+    parts = search_in_parts(task, batch, halving, seeds=torch.arange(9))
+    assert sum(len(part.images) for part in parts) == 9
+    assert halving.size == 2
+    assert halving.notes == [
+        "out of memory: the batch was halved to 4 images",
+        "out of memory: the batch was halved to 2 images",
+    ]
+    whole = search(Task(Brightness(), Linear(), None, SIGN), pixels, zeros, zeros, seeds=zeros)
+    assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(BadParameterError, match="budget >= 1"):
+        run(None, replace(SIGN, budget=0))
+    with pytest.raises(BadParameterError, match="no gradient"):
+        pixels, zeros = numbered(1), torch.zeros(1, dtype=torch.long)
+        task = Task(lambda x: torch.zeros(len(x), 2), Linear(), None, SIGN)
+        search(task, pixels, zeros, zeros, seeds=zeros)
