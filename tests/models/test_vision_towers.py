@@ -12,14 +12,16 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
-from dual_encoders import make_clip, make_expert
+from dual_encoders import PLAIN, make_clip, make_expert
 from pico import CLASSES, make_dataset
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.harden.run import harden
 from stockpot.measure.run import measure
+from stockpot.models.dual_encoder import new_tokenizer
 from stockpot.models.load import load_model
 from stockpot.models.text_head import make_head
+from stockpot.models.vision_tower import save_dual_encoder
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +142,20 @@ def test_heads_are_made_once_per_vocabulary(
     for data in (make_dataset(8, classes=fresh), make_dataset(12, classes=fresh)):
         measure(experts, "clean", data=data)
     assert sum(prompts[0][0] == "a photo of a wasp." for prompts in made) == 1
+
+
+def test_siglip_towers_travel_alone_too(tmp_path: Path) -> None:
+    tokenizer = new_tokenizer(["a photo of an ant.", "a photo of a bee."], 300, 16)
+    small = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+    config = hf.SiglipConfig(
+        vision_config={**small, "num_hidden_layers": 2, "image_size": 16, "patch_size": 8},
+        text_config={**small, "num_hidden_layers": 1, "vocab_size": len(tokenizer),
+                     "max_position_embeddings": 16, "projection_size": 16},
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        save_dual_encoder(hf.SiglipModel(config), tokenizer, PLAIN, tmp_path / "whole")
+    model = load_model(tmp_path / "whole", classes=CLASSES).eval()
+    expert = load_model(model.save(tmp_path / "tower"), classes=CLASSES).eval()
+    assert not any("text" in name for name in load_file(tmp_path / "tower" / "model.safetensors"))
+    assert torch.equal(expert(pixels()), model(pixels()))
