@@ -22,6 +22,7 @@ from torch import Generator, Tensor, nn
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
+from stockpot.harden.distributed import average_gradients, is_first, own_share, share_buffers
 from stockpot.harden.holdout import hold_out
 from stockpot.harden.optimise import follow, make_optimiser, set_rate
 from stockpot.harden.schedule import Schedule
@@ -165,10 +166,12 @@ def train(
         generator = _generator(seed, step)
         chosen = rows.to(device, non_blocking=True)
         batch = augment(pixels[chosen].float() / 255, augmentations, generator)
+        batch, targets = own_share(batch, labels[chosen])
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            loss = objective(Step(model, batch, labels[chosen], generator, step))
+            loss = objective(Step(model, batch, targets, generator, step))
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        average_gradients(model)
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimiser.step()
@@ -183,6 +186,7 @@ def train(
                     hint="Try a smaller lr, or precision=fp32.",
                 )
             losses = torch.zeros(2, device=device)
+            share_buffers(model)
             if validation is not None:
                 candidate = averaged or model
                 found = scores(candidate, validation, select, precision)
@@ -193,7 +197,8 @@ def train(
             if report:
                 report(step + 1, total, seen)
         late = resume and time.monotonic() - saved > resume.seconds
-        if resume and ((step + 1) % resume.every == 0 or step + 1 == total or late):
+        due = (step + 1) % resume.every == 0 or step + 1 == total or late if resume else False
+        if resume and due and is_first():
             saved = time.monotonic()
             save_state(
                 resume.path,

@@ -15,6 +15,7 @@ from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError, UserError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import dual_encoder
+from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
 from stockpot.harden.optimise import fast_layout
 from stockpot.models.classifier import Classifier
@@ -57,6 +58,22 @@ def harden(
         report: called after every epoch.
         params: the method's own parameters and the loop's.
     """
+    with together(pick_device(device)) as place:
+        trained = _train(method, model, data, validation, out, str(place), report, params)
+        wait()  # for the first process, which writes the folder
+    return trained
+
+
+def _train(
+    method: str,
+    model: str | Path | Classifier,
+    data: str | Path | Dataset,
+    validation: str | Dataset | None,
+    out: str | Path | None,
+    device: str,
+    report: Report | None,
+    params: Mapping[str, Any],
+) -> Classifier:
     own, common = split_params(method, params)
     objective = hardeners.get(method)(**own)
     images = data if isinstance(data, Dataset) else load_dataset(str(data), split="train")
@@ -96,7 +113,7 @@ def harden(
     if both_towers:
         dual_encoder(classifier).renew_head()
     classifier.cpu()
-    if target and work:
+    if target and work and is_first():
         facts = {
             "method": method,
             "parameters": training_record(method, own | common),

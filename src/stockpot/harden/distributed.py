@@ -1,0 +1,89 @@
+"""Training on several devices, one process each, as `torchrun` starts them.
+
+    torchrun --nproc-per-node 4 -m stockpot.cli.main harden adversarial MODEL --data D -o OUT
+
+Every process draws the same batch and takes its share of it; gradients are averaged. So the result
+is that of one process with the same batch size, up to the order of sums (and to what batch norms
+see: each process its own share). Without `torchrun` nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from stockpot.errors import BadParameterError
+
+
+def workers() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if _joined() else 1
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes files."""
+    return not _joined() or dist.get_rank() == 0
+
+
+@contextmanager
+def together(device: torch.device) -> Iterator[torch.device]:
+    """Join the other processes that torchrun started; gives this one's device."""
+    if _joined() or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield device
+        return
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+def own_share(*batch: Tensor) -> tuple[Tensor, ...]:
+    """This process's rows of a batch that all have."""
+    if not _joined():
+        return batch
+    size, rest = divmod(len(batch[0]), workers())
+    if rest or not size:
+        raise BadParameterError(
+            f"batch_size: expected a multiple of the {workers()} processes, got {len(batch[0])}."
+        )
+    start = dist.get_rank() * size
+    return tuple(part[start : start + size] for part in batch)
+
+
+def average_gradients(model: nn.Module) -> None:
+    """Every process gets the mean of all gradients, in one exchange."""
+    if not _joined():
+        return
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    flat = _flatten_dense_tensors(gradients)
+    dist.all_reduce(flat)
+    flat /= workers()
+    for gradient, mean in zip(gradients, _unflatten_dense_tensors(flat, gradients), strict=True):
+        gradient.copy_(mean)
+
+
+def share_buffers(model: nn.Module) -> None:
+    """Running statistics become the first process's, so that all score the same model."""
+    if _joined():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0)
+
+
+def wait() -> None:
+    """Until every process has come here."""
+    if _joined():
+        dist.barrier()
+
+
+def _joined() -> bool:
+    return dist.is_available() and dist.is_initialized()
