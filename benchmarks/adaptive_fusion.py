@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=600, help="no new round after these")
     parser.add_argument("--json", help="also write the figures there")
     given = parser.parse_args()
     if given.device == "cpu":
@@ -195,7 +196,10 @@ def main() -> None:
     for work in works.values():
         work()  # warm
     rounds: dict[str, list[float]] = {name: [] for name in works}
+    begin = time.perf_counter()
     for _ in range(given.repeats):
+        if time.perf_counter() - begin > given.seconds:
+            break
         for name, work in works.items():
             rounds[name].append(milliseconds(work, device, 1))
     times = {name: statistics.median(values) for name, values in rounds.items()}
