@@ -45,3 +45,13 @@ def test_recipes_know_sets() -> None:
 def test_a_mistyped_set_is_told_with_its_line() -> None:
     with pytest.raises(RecipeError, match=r"r\.yaml:4: data\.few\.dataset"):
         check(RecipeFile(RECIPE.replace("dataset: zoo5, limit", "dataset: zo5, limit"), "r.yaml"))
+
+
+def test_a_set_can_be_looked_up() -> None:
+    from typer.testing import CliRunner
+
+    from stockpot.cli.main import app
+
+    shown = CliRunner().invoke(app, ["show", "ta8"])
+    assert shown.exit_code == 0
+    assert "8 datasets, sun397, stanford_cars" in shown.output

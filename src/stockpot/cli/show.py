@@ -32,7 +32,7 @@ def command(
         if name in entries:
             found.append(_describe(kind, entries.get(name)))
     if not found:
-        card = _zoo_card(name, known)
+        card = _task_set(name, known) or _zoo_card(name, known)
         if card is not None:
             typer.echo(card)
             return
@@ -78,6 +78,15 @@ def _print(description: dict[str, Any]) -> None:
         table(["parameter", "type", "default", "meaning"], rows)
     else:
         typer.echo("It takes no parameters.")
+
+
+def _task_set(name: str, known: list[str]) -> str | None:
+    from stockpot.datasets.tasks.sets import TASK_SETS
+
+    known += TASK_SETS
+    if name not in TASK_SETS:
+        return None
+    return f"{name}: a set of {len(TASK_SETS[name])} datasets, {', '.join(TASK_SETS[name])}"
 
 
 def _zoo_card(name: str, known: list[str]) -> str | None:
