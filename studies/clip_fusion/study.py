@@ -122,7 +122,7 @@ def robustness(results: list[CellResult]) -> None:
     names = list(dict.fromkeys(name for name, _ in means.conditions))
     severities = sorted({severity for _, severity in means.conditions})
     overall = next(found for found in task_tables(results) if found.measure == "corruption")
-    clean = {cell.key.model: [] for cell in results}  # type: dict[str, list[Score | None]]
+    clean: dict[str, list[Score | None]] = {cell.key.model: [] for cell in results}
     for cell in results:
         clean[cell.key.model].append(cell.score("accuracy"))
     body = []
@@ -139,6 +139,8 @@ def robustness(results: list[CellResult]) -> None:
             [row.model, *(_mean([found[name, level] for name in names]) for level in severities)]
         )
     put("severities", markdown(["method", *(f"severity {s}" for s in severities)], graded))
+    starts = {model: mean_score(scores) for model, scores in clean.items()}
+    draw_severities(graded, starts, severities)
 
 
 def order(results: list[CellResult], chain: Sequence[str]) -> None:
@@ -216,6 +218,23 @@ def draw_sweep(rows: Sequence[TaskRow], tasks: Sequence[str]) -> None:
     axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(HERE / "sweep.png", dpi=110)
+
+
+def draw_severities(
+    rows: Sequence[Sequence[str]], starts: dict[str, Score | None], severities: Sequence[int]
+) -> None:
+    plot = _pyplot()
+    figure, axes = plot.subplots(figsize=(5.6, 3.4))
+    for model, *values in rows:
+        start = starts[model]
+        line = [100 * start.value if start else float("nan"), *map(float, values)]
+        axes.plot([0, *severities], line, marker=".", label=model)
+    axes.set_xlabel("severity (0: clean)")
+    axes.set_ylabel("accuracy, mean over tasks and corruptions (%)")
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(HERE / "robustness.png", dpi=110)
 
 
 def _pyplot():  # type: ignore[no-untyped-def]
