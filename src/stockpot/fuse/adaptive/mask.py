@@ -85,9 +85,7 @@ class Mask:
 
     def pull(self) -> Tensor:
         """The gradient with respect to the coefficients, members x tensors."""
-        pool = self._pool
-        masked = pool.gradient * self.values
-        return torch.stack([pool.deltas[:, span] @ masked[span] for span in pool.spans], dim=1)
+        return self._pool.pull_from(self._pool.gradient * self.values)
 
     def gradient(self) -> Tensor:
         """The gradient with respect to the logits.

@@ -115,7 +115,15 @@ class TaskPool:
 
     def pull(self) -> Tensor:
         """The gradient with respect to the coefficients, members x tensors."""
-        parts = [self.deltas[:, span] @ self.gradient[span] for span in self.spans]
+        return self.pull_from(self.gradient)
+
+    def pull_from(self, gradient: Tensor) -> Tensor:
+        """The products of the changes with a flat gradient, tensor by tensor."""
+        parts = []
+        for span in self.spans:
+            changes, part = self.deltas[:, span], gradient[span]
+            # A few very long dot products: BLAS on a GPU gives each to one small part of it.
+            parts.append((changes * part).sum(dim=1) if changes.is_cuda else changes @ part)
         return torch.stack(parts, dim=1)
 
     def zero_gradient(self) -> None:
