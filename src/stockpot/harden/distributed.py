@@ -16,7 +16,6 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from stockpot.errors import BadParameterError
 
@@ -65,11 +64,11 @@ def average_gradients(model: nn.Module) -> None:
     if not _joined():
         return
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    flat = _flatten_dense_tensors(gradients)
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat)
-    flat /= workers()
-    for gradient, mean in zip(gradients, _unflatten_dense_tensors(flat, gradients), strict=True):
-        gradient.copy_(mean)
+    means = flat.div_(workers()).split([gradient.numel() for gradient in gradients])
+    for gradient, mean in zip(gradients, means, strict=True):
+        gradient.copy_(mean.view_as(gradient))
 
 
 def share_buffers(model: nn.Module) -> None:
