@@ -67,7 +67,7 @@ def whole(options: argparse.Namespace, device: torch.device, count: int, budget:
         model,
         generators.get("vqgan")(autoencoder=options.autoencoder).to(device),
         judge(options.oracle, device),
-        Rules(budget=budget, precision=precision),
+        Rules(budget=budget, step=0.01, precision=precision),
     )
     size = min(options.batch, count)
     run(task, pixels[:size], labels[:size], device, size, budget=2)  # warm up

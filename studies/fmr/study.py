@@ -50,7 +50,7 @@ NETS = {
 # A second oracle, which is better at the task and no relative of the models under test.
 SECOND = {"mnist": "clip-mnist", "cifar10": "clip-cifar10", "icons": "clip-icons"}
 GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
-STEPS = (0.01, 0.03, 0.1, 0.3)
+STEPS = (0.001, 0.003, 0.01, 0.03, 0.1)
 SEARCHES: dict[str, dict[str, Any]] = {
     "as published": {},
     "sign": {"optimiser": "sign"},

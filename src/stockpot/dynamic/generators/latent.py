@@ -76,7 +76,7 @@ def vqgan(*, autoencoder: str = ZOO, clamp: float | None = 1.0) -> Generator:
         raise BadParameterError(
             f"vqgan: {autoencoder} has no codebook.", hint="Use the generator kl for it."
         )
-    return LatentGenerator(model, name="vqgan", step=0.1, reach=clamp)
+    return LatentGenerator(model, name="vqgan", step=0.01, reach=clamp)
 
 
 @generators.register("kl", paper="arXiv:2112.10752")

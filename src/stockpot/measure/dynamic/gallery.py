@@ -24,8 +24,9 @@ def gallery(model: Classifier, data: Dataset, found: Evaluation, count: int) -> 
     outcomes = found.outcomes
     fooled = outcomes.validated & outcomes.correct & ~outcomes.withstood
     stood = outcomes.validated & outcomes.correct & outcomes.withstood
-    share = max(1, (3 * count) // 4)
-    rows = [*_spread(fooled, share), *_spread(stood, count)][:count] if count else []
+    share = max((3 * count) // 4, count - int(stood.sum()))
+    first = _spread(fooled, share)
+    rows = [*first, *_spread(stood, count - len(first))]
     originals = {int(row): image for row, image in _originals(model, data, rows)}
     pictures = []
     for row in rows:
@@ -49,7 +50,7 @@ def gallery(model: Classifier, data: Dataset, found: Evaluation, count: int) -> 
 def _spread(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], count: int) -> list[int]:
     """Rows from all over the data, and so of many classes."""
     rows = np.flatnonzero(flags)
-    if len(rows) <= count:
+    if len(rows) <= max(count, 0):
         return [int(row) for row in rows]
     return [int(rows[place]) for place in np.linspace(0, len(rows) - 1, count).astype(int)]
 

@@ -1,0 +1,277 @@
+"""The scores of a dynamic evaluation: published counts, corner cases, exports and comparisons."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.autoencoder.coders import Architecture
+from stockpot.dynamic.autoencoder.files import save_autoencoder
+from stockpot.dynamic.autoencoder.model import Autoencoder
+from stockpot.dynamic.oracles import networks
+from stockpot.errors import UserError
+from stockpot.measure.dynamic.agreement import accuracy_table, fmr_table, rank_agreement
+from stockpot.measure.dynamic.outcomes import Outcomes, by_class, curve, headline
+from stockpot.measure.dynamic.transfer import transfer_matrix
+from stockpot.measure.measurement import Context
+from stockpot.measure.run import measure
+from stockpot.report.galleries import galleries
+from stockpot.report.page import render
+from stockpot.results.schema import CellResult, Score
+
+SMALL: dict[str, Any] = {"generator": "colour", "budget": 4, "step": 0.1}
+
+
+class Linear(nn.Module):
+    """A seeded linear classifier of the toy pictures."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(torch.randn(4, 768, generator=generator) / 8)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return (pixels.flatten(1) - 0.5) @ self.weight.T
+
+
+class Fixed(nn.Module):
+    """Always says the same class."""
+
+    def __init__(self, label: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(10.0 * torch.eye(4)[label])
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.bias.expand(len(pixels), 4) + 0 * pixels.flatten(1)[:, :1]
+
+
+def counted(groups: list[tuple[int, int, int, int]]) -> Outcomes:
+    """Outcomes from counts: (images, correct as they are, validated, right when perturbed)."""
+    parts = {"labels": [], "correct": [], "validated": [], "withstood": []}
+    for label, (n, correct, validated, withstood) in enumerate(groups):
+        rows = np.arange(n)
+        parts["labels"].append(np.full(n, label))
+        parts["correct"].append(rows < correct)
+        parts["validated"].append(rows < validated)
+        parts["withstood"].append(rows < withstood)
+    joined = {name: np.concatenate(values) for name, values in parts.items()}
+    n = len(joined["labels"])
+    return Outcomes(
+        **joined,
+        covered=joined["validated"],
+        accepted=joined["validated"].astype(np.int64) * 3,
+        fooled_at=np.where(joined["withstood"], -1, 1),
+        flips=np.zeros(n),
+    )
+
+
+def score(scores: list[Score], metric: str, **condition: Any) -> Score:
+    return next(
+        s for s in scores if s.metric == metric and condition.items() <= s.condition.items()
+    )
+
+
+# Table 13 of arXiv:2308.10632 (step 0.1): 150 images of each of nine classes. The counts of dog,
+# cat and primate are those its percentages imply; the other six are pooled to its totals.
+TABLE_13 = [(150, 140, 143, 24), (150, 140, 141, 43), (150, 140, 72, 43), (900, 826, 764, 203)]
+
+
+def test_table_13_from_its_counts() -> None:
+    found = counted(TABLE_13)
+    classes = ("dog", "cat", "primate", "the others")
+    scores = headline(found, {}, 3, 0)
+    assert round(100 * score(scores, "accuracy").value, 2) == 92.30
+    assert round(100 * score(scores, "perturbed_accuracy").value, 2) == 27.95
+    assert score(scores, "perturbed_accuracy").n == 1120
+    assert round(100 * score(scores, "fmr").value, 2) == 30.28
+    assert score(scores, "validation_rate").value == 1120 / 1350
+    per_class = by_class(found, classes, {}, 0)
+    for name, percent in (("dog", 16.78), ("cat", 30.50), ("primate", 59.72)):
+        value = score(per_class, "class_perturbed_accuracy", **{"class": name}).value
+        assert round(100 * value, 2) == percent
+    assert score(per_class, "class_validation_rate", **{"class": "dog"}).value == 143 / 150
+    # A class's FMR divides by that class's own accuracy, and the total is pooled, no mean.
+    dog = score(per_class, "class_fmr", **{"class": "dog"})
+    assert dog.value == pytest.approx((24 / 143) / (140 / 150))
+    assert dog.ci_low <= dog.value <= dog.ci_high
+
+
+def test_matched_fmr_uses_the_same_images_above_and_below() -> None:
+    # Ten images, five validated; right about the first four as they are, the first two perturbed.
+    found = counted([(10, 4, 5, 2)])
+    scores = headline(found, {}, 3, 0)
+    assert score(scores, "fmr").value == pytest.approx((2 / 5) / (4 / 10))
+    assert score(scores, "matched_fmr").value == pytest.approx(2 / 4)
+
+
+def test_the_curve_of_fooled_images_only_rises() -> None:
+    found = counted([(10, 10, 8, 3)])
+    values = [s.value for s in curve(found, {}, 50)]
+    assert values == sorted(values)
+    assert values[0] == 0
+    assert values[-1] == 5 / 8
+
+
+def run(network: nn.Module, oracle: nn.Module | None = None, **params: Any) -> CellResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(networks, "load_model", lambda *a, **k: make_classifier(oracle))
+        settings = {"oracle": "classifier", "oracle_params": {"model": "judge"}}
+        settings = settings if oracle is not None else {"oracle": "none"}
+        chosen = {**SMALL, **settings, **params}
+        return measure(make_classifier(network), {"dynamic": chosen}, data=make_dataset(24))[0]
+
+
+def test_an_oracle_that_refuses_everything_gives_coverage_zero() -> None:
+    data = make_dataset(24)
+    result = run(Linear(), ReadsLabel(4), rule="margin:1")
+    assert result.score("coverage").value in (0.0, 1.0)
+    labelled = int((data.labels == 3).sum()) / 24
+    half = run(Linear(), Fixed(3))
+    assert half.score("coverage").value == labelled
+    none = run(Linear(), Fixed(3), rule="margin:1")
+    assert none.score("coverage").value == 0.0
+    assert none.score("validation_rate").value == 0.0
+    assert any("accepted no image" in note for note in none.notes)
+    with pytest.raises(KeyError):
+        none.score("fmr")
+    assert none.pictures == []
+
+
+def test_a_model_that_cannot_be_moved_keeps_its_accuracy() -> None:
+    result = run(Fixed(2))
+    assert result.score("perturbed_accuracy").value == result.score("accuracy").value
+    assert result.score("fmr").value == 1.0
+    assert any("on trust" in note for note in result.notes)
+
+
+def test_a_search_lowers_the_accuracy_of_a_linear_model() -> None:
+    result = run(Linear(), budget=20)
+    start = run(Linear(), budget=1)
+    assert start.score("perturbed_accuracy").value == start.score("accuracy").value
+    assert result.score("perturbed_accuracy").value < start.score("accuracy").value
+
+
+def test_the_model_under_test_is_no_oracle() -> None:
+    with pytest.raises(UserError, match="shares 100 %"):
+        run(Linear(), Linear())
+    forced = run(Linear(), Linear(), force=True)
+    assert any("forced" in note for note in forced.notes)
+    # Its own mistakes are refused, so it is right about all that is left.
+    assert forced.score("perturbed_accuracy").value == 1.0
+
+
+def test_results_carry_pictures_and_the_page_shows_them() -> None:
+    result = run(Linear(), pictures=3, budget=20)
+    assert len(result.pictures) == 3
+    facts = result.pictures[0].facts
+    assert facts["label"] in CLASSES
+    assert {"before", "after", "oracle", "steps"} <= facts.keys()
+    again = CellResult.model_validate_json(result.model_dump_json())
+    assert again.pictures == result.pictures
+    (gallery,) = galleries([result])
+    assert len(gallery.exhibits) == 3
+    page = render([result], title="t")
+    assert page.count("data:image/png;base64,") == 3
+    assert "Made against the model" in page
+
+
+def test_an_exported_benchmark_measures_later_models(tmp_path: Path) -> None:
+    folder = tmp_path / "hard"
+    result = run(Linear(), export=str(folder), budget=20)
+    about = json.loads((folder / "provenance.json").read_text())
+    assert about["images"] == 24
+    assert about["generator"] == "colour"
+    with (folder / "labels.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["label"] for row in rows} == set(CLASSES)
+    # The same model on the exported pictures has its perturbed accuracy again.
+    later = measure(make_classifier(Linear()), "clean", data=str(folder))[0]
+    assert later.score("accuracy").value == result.score("perturbed_accuracy").value
+    # People fill in the sheet, and their answers are an oracle.
+    sheet = folder / "review.csv"
+    filled = [{**row, "answer": row["label"]} for row in csv.DictReader(sheet.open(newline=""))]
+    with sheet.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(filled[0]))
+        writer.writeheader()
+        writer.writerows(filled)
+    judged = measure(
+        make_classifier(Linear()),
+        {
+            "dynamic": {
+                **SMALL,
+                "budget": 1,
+                "oracle": "human",
+                "oracle_params": {"path": str(folder)},
+            }
+        },
+        data=str(folder),
+    )[0]
+    assert judged.score("coverage").value == 1.0
+    with pytest.raises(UserError, match="exists already"):
+        run(Linear(), export=str(folder))
+
+
+def test_transfer_has_each_models_own_accuracy_on_the_diagonal(tmp_path: Path) -> None:
+    made, models = {}, {}
+    for seed in (0, 1):
+        folder = tmp_path / str(seed)
+        result = run(Linear(seed), export=str(folder), budget=20)
+        made[f"m{seed}"] = load_dataset(str(folder))
+        models[f"m{seed}"] = make_classifier(Linear(seed))
+        models[f"m{seed}"].result = result
+    table = transfer_matrix(models, made, make_dataset(24), Context())
+    for place, name in enumerate(models):
+        own = models[name].result
+        expected = own.score("perturbed_accuracy").value / own.score("accuracy").value
+        assert table.fmr[place, place] == pytest.approx(expected)
+        assert table.low[place, place] <= expected <= table.high[place, place]
+    assert table.n == [24, 24]
+
+
+def test_rank_agreement_by_hand() -> None:
+    generator = np.random.default_rng(0)
+    levels = (0.2, 0.4, 0.6, 0.8)
+    tables = [accuracy_table(generator.random(2000) < level) for level in levels]
+    (same,) = rank_agreement({"a": tables, "b": tables})
+    assert same.correlation == pytest.approx(1.0)
+    assert (same.low, same.high) == pytest.approx((1.0, 1.0))
+    (turned,) = rank_agreement({"a": tables, "b": tables[::-1]})
+    assert turned.correlation == pytest.approx(-1.0)
+    # Levels that cannot be told apart: any order is possible, and the interval says so.
+    near = [accuracy_table(generator.random(60) < 0.5) for _ in levels]
+    (unsure,) = rank_agreement({"a": near, "b": tables})
+    assert unsure.high - unsure.low > 0.8
+    with pytest.raises(UserError, match="at least three"):
+        rank_agreement({"a": tables[:2], "b": tables[:2]})
+
+
+def test_fmr_tables_come_from_results_and_outcomes_alike() -> None:
+    result = run(Linear(), budget=10)
+    table = fmr_table(result)
+    means = table.mean(axis=0)
+    assert (means[0] / means[1]) / means[2] == pytest.approx(result.score("fmr").value)
+
+
+def test_wrong_sizes_and_names_are_said_in_one_line(tmp_path: Path) -> None:
+    shape = Architecture(channels=8, multipliers=(1, 1), groups=4, codes=8)
+    save_autoencoder(Autoencoder(shape), tmp_path)
+    odd = make_dataset(4, size=15)
+    params = {"oracle": "none", "generator_params": {"autoencoder": str(tmp_path)}}
+    with pytest.raises(UserError, match="multiples of 2"):
+        measure(make_classifier(ReadsLabel(4)), {"dynamic": params}, data=odd)
+    with pytest.raises(UserError, match=r"no generator named 'vqgn'.*vqgan"):
+        run(Linear(), generator="vqgn")
+    with pytest.raises(UserError, match="no oracle named 'cliip'"):
+        measure(
+            make_classifier(Linear()), {"dynamic": {**SMALL, "oracle": "cliip"}},
+            data=make_dataset(4),
+        )  # fmt: skip
