@@ -66,7 +66,7 @@ def average_gradients(model: nn.Module) -> None:
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat)
-    means = flat.div_(workers()).split([gradient.numel() for gradient in gradients])
+    means = torch.split(flat.div_(workers()), [gradient.numel() for gradient in gradients])
     for gradient, mean in zip(gradients, means, strict=True):
         gradient.copy_(mean.view_as(gradient))
 
