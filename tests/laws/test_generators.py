@@ -13,7 +13,7 @@ import torch
 from stockpot.dynamic.autoencoder.coders import Architecture
 from stockpot.dynamic.autoencoder.files import save_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.generator import Generator
+from stockpot.dynamic.generator import Generator, into_box
 from stockpot.dynamic.generators import generators
 
 
@@ -75,15 +75,23 @@ def test_it_starts_at_the_image(row: Row) -> None:
 
 
 @every
-def test_pixels_stay_in_range_wherever_the_latents_are(row: Row) -> None:
+@pytest.mark.parametrize("clamp", ["straight", "hard"])
+def test_pixels_stay_in_range_wherever_the_latents_are(row: Row, clamp: Any) -> None:
     generator, pixels = make(row), pictures()
     latents, context = generator.encode(pixels, torch.arange(3))
     far = generator.clamp(latents + 50 * torch.randn_like(latents))
-    made = generator.decode(far, context)
+    made = into_box(generator.decode(far, context), clamp)
     assert torch.isfinite(made).all()
     assert made.min() >= 0
     assert made.max() <= 1
     assert torch.equal(generator.clamp(far), far)
+
+
+def test_the_gradient_passes_or_stops_at_the_border() -> None:
+    for clamp, expected in (("straight", [1.0, 1.0, 1.0]), ("hard", [0.0, 1.0, 0.0])):
+        pixels = torch.tensor([-0.5, 0.5, 1.5], requires_grad=True)
+        into_box(pixels, clamp).sum().backward()
+        assert pixels.grad.tolist() == expected
 
 
 @every

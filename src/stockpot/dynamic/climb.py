@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.dynamic.generator import Encoded, Generator
+from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, into_box
 from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import Stepper, StepRule, stepper
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
@@ -39,6 +39,7 @@ class Rules:
         keep: return the `last` accepted image, as published, or the accepted one of `best_loss`.
         backtrack: how often in a row a refused step is halved before the climb ends.
         accept: when the oracle's judgement stands for the label.
+        pixel_clamp: how the gradient meets pixels that were cut to [0, 1].
         precision: `bf16` runs generator, model and oracle in bfloat16.
     """
 
@@ -48,6 +49,7 @@ class Rules:
     reading: Reading = "trajectory"
     keep: Keep = "last"
     backtrack: int = 0
+    pixel_clamp: PixelClamp = "straight"
     accept: Rule = field(default_factory=lambda: Rule("argmax"))
     precision: Literal["fp32", "bf16"] = "fp32"
 
@@ -81,7 +83,8 @@ class Task:
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
         """The generator's images, in full precision."""
         with self.watch.part("generator"), self.autocast(latents):
-            return self.generator.decode(latents, context).float()
+            pixels = self.generator.decode(latents, context).float()
+        return into_box(pixels, self.rules.pixel_clamp)
 
     def losses(self, pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The model's loss on each image, and whether it is wrong."""

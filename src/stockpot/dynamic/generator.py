@@ -1,7 +1,7 @@
 """What a generator is: latents of an image that a gradient can move, and the image they stand for.
 
     latents, context = generator.encode(pixels, seeds)    # one row per image
-    changed = generator.decode(latents, context)          # differentiable, pixels in [0, 1]
+    changed = into_box(generator.decode(latents, context), "straight")    # in [0, 1]
 
 An autoencoder's latents hold the whole image; those of a parametric generator say what is done to
 it, and start at "nothing", with the image itself as context. The same search moves both.
@@ -9,12 +9,14 @@ it, and start at "nothing", with the image itself as context. The same search mo
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from stockpot.errors import BadParameterError
+
+PixelClamp = Literal["straight", "hard"]
 
 
 class Encoded(NamedTuple):
@@ -42,7 +44,7 @@ class Generator(Protocol):
         ...
 
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
-        """The images that latents stand for in their context."""
+        """The images that latents stand for in their context; values may leave [0, 1]."""
         ...
 
     def clamp(self, latents: Tensor) -> Tensor:
@@ -88,6 +90,10 @@ class Parametric:
         return latents
 
 
-def into_box(pixels: Tensor) -> Tensor:
-    """Clamp pixels to [0, 1]; the gradient passes as if nothing had been cut."""
-    return pixels + (pixels.clamp(0, 1) - pixels).detach()
+def into_box(pixels: Tensor, how: PixelClamp = "straight") -> Tensor:
+    """Clamp pixels to [0, 1].
+
+    `straight` lets the gradient pass as if nothing had been cut; `hard` stops it at the border.
+    """
+    cut = pixels.clamp(0, 1)
+    return cut if how == "hard" else pixels + (cut - pixels).detach()

@@ -36,7 +36,7 @@ class ColourGenerator(Parametric):
         gamma = latents[:, 12].exp().view(-1, 1, 1, 1)
         # At gamma 1 this is the identity, also for black.
         safe = mixed.clamp_min(_LEAST)
-        return into_box(mixed + safe.pow(gamma) - safe)
+        return mixed + safe.pow(gamma) - safe
 
 
 @generators.register("colour")

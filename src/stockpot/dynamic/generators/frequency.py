@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
@@ -44,7 +44,7 @@ class FrequencyGenerator(Parametric):
         # The mean brightness is no spatial frequency: it stays.
         logarithm = logarithm * (radius > 0)
         spectrum = torch.fft.rfft2(context.float()) * logarithm.exp()
-        return into_box(torch.fft.irfft2(spectrum, s=(height, width)))
+        return torch.as_tensor(torch.fft.irfft2(spectrum, s=(height, width)))
 
 
 @generators.register("frequency")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.generator import Encoded, Generator, into_box
+from stockpot.dynamic.generator import Encoded, Generator
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
@@ -37,7 +37,7 @@ class LatentGenerator:
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
         """Quantise (the gradient passes straight through) and decode."""
         settled, _ = self.autoencoder.settle(latents)
-        return into_box(self.autoencoder.decode(settled))
+        return self.autoencoder.decode(settled)
 
     def clamp(self, latents: Tensor) -> Tensor:
         """Within the range of the codebook per channel, or within so many standard deviations."""

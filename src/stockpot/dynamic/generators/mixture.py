@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stockpot.corrupt import corruptions as known_corruptions
 from stockpot.corrupt.apply import corrupt
-from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
 
@@ -55,7 +55,7 @@ class MixtureGenerator(Parametric):
         """Move towards the copies by their shares, which together are at most 1."""
         shares = latents / latents.sum(dim=1, keepdim=True).clamp_min(1)
         pixels, copies = context[:, 0], context[:, 1:]
-        return into_box(pixels + torch.einsum("nk,nkchw->nchw", shares, copies - pixels[:, None]))
+        return pixels + torch.einsum("nk,nkchw->nchw", shares, copies - pixels[:, None])
 
 
 @generators.register("mixture")

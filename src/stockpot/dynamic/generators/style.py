@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
+from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.latent import ZOO
 
@@ -46,7 +46,7 @@ class StyleGenerator(Parametric):
         # A shift is counted in the channel's own spread, so that all channels move alike.
         moved = (content - mean) * factor.exp() + mean + shift * spread
         settled, _ = self.autoencoder.settle(moved)
-        return into_box(self.autoencoder.decode(settled))
+        return self.autoencoder.decode(settled)
 
 
 @generators.register("style", paper="arXiv:1703.06868")

@@ -45,7 +45,7 @@ class WarpGenerator(Parametric):
         grid = grid + self.elastic * field.permute(0, 2, 3, 1)
         return F.grid_sample(
             context.to(latents.dtype), grid, padding_mode="border", align_corners=False
-        ).clamp(0, 1)
+        )
 
 
 @generators.register("warp")

@@ -11,6 +11,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.climb import Keep, Reading, Rules, Task
 from stockpot.dynamic.export import export_benchmark
+from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.kinship import refuse_kin
 from stockpot.dynamic.masks import Mask, Variant, fit_mask, latents_of
@@ -50,6 +51,7 @@ def dynamic(
     backtrack: int = 0,
     restarts: int = 1,
     fgsm: float = 0.0,
+    pixel_clamp: PixelClamp = "straight",
     sparse: Literal["no", "settled", "paper"] = "no",
     sparse_images: int = 256,
     precision: Literal["fp32", "bf16"] = "fp32",
@@ -76,6 +78,8 @@ def dynamic(
         backtrack: how often in a row a refused step is halved; 0 ends at the first refusal.
         restarts: searches per image; of several, the highest loss counts.
         fgsm: start from a one-step attack of this l_inf radius, such as 0.003.
+        pixel_clamp: at pixels that were cut to [0, 1] the gradient passes `straight` through, or
+            stops (`hard`). The clamp of the latents is a parameter of the generator.
         sparse: move only the latents that tell before from after, found on the first
             `sparse_images` images: comparing `settled` latents, or as in the `paper`.
         sparse_images: how many images a sparse mask is found on.
@@ -103,6 +107,7 @@ def dynamic(
         reading=reading,
         keep=keep,
         backtrack=backtrack,
+        pixel_clamp=pixel_clamp,
         accept=parse_rule(rule),
         precision=precision,
     )
