@@ -37,7 +37,7 @@ FAMILIES = {
     "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
              "other": "linf-other", "sat": "linf-sat", "max": "linf-max"},
     "quarter": {"linf": "cifar10-linf", "l2": "cifar10-l2", "l1": "cifar10-l1",
-                "nominal": "cifar10-nominal", "other": "cifar10-other"},
+                "nominal": "cifar10-nominal", "other": "cifar10-other", "sat": "cifar10-sat"},
 }  # fmt: skip
 SOUPED = ("linf", "l2", "l1", "nominal")
 CORRUPTIONS = (
@@ -67,8 +67,21 @@ def soups_of_interest() -> Tensor:
     return torch.tensor(list(order), dtype=torch.float64)
 
 
-def threats(run: Path, family: str, out: Path, images: int, device: str, until: float) -> None:
-    """Attack the soups of interest, then the control's line and the members beside the soups."""
+def threats(
+    run: Path,
+    family: str,
+    out: Path,
+    images: int,
+    part: tuple[int, int],
+    device: str,
+    until: float,
+    *,
+    joint_only: bool = False,
+) -> None:
+    """Attack members, the control's line and the soups of interest, or every n-th of those.
+
+    With `joint_only`, the models that were trained against several norms at once, and no other.
+    """
     place = pick_device(device)
     there = members(run, family)
     data = load_dataset("cifar10", split="test", limit=images)
@@ -99,14 +112,20 @@ def threats(run: Path, family: str, out: Path, images: int, device: str, until: 
               for k, m in last.items()}, flush=True)  # fmt: skip
 
     pool = Pool({role: there[role] for role in SOUPED}, place)
-    attacked(pool, torch.eye(4, dtype=torch.float64), "members")
-    for role in ("max", "sat"):
-        if role in there:
-            attacked(Pool({role: there[role]}, place), torch.ones(1, 1, dtype=torch.float64), role)
-    if "other" in there:
-        control = Pool({"linf": there["linf"], "other": there["other"]}, place)
-        attacked(control, line(0, 1, 0.2, 2, 0, 1), "control")
-    attacked(pool, soups_of_interest(), "soups")
+    first, parts = part
+    name = "soups" if parts == 1 else f"soups{first}"
+    if first == 0:
+        for role in ("max", "sat"):
+            if role in there:
+                alone = Pool({role: there[role]}, place)
+                attacked(alone, torch.ones(1, 1, dtype=torch.float64), role)
+        if joint_only:
+            return
+        attacked(pool, torch.eye(4, dtype=torch.float64), "members")
+        if "other" in there:
+            control = Pool({"linf": there["linf"], "other": there["other"]}, place)
+            attacked(control, line(0, 1, 0.2, 2, 0, 1), "control")
+    attacked(pool, soups_of_interest()[first::parts], name)
 
 
 def write(path: Path, parts: list, data: Dataset, names: tuple[str, ...]) -> None:
@@ -139,7 +158,7 @@ def shift(
     data = load_dataset("cifar10", split="test", limit=images)
     plain = read_shots(data, pool.model, device=place, batch_size=images)
     source = read_shots(
-        load_dataset("cifar10", split="val"), pool.model, device=place, batch_size=250
+        load_dataset("cifar10", split="val"), pool.model, device=place, batch_size=500
     )
     pixels = torch.cat(plain.batches)
     cells = {"clean": pixels}
@@ -147,7 +166,9 @@ def shift(
         for severity in severities:
             cells[f"{name}:{severity}"] = corrupt(pixels, name, severity, seed=0, profile="cifar")
     cells["source"] = torch.cat(source.batches)  # labelled, of the members' own kind
-    kept = {name: [] for name in cells}
+    kept: dict[str, list[Tensor]] = {name: [] for name in cells}
+    sizes = [len(batch) for batch in cells.values()]
+    everything = torch.cat(list(cells.values())).split(4000)
     soups = affine_grid(4, low=-0.4, high=1.4, step=0.2)
     count = 0
     with torch.inference_mode(), autocast(place):
@@ -155,8 +176,9 @@ def shift(
             if time.monotonic() > until:
                 break
             model = pool.load(weights, source.batches)
-            for name, batch in cells.items():
-                kept[name].append(model(batch).float())
+            logits = torch.cat([model(batch).float() for batch in everything])
+            for name, part in zip(cells, logits.split(sizes), strict=True):
+                kept[name].append(part)
             count += 1
         alone = [[pool.load(w)(batch).float() for batch in cells.values()] for w in torch.eye(4)]
     print(f"{family} shift: {count} soups x {sum(map(len, cells.values()))} images", flush=True)
@@ -241,11 +263,12 @@ def coarse(logits: Tensor, labels: Tensor) -> np.ndarray:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["threats", "shift"])
+    parser.add_argument("what", choices=["threats", "joint", "shift"])
     parser.add_argument("run", type=Path)
     parser.add_argument("--family", choices=list(FAMILIES), default="full")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--part", default="0/1", help="Which share of the soups, such as 1/3.")
     parser.add_argument("--severities", default="1,3,5")
     parser.add_argument("--seeds", type=int, default=3, help="Label-free choices; 0 makes none.")
     parser.add_argument("--device", default="auto")
@@ -253,8 +276,13 @@ def main() -> None:
     given = parser.parse_args()
     until = time.monotonic() + given.seconds
     torch.set_grad_enabled(True)
-    if given.what == "threats":
-        threats(given.run, given.family, given.out, given.images, given.device, until)
+    if given.what in ("threats", "joint"):
+        number, _, parts = given.part.partition("/")
+        part = (int(number), int(parts))
+        threats(
+            given.run, given.family, given.out, given.images, part, given.device, until,
+            joint_only=given.what == "joint",
+        )  # fmt: skip
         return
     levels = [int(level) for level in given.severities.split(",")]
     shift(

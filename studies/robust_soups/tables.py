@@ -48,9 +48,23 @@ class Attacked:
 
 
 def read_attacked(path: Path) -> Attacked | None:
-    """The file of one part of `measure.py threats`."""
-    if not path.exists():
+    """One file of `measure.py threats`, or several that hold parts of the soups."""
+    parts = [_read(part) for part in sorted(path.parent.glob(f"{path.stem}*{path.suffix}"))]
+    if not parts:
         return None
+    matrices = {
+        condition: Matrix(
+            *(
+                np.concatenate([getattr(part.matrices[condition], field) for part in parts])
+                for field in ("weights", "correct", "loss")
+            )
+        )
+        for condition in parts[0].matrices
+    }
+    return Attacked(parts[0].members, parts[0].n, parts[0].data, matrices)
+
+
+def _read(path: Path) -> Attacked:
     with np.load(path) as stored:
         facts = json.loads(str(stored["facts"]))
         weights = stored["weights"]
