@@ -21,6 +21,7 @@ from stockpot.harden.adversarial.advprop import apart
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.augmix import disagreement, mixture
 from stockpot.harden.loop import Step, train
+from stockpot.harden.run import split_params
 from stockpot.harden.simple_changes import CHANGES, equalize, rotate, translate_x
 
 NORMS = {"norms": "linf,l2,l1", "eps": "0.02,0.2,1", "steps": 4}
@@ -176,3 +177,13 @@ def test_adversarial_training_raises_robust_accuracy() -> None:
         pixels = data.images.pixels
         robust[method] = attack(model, pixels, data.labels, eps="24/255", steps=10).accuracy
     assert robust["adversarial"] > robust["nominal"] + 0.2
+
+
+@pytest.mark.parametrize("method", ["avg", "eat", "max", "msd", "sat"])
+def test_norms_may_come_as_lists_or_as_one_text(method: str) -> None:
+    # The command line splits at commas, so that `-p norms=linf,l1 -p eps=8/255,12` gives lists.
+    for norms, eps in (("linf,l1", "8/255,12"), (["linf", "l1"], ["8/255", 12])):
+        own, _ = split_params(method, {"norms": norms, "eps": eps, "steps": 1})
+        assert hardeners.get(method)(**own) is not None
+    with pytest.raises(UserError, match="one eps for each norm"):
+        hardeners.get(method)(norms="linf,l1", eps="8/255")

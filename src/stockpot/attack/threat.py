@@ -61,7 +61,7 @@ def threat(norm: Norm, eps: str | float) -> Threat:
     return Threat(norm, eps if isinstance(eps, str) else f"{eps:g}")
 
 
-def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str]) -> Threats:
+def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str | float]) -> Threats:
     """A union from lists, or texts such as `linf,l1` and `8/255,12`."""
     names, radii = listed(norms), listed(eps)
     if not names or len(names) != len(radii):
@@ -86,10 +86,11 @@ def parse_union(text: str) -> Threats:
     return Threats(tuple(members))
 
 
-def listed(value: str | Sequence[str]) -> list[str]:
-    """The parts of a text with commas, or of a list."""
+def listed(value: str | Sequence[str | float]) -> list[str]:
+    """The parts of a text with commas, or of a list; numbers as text."""
     parts = value.split(",") if isinstance(value, str) else list(value)
-    return [part.strip() for part in parts if part.strip()]
+    texts = [part.strip() if isinstance(part, str) else f"{part:g}" for part in parts]
+    return [text for text in texts if text]
 
 
 def Linf(eps: str | float) -> Threat:  # noqa: N802

@@ -34,7 +34,7 @@ def adversarial(
     *,
     protocol: str = "soups-cifar",
     norms: str | tuple[Norm, ...] = "all",
-    eps: str | tuple[str, ...] = "",
+    eps: str | tuple[str | float, ...] = "",
     method: str = "",
     steps: int | None = None,
     restarts: int | None = None,
@@ -131,7 +131,7 @@ class _Work:
 
 
 def _threats(
-    protocol: Protocol, norms: str | tuple[str, ...], eps: str | tuple[str, ...]
+    protocol: Protocol, norms: str | tuple[str, ...], eps: str | tuple[str | float, ...]
 ) -> Threats:
     known: dict[str, Threat] = {member.norm: member for member in protocol.threats}
     names = listed(norms) if norms != "all" else list(known)

@@ -9,11 +9,11 @@ from torch import Tensor
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import NORMS, RADII, members
+from stockpot.harden.multinorm.threats import NORMS, RADII, Norms, Radii, members
 
 
 @hardeners.register("avg", paper="arXiv:1904.13000")
-def average(*, norms: str = NORMS, eps: str = RADII, steps: int = 10) -> Objective:
+def average(*, norms: Norms = NORMS, eps: Radii = RADII, steps: int = 10) -> Objective:
     """Adversarial training on the mean of the losses under several norms.
 
     Args:

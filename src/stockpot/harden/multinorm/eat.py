@@ -12,11 +12,11 @@ from stockpot.attack.threat import Threat
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import members
+from stockpot.harden.multinorm.threats import Norms, Radii, members
 
 
 @hardeners.register("eat", paper="arXiv:2105.12508")
-def eat(*, norms: str = "linf,l1", eps: str = "8/255,12", steps: int = 10) -> Objective:
+def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: int = 10) -> Objective:
     """Adversarial training against one extreme norm per batch, more often where it is weaker.
 
     A norm's chance is proportional to its robust training error so far; robustness to the l_inf

@@ -14,14 +14,14 @@ from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import NORMS, RADII, members
+from stockpot.harden.multinorm.threats import NORMS, RADII, Norms, Radii, members
 
 
 @hardeners.register("msd", paper="arXiv:1909.04068")
 def msd(
     *,
-    norms: str = NORMS,
-    eps: str = RADII,
+    norms: Norms = NORMS,
+    eps: Radii = RADII,
     steps: int = 10,
     step_size: float = 0.25,
     share: float = 0.01,

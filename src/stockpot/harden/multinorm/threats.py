@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from stockpot.attack.threat import Threat, parse_threats
 from stockpot.errors import BadParameterError
+from stockpot.types import Norm
 
+Norms = str | tuple[Norm, ...]
+Radii = str | tuple[str | float, ...]
 NORMS = "linf,l2,l1"
 RADII = "8/255,128/255,12"
 
 
-def members(method: str, norms: str, eps: str, steps: int) -> tuple[Threat, ...]:
+def members(method: str, norms: Norms, eps: Radii, steps: int) -> tuple[Threat, ...]:
     """The threats of a method's parameters."""
     if steps < 1:
         raise BadParameterError(f"{method}: expected steps >= 1, got {steps}.")
