@@ -85,4 +85,5 @@ def _rows(cell: CellResult) -> Iterator[str]:
 
 def _title(score: Score) -> str:
     condition = ", ".join(f"{key} {value}" for key, value in score.condition.items())
+    condition = condition.replace("|", "or")  # a bar would end the cell of the table
     return score.metric.replace("_", " ") + (f" ({condition})" if condition else "")
