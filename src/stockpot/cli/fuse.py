@@ -116,20 +116,15 @@ def command(
         raise UserError("expected -o OUT, a folder for the result (or --plan).")
     if bn == "recompute" and data is None:
         raise UserError("--bn recompute needs --data: images to estimate the statistics from.")
-    if sweep:
-        key, values = _sweep(sweep)
-        made = run.sweep(
-            method,
-            sources,
-            key=key,
-            values=values,
-            base=anchor,
-            out=out,
-            **settings,
-            **chosen,
-        )
-    else:
-        made = {out.name: run.fuse(method, sources, base=anchor, out=out, **settings, **chosen)}
+    from stockpot.cli.console import ImageProgress
+
+    with ImageProgress() as bar:
+        common = {"base": anchor, "out": out, "progress": bar, **settings, **chosen}
+        if sweep:
+            key, values = _sweep(sweep)
+            made = run.sweep(method, sources, key=key, values=values, **common)
+        else:
+            made = {out.name: run.fuse(method, sources, **common)}
     if data is None:
         typer.echo(f"fused: {out}")
         return

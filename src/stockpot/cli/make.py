@@ -111,13 +111,15 @@ def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
     from stockpot.fuse.run import fuse
 
     entry = recipe.fuse[name]
-    fuse(
-        entry.method,
-        {member: checkpoint(recipe, member, folder) for member in entry.models},
-        base=checkpoint(recipe, entry.base, folder) if entry.base else None,
-        out=out,
-        **_learning(recipe, entry),
-    )
+    with ImageProgress() as bar:
+        fuse(
+            entry.method,
+            {member: checkpoint(recipe, member, folder) for member in entry.models},
+            base=checkpoint(recipe, entry.base, folder) if entry.base else None,
+            out=out,
+            progress=lambda what, done, total: bar(f"{name}: {what}", done, total),
+            **_learning(recipe, entry),
+        )
     err.print(f"{name}: {entry.method} of {', '.join(entry.models)}")
 
 

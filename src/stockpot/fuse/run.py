@@ -6,7 +6,7 @@ two seconds of import and hashing pass together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,8 @@ class Request:
     """The method's parameters; several sets for a sweep, each with its label."""
     tasks: Any = None
     """Datasets, for data-driven methods: one per member, in order or by name."""
+    progress: Callable[[str, int, int], None] | None = None
+    """Told what is done, how far it is, and of how much, while a method learns."""
 
 
 @overload
@@ -52,6 +54,7 @@ def fuse(
     *,
     base: Spec | None = None,
     tasks: Tasks | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     out: None = None,
     **settings: Any,
 ) -> dict[str, Any]: ...
@@ -62,6 +65,7 @@ def fuse(
     *,
     base: Spec | None = None,
     tasks: Tasks | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     out: str | Path,
     **settings: Any,
 ) -> Path: ...
@@ -71,6 +75,7 @@ def fuse(
     *,
     base: Spec | None = None,
     tasks: Tasks | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> dict[str, Any] | Path:
@@ -83,6 +88,7 @@ def fuse(
         base: the model that the members were fine-tuned from, for the methods that need it.
         tasks: datasets or their names for data-driven methods: one per member, in their order or
             by their names. A name means its `test` split.
+        progress: called with a text, steps done and steps in all while such a method learns.
         out: a folder to write, in the Hugging Face layout; without it the weights are returned.
         **settings: the method's parameters and the options of `stockpot.fuse.options.Options`.
 
@@ -92,7 +98,7 @@ def fuse(
         Methods that make a module (`wemoe`, `smile`, `surgery`) need `out`; `load_model` reads it.
     """
     options, params = split_options(settings)
-    request = _request(method, members, base, tasks, options, {"": params})
+    request = _request(method, members, base, tasks, options, {"": params}, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -108,6 +114,7 @@ def sweep(
     values: Sequence[Any],
     base: Spec | None = None,
     tasks: Tasks | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -120,6 +127,7 @@ def sweep(
         values: its values.
         base: as for `fuse`.
         tasks: as for `fuse`.
+        progress: as for `fuse`.
         out: a folder that gets one model folder per value, named `key=value`.
         **settings: the other parameters and options.
 
@@ -130,7 +138,7 @@ def sweep(
         raise BadParameterError(f"sweep: expected values for {key!r}, got none.")
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    request = _request(method, members, base, tasks, options, points)
+    request = _request(method, members, base, tasks, options, points, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -163,6 +171,7 @@ def _request(
     tasks: Tasks | None,
     options: Options,
     points: Mapping[str, Mapping[str, Any]],
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Request:
     if method not in fusers:
         fusers.get(method)  # raises with suggestions, before torch is imported
@@ -171,7 +180,7 @@ def _request(
     named = dict(members) if isinstance(members, Mapping) else _named(members)
     found = {label: _located(spec) for label, spec in named.items()}
     anchor = None if base is None else _located(base)
-    return Request(method, found, anchor, options, points, tasks)
+    return Request(method, found, anchor, options, points, tasks, progress)
 
 
 def _named(members: Sequence[Spec]) -> dict[str, Spec]:

@@ -81,7 +81,7 @@ def concrete(
             inner_free = coefficients.clone().requires_grad_(True)
             inner = torch.optim.Adam([inner_free], lr=inner_lr)
             held.mix(spread(pool, coefficients))
-            for _ in range(steps):
+            for step in range(steps):
                 held.draw()
                 if adapts:
                     inner_free.data.copy_(coefficients)
@@ -95,6 +95,7 @@ def concrete(
                 held.form()
                 pool.zero_gradient()
                 losses.append(adaptation.backward())
+                pool.progress("learning a mask", step + 1, steps)
                 held.logits.grad = held.gradient()
                 outer.step()
         held.finish(resample=mask == "resampled")

@@ -60,10 +60,11 @@ def descend(
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)
     losses = []
-    for _ in range(steps):
+    for step in range(steps):
         form(spread(pool, coefficients.detach()))
         pool.zero_gradient()
         losses.append(adaptation.backward())
+        pool.progress("learning coefficients", step + 1, steps)
         coefficients.grad = gather(coefficients, pull())
         optimiser.step()
         if clamp:

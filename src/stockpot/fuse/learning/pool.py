@@ -10,7 +10,7 @@ weights, gradient and the activations of one pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import torch
@@ -62,6 +62,7 @@ class TaskPool:
         self.flat = torch.zeros(end, device=self.device)
         self.gradient = torch.zeros_like(self.flat)
         self._adopted: tuple[Task, ...] = ()
+        self.progress: Callable[[str, int, int], None] = lambda what, done, total: None
         self._bind()
         self.load_base()
 

@@ -48,7 +48,10 @@ def learn(request: Request, job: Job) -> tuple[Job, dict[str, Module]]:
 
 def _pool(request: Request, job: Job) -> TaskPool:
     data = find_data(request.tasks, tuple(request.members))
-    return assemble(job.stream, request.members, request.base, data)
+    pool = assemble(job.stream, request.members, request.base, data)
+    if request.progress is not None:
+        pool.progress = request.progress
+    return pool
 
 
 def _record(request: Request, job: Job, params: Mapping[str, Any]) -> Record:

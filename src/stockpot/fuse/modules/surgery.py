@@ -72,6 +72,7 @@ def surgery(
         tensors = dict(merged.tensors)
         distances: dict[str, list[float]] = {}
         for index, task in enumerate(tasks):
+            pool.progress("learning corrections", index, len(tasks))
             pool.load_member(index)
             wanted = _features(pool, task, examples, seed)
             pool.form(coefficients)

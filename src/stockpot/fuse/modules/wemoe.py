@@ -95,9 +95,10 @@ def wemoe(
                 adaptation = Adaptation(pool, tasks, batch_size, seed, size)
                 weights = [weight for router in made.values() for weight in router.parameters()]
                 optimiser = torch.optim.Adam(weights, lr=lr)
-                for _ in range(steps):
+                for step in range(steps):
                     optimiser.zero_grad()
                     losses.append(adaptation.backward())
+                    pool.progress("learning routers", step + 1, steps)
                     optimiser.step()
         tensors = {
             f"routers.{key}.{name}": value.detach().cpu()

@@ -35,7 +35,8 @@ def greedy_soup(*, strict: bool = False, batch_size: int = 256) -> DataFuser:
             alone.append(accuracy(pool, tasks, batch_size))
         order = sorted(range(len(pool)), key=lambda index: -alone[index])
         kept, best = [order[0]], alone[order[0]]
-        for index in order[1:]:
+        for done, index in enumerate(order[1:], start=1):
+            pool.progress("adding members", done, len(pool))
             pool.form(_deltas_weights(pool, [*kept, index]))
             found = accuracy(pool, tasks, batch_size)
             if found > best or (found == best and not strict):

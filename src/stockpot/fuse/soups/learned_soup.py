@@ -47,6 +47,7 @@ def learned_soup(
         optimiser = torch.optim.AdamW([free, heat], lr=lr, weight_decay=0.0)
         losses = []
         for epoch in range(epochs):
+            pool.progress("learning weights", epoch, epochs)
             for task, batch in _batches(pool, tasks, batch_size, seed + epoch):
                 weights = free.softmax(dim=0)
                 pool.form(weights.detach())

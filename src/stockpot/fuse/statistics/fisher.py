@@ -58,7 +58,9 @@ def fisher(
     def learn(pool: TaskPool) -> Learned:
         tensors: dict[str, Tensor] = {}
         norms = []
-        for index, task in enumerate(pool.need_tasks("fisher")):
+        tasks = pool.need_tasks("fisher")
+        for index, task in enumerate(tasks):
+            pool.progress("measuring information", index, len(tasks))
             pool.load_member(index)
             batches = task.sample(examples, batch_size, seed, pool.model.preprocess.fit)
             found = information(

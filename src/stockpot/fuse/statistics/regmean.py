@@ -44,6 +44,7 @@ def regmean(
         sums = Regression(off_diagonal)
         means = {name: torch.zeros_like(layer.weight.detach()) for name, layer in layers.items()}
         for index, task in enumerate(tasks):
+            pool.progress("measuring inputs", index, len(tasks))
             pool.load_member(index)
             pool.adopt(task)
             found = grams(layers, send(pool, images(pool, task, examples, batch_size, seed)))

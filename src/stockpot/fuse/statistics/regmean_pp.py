@@ -43,7 +43,9 @@ def regmean_pp(
         merged = pool.flat.clone()
         solved: dict[str, Tensor] = {}
         ridges: dict[str, float] = {}
-        for block, numbers in stages(pool):
+        blocks = stages(pool)
+        for done, (block, numbers) in enumerate(blocks):
+            pool.progress("solving blocks", done, len(blocks))
             names = {pool.names[number] for number in numbers}
             here = {name: layer for name, layer in layers.items() if name in names}
             sums = Regression(off_diagonal)
