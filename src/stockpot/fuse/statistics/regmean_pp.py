@@ -1,4 +1,4 @@
-"""RegMean++: RegMean with inputs from the layers merged so far (arXiv:2508.03121)."""
+"""RegMean++: RegMean on what the merged layers feed on (Nguyen et al., arXiv:2508.03121)."""
 
 from __future__ import annotations
 
