@@ -159,7 +159,7 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(BadParameterError, match="budget >= 1"):
         run(None, replace(SIGN, budget=0))
+    pixels, zeros = numbered(1), torch.zeros(1, dtype=torch.long)
+    task = Task(lambda x: torch.zeros(len(x), 2), Linear(), None, SIGN)
     with pytest.raises(BadParameterError, match="no gradient"):
-        pixels, zeros = numbered(1), torch.zeros(1, dtype=torch.long)
-        task = Task(lambda x: torch.zeros(len(x), 2), Linear(), None, SIGN)
         search(task, pixels, zeros, zeros, seeds=zeros)

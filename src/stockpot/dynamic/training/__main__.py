@@ -56,7 +56,6 @@ def main(arguments: list[str]) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
         model = Autoencoder(Architecture()).to(device)
-    _start_codebook(model, pictures, device)
     distance = FeatureDistance(load_model(PERCEPTION).to(device))
 
     def said(step: int, seen: dict[str, float]) -> None:
@@ -85,20 +84,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _pixels(name: str, split: str, side: int, limit: int | None) -> Tensor:
     return gather(load_dataset(name, split=split, limit=limit), side)
-
-
-@torch.no_grad()
-def _start_codebook(model: Autoencoder, sources: list[Source], device: torch.device) -> None:
-    """Put the codes onto cells of real pictures, where the encoder's output is at the start."""
-    cells = []
-    for source in sources:
-        pixels = source.pixels[:64].to(device).float() / 255
-        latents = model.encode(pixels)
-        cells.append(latents.permute(0, 2, 3, 1).reshape(-1, latents.shape[1]))
-    rows = torch.cat(cells)
-    generator = torch.Generator().manual_seed(0)
-    chosen = torch.randint(len(rows), (model.shape.codes,), generator=generator)
-    model.quantize.embedding.weight.copy_(rows[chosen.to(device)])
 
 
 def _describe(

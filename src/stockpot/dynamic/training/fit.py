@@ -67,7 +67,10 @@ def fit(
             f"got {plan.steps}, {plan.batch} and {plan.lr}."
         )
     device = next(model.parameters()).device
-    critic = Critic().to(device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(plan.seed)
+        critic = Critic().to(device)
+    _start_codebook(model, corpus, plan)
     keeper = CodebookKeeper(model.quantize)
     own = [p for p in model.parameters() if p is not model.quantize.embedding.weight]
     optimiser = torch.optim.Adam(own, lr=plan.lr, betas=(0.5, 0.95))
@@ -116,6 +119,19 @@ def fit(
         step += 1
     model.eval()
     return {"steps": float(step), "seconds": time.perf_counter() - began, **seen}
+
+
+@torch.no_grad()
+def _start_codebook(model: Autoencoder, corpus: Corpus, plan: Plan) -> None:
+    """Put the codes onto cells of real pictures, where the encoder's output is at the start."""
+    generator = _generator(plan.seed, -1)
+    cells = []
+    for side in corpus.sides:
+        latents = model.encode(corpus.sample(side, min(plan.batch, 64), generator))
+        cells.append(latents.permute(0, 2, 3, 1).reshape(-1, latents.shape[1]))
+    rows = torch.cat(cells)
+    chosen = torch.randint(len(rows), (model.shape.codes,), generator=generator)
+    model.quantize.embedding.weight.copy_(rows[chosen.to(rows.device)])
 
 
 def _losses(
