@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
 from stockpot.fuse.run import fuse, plan, sweep
 from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
+from towers import dual
 
 FEW: dict[str, dict[str, Any]] = {
     "adamerging": {"steps": 2},
@@ -348,6 +350,39 @@ def test_members_may_be_bare_weights(tmp_path: Path) -> None:
     ]
     for other in found[1:]:
         assert all(torch.equal(found[0][key], other[key]) for key in found[0])
+
+
+def siglip_pool() -> tuple[Any, list[Any], list[Any]]:
+    """A pico SigLIP and two fine-tunings, in memory; its pooling is an attention of torch's own."""
+    base = dual("siglip")
+    members = []
+    for seed in (1, 2):
+        member = copy.deepcopy(base)
+        generator = torch.Generator().manual_seed(seed)
+        for name, value in member.named_parameters():
+            if "vision_model" in name:
+                value.data += 0.02 * torch.randn(value.shape, generator=generator)
+        members.append(member)
+    return base, members, [random_dataset(CLASSES, n=8, seed=seed) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("method", FEW)
+def test_siglip_in_memory(method: str) -> None:
+    base, members, tasks = siglip_pool()
+    before = {key: value.clone() for key, value in base.network.model.state_dict().items()}
+    got = fuse(method, members, base=base, tasks=tasks, **FEW[method])
+    assert got.keys() == before.keys()
+    for key, value in got.items():
+        assert torch.isfinite(value).all()
+        assert ("vision_model" in key) or torch.equal(value, before[key]), key
+    after = base.network.model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)  # the user's model
+
+
+def test_a_module_needs_a_folder_to_come_from(tmp_path: Path) -> None:
+    base, members, tasks = siglip_pool()
+    with pytest.raises(BadParameterError, match="as model folders"):
+        fuse("wemoe", members, base=base, tasks=tasks, steps=1, out=tmp_path / "out")
 
 
 def test_grams_take_one_pass_per_member() -> None:

@@ -14,7 +14,7 @@ from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.models.identity import identify
-from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
+from task_pools import ClipPool, make_clip_pool, random_dataset
 
 FEW: dict[str, dict[str, Any]] = {
     "wemoe": {"steps": 2, "lr": 0.1},
@@ -234,9 +234,18 @@ def test_errors(pool: ClipPool, made: Any, tmp_path: Path) -> None:
         stockpot.load_model(made["smile"], classes=("a", "b")).save(tmp_path / "x")
     with pytest.raises(BadParameterError, match="no task 'birds'"):
         stockpot.load_model(made["surgery"], classes=("a", "b"), task="birds")
-    members = [flat_model(1), flat_model(2)]
-    data = random_dataset(CLASSES, side=2)
+    from dual_encoders import PLAIN
+    from stockpot.models.huggingface import new_huggingface
+
+    sizes = {"embedding_size": 4, "hidden_sizes": [4, 4], "depths": [1, 1]}
+    nets = [
+        new_huggingface("resnet", classes=CLASSES, preprocess=PLAIN, seed=seed, **sizes).save(
+            tmp_path / f"net{seed}"
+        )
+        for seed in range(3)
+    ]
+    data = random_dataset(CLASSES)
     with pytest.raises(BadCheckpointError, match="MLP blocks"):
-        fuse("wemoe", members, base=flat_model(0), tasks=[data] * 2, out=tmp_path / "y", steps=1)
+        fuse("wemoe", nets[1:], base=nets[0], tasks=[data] * 2, out=tmp_path / "y", steps=1)
     with pytest.raises(BadCheckpointError, match="exists already"):
         make("smile", pool, made["smile"])

@@ -36,6 +36,12 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
                 f"{request.method}: makes a module with a forward of its own, not a state dict.",
                 hint="Give out=FOLDER (-o) and load it with stockpot.load_model.",
             )
+        if job.module and job.stream.alignment.template.folder is None:
+            raise BadParameterError(
+                f"{request.method}: a module is loaded by its architecture's config.json, and the "
+                "models given have none.",
+                hint="Give the base and the members as model folders.",
+            )
         if out is not None:
             check_free(out)
         job, modules = learn(request, job)

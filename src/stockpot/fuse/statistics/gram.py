@@ -27,6 +27,10 @@ def linear_layers(pool: TaskPool) -> dict[str, nn.Linear]:
     for name, place in zip(pool.names, pool.places, strict=True):
         parent, _, leaf = place.rpartition(".")
         module = pool.model.get_submodule(parent)
+        inside = pool.model.get_submodule(parent.rpartition(".")[0])
+        # torch's own attention reads the weights of its last layer and never calls it.
+        if isinstance(inside, nn.MultiheadAttention):
+            continue
         if leaf == "weight" and isinstance(module, nn.Linear):
             found[name] = module
     return found
