@@ -60,7 +60,7 @@ def attack(
     goal: Goal = "accuracy",
     eot: int = 1,
     precision: Precision = "fp32",
-    forward: Forward = "plain",
+    forward: Forward | None = None,
     piece: int | None = None,
     check: bool = True,
     **params: Any,
@@ -84,7 +84,8 @@ def attack(
         eot: forward passes averaged for every look at a randomised model.
         precision: `bf16` runs the search in bfloat16; decisions are checked in full precision.
         forward: the search may run on a `compiled` model, or on a copy with batch norms `folded`
-            into convolutions; decisions are checked on the model as it is.
+            into convolutions; decisions are checked on the model as it is. By default AutoAttack,
+            which looks thousands of times, folds; the others run the model `plain`.
         piece: images per forward pass.
         check: look for signs of an unreliable result (two forward passes on a few images).
         params: further parameters of the method.
@@ -95,7 +96,8 @@ def attack(
     chosen = params | {key: value for key, value in given.items() if value is not None}
     entry = attacks.get(method)
     settings = entry.validate(chosen)
-    victim = Victim(model, eot, precision, forward, piece)
+    runs = forward or ("folded" if method == "autoattack" else "plain")
+    victim = Victim(model, eot, precision, runs, piece)
     with evaluation_mode(model):
         victim.prepare(pixels)
         clean = victim.exactly().logits(pixels)
