@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,16 +21,10 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.climb import Rules, Task
-from stockpot.dynamic.generators import generators
-from stockpot.dynamic.oracle import Setting, parse_rule
-from stockpot.dynamic.oracles import oracles
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
-from stockpot.measure.class_space import match_classes
-from stockpot.measure.dynamic.evaluate import evaluate
-from stockpot.measure.dynamic.transfer import as_dataset, transfer_matrix
+from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
 from stockpot.models.device import pick_device
@@ -127,10 +122,16 @@ class Study:
         return {"generator": generator, "generator_params": self.vqgan if needs else {}}
 
     def main(self) -> None:
-        """The tables: every model under every generator."""
-        for index, generator in enumerate(GENERATORS):
-            limit = self.options.limit if index == 0 else self.options.limit // 2
-            self.cells(f"main-{generator}", limit, **self.params_of(generator))
+        """The tables: every model under every generator; the VQGAN's images are kept."""
+        for generator in self.options.generators.split(","):
+            part = f"main-{generator}"
+            for name, source in self.models.items():
+                kept = self.out / "made" / name
+                keep = {"export": str(kept)} if generator == "vqgan" else {}
+                if keep and kept.exists() and not (self.out / part / "results").exists():
+                    shutil.rmtree(kept)
+                only = {name: source}
+                self.cells(part, self.options.limit, only, **self.params_of(generator), **keep)
 
     def steps(self) -> None:
         """The vanilla and the PGD-trained model at several step sizes."""
@@ -192,34 +193,21 @@ class Study:
         )
 
     def transfer(self) -> None:
-        """Every model's images shown to every model."""
-        data = self.load(self.options.limit // 2)
-        context = Context(self.device, self.options.batch)
+        """Every model's images, as the main part kept them, shown to every model."""
+        data = self.load(self.options.limit)
         models = {name: load_model(path).to(self.device) for name, path in self.models.items()}
-        setting = Setting(data.classes, data.templates, self.device)
-        oracle = oracles.get("zero_shot")(setting, model=self.options.oracle)
-        maker = generators.get("vqgan")(**self.vqgan).to(self.device)
-        made = {}
-        for name, model in models.items():
-            rules = Rules(
-                budget=self.options.budget,
-                accept=parse_rule(self.options.rule),
-                step=maker.step,
-                precision=self.options.precision,
-            )
-            task = Task(model, maker, oracle, rules)
-            mapping = match_classes(model.classes, data.classes)
-            found = evaluate(model, data, task, mapping, context)
-            try:
-                made[name] = as_dataset(data, found, name)
-            except UserError as problem:
-                print(problem, flush=True)
-        if made:
-            result = transfer_matrix(models, made, data, context)
-            values = {k: v.tolist() if isinstance(v, np.ndarray) else v
-                      for k, v in result._asdict().items()}  # fmt: skip
-            write_atomic(self.out / "transfer.json", json.dumps(values, indent=1) + "\n")
-            print(self.data, "transfer", np.round(result.fmr, 2).tolist(), flush=True)
+        folders = {name: self.out / "made" / name for name in models}
+        made = {
+            name: load_dataset("imagefolder", path=str(path), classes=list(data.classes))
+            for name, path in folders.items()
+            if path.is_dir()
+        }
+        context = Context(self.device, self.options.batch)
+        result = transfer_matrix(models, made, data, context)
+        values = {k: v.tolist() if isinstance(v, np.ndarray) else v
+                  for k, v in result._asdict().items()}  # fmt: skip
+        write_atomic(self.out / "transfer.json", json.dumps(values, indent=1) + "\n")
+        print(self.data, "transfer", np.round(result.fmr, 2).tolist(), flush=True)
 
     def augment(self) -> None:
         """Train on generated images for a little, and measure before and after."""
@@ -258,6 +246,7 @@ def main() -> None:
     parser.add_argument("--out", default="runs/fmr")
     parser.add_argument("--parts", default="main,transfer,static,steps,oracles,searches,sparse")
     parser.add_argument("--limit", type=int, default=2000, help="test images of the main table")
+    parser.add_argument("--generators", default=",".join(GENERATORS))
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--budget", type=int, default=50)
     parser.add_argument("--rule", default="argmax")
