@@ -46,7 +46,7 @@ RECORDED = {
     "autoattack standard robust": (1940, 31),
 }
 LIMITS = {"apgd robust": 0.7, "apgd nominal": 0.4, "standard robust": 0.5}
-FAST = {"forward": "folded", "precision": "bf16"}
+PLAIN, FAST = {"forward": "plain"}, {"precision": "bf16"}
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
         for peer in ("torchattacks", "autoattack"):
             show(f"apgd {model}", "APGD-CE 40 steps", ours, peer)
     if not arguments.quick:
-        for label, options in (("", {}), (", folded, searched in bf16", FAST)):
+        for label, options in ((", plain", PLAIN), ("", {}), (", searched in bf16", FAST)):
             ours = our_attack("robust", 100, 1, method="autoattack", **options)
             show("standard robust", f"AutoAttack standard{label}", ours, "autoattack")
 

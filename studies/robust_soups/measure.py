@@ -150,8 +150,10 @@ def shift(
     seeds: int,
     device: str,
     until: float,
+    *,
+    convex: bool = False,
 ) -> None:
-    """The 480 affine soups on clean and corrupted images; statistics once per soup."""
+    """The 480 affine (or 56 convex) soups on clean and corrupted images."""
     place = pick_device(device)
     there = members(run, family)
     pool = Pool({role: there[role] for role in SOUPED}, place)
@@ -169,7 +171,11 @@ def shift(
     kept: dict[str, list[Tensor]] = {name: [] for name in cells}
     sizes = [len(batch) for batch in cells.values()]
     everything = torch.cat(list(cells.values())).split(4000)
-    soups = affine_grid(4, low=-0.4, high=1.4, step=0.2)
+    soups = (
+        affine_grid(4, low=0, high=1, step=0.2)
+        if convex
+        else affine_grid(4, low=-0.4, high=1.4, step=0.2)
+    )
     count = 0
     with torch.inference_mode(), autocast(place):
         for weights in soups:
@@ -270,6 +276,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--part", default="0/1", help="Which share of the soups, such as 1/3.")
     parser.add_argument("--severities", default="1,3,5")
+    parser.add_argument("--convex", action="store_true", help="shift: the 56 convex soups alone.")
     parser.add_argument("--seeds", type=int, default=3, help="Label-free choices; 0 makes none.")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e9, help="Stop, with what there is.")
@@ -286,7 +293,15 @@ def main() -> None:
         return
     levels = [int(level) for level in given.severities.split(",")]
     shift(
-        given.run, given.family, given.out, given.images, levels, given.seeds, given.device, until
+        given.run,
+        given.family,
+        given.out,
+        given.images,
+        levels,
+        given.seeds,
+        given.device,
+        until,
+        convex=given.convex,
     )
 
 

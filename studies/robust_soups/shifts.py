@@ -104,7 +104,6 @@ def single_against_ensemble(shifted: Shifted) -> Finding:
 def selection_table(shifted: Shifted, seeds: int = 3) -> list[dict[str, Any]]:
     """Source-selected, label-free, 10- and 100-shot and oracle soups, scored on held-out images."""
     n = shifted.facts["n"]
-    source = shifted.cells["source"].best() if "source" in shifted.cells else None
     free = {
         (item["cell"], item["seed"], item["criterion"]): item["soup"]
         for item in shifted.facts["label_free"]
@@ -116,8 +115,12 @@ def selection_table(shifted: Shifted, seeds: int = 3) -> list[dict[str, Any]]:
         for seed in range(seeds):
             chosen, scored = halves(n, seed)
             order = np.random.default_rng([8, seed]).permutation(chosen)
+            # Labelled images of the members' own kind: the validation images where they were
+            # measured, else the clean versions of the images to choose on.
+            own = shifted.cells.get("source")
+            source = own.best() if own else shifted.cells["clean"].best(chosen)
             soups = {
-                **({} if source is None else {"source": source}),
+                "source": source,
                 "10-shot": matrix.best(order[:10]),
                 "100-shot": matrix.best(order[: min(100, len(order))]),
                 "oracle": matrix.best(scored),
