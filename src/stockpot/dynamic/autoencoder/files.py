@@ -45,7 +45,7 @@ def load_autoencoder(source: str | Path) -> Autoencoder:
     model = Autoencoder(infer(ours, groups=groups))
     fill(model, ours, str(source))
     # Channels last is the faster layout for these convolutions on every device.
-    model = model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.eval().requires_grad_(False)
 
 
