@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from stockpot.report.curve import CurvePoint, curve
 from stockpot.results.schema import CellResult, Picture
 
 
@@ -28,6 +31,8 @@ class Gallery(NamedTuple):
     data: str
     how: str
     exhibits: list[Exhibit]
+    chart: Markup | None
+    """How many validated images the model has got wrong by each turn of the search."""
 
 
 def galleries(results: Sequence[CellResult]) -> list[Gallery]:
@@ -37,8 +42,25 @@ def galleries(results: Sequence[CellResult]) -> list[Gallery]:
         exhibits = [_exhibit(picture) for picture in cell.pictures if "after" in picture.facts]
         if exhibits:
             made = cell.key.params.get("generator", "")
-            found.append(Gallery(cell.key.model, cell.key.data, str(made), exhibits))
+            chart = _chart(cell)
+            found.append(Gallery(cell.key.model, cell.key.data, str(made), exhibits, chart))
     return found
+
+
+def _chart(cell: CellResult) -> Markup | None:
+    scores = [score for score in cell.scores if score.metric == "fooled"]
+    points = [
+        CurvePoint(
+            str(score.condition["turn"]),
+            score.value,
+            score.value if score.ci_low is None else score.ci_low,
+            score.value if score.ci_high is None else score.ci_high,
+        )
+        for score in sorted(scores, key=lambda score: int(score.condition["turn"] or 0))
+    ]
+    if len(points) < 3:
+        return None
+    return curve(points, across="steps of the search", up="validated images that fooled the model")
 
 
 def _exhibit(picture: Picture) -> Exhibit:
