@@ -18,16 +18,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tables import share
 from torch import Tensor
 
 from stockpot.attack.threat import Threats
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.measure.protocols import named_protocol
 from stockpot.models.device import pick_device
 from stockpot.season.calibrate import temperature
 from stockpot.season.criteria import calibrated_ensemble, judge
+from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.pool import Pool
 from stockpot.season.robust import evaluate_under, line
@@ -126,6 +129,33 @@ def threats(
             control = Pool({"linf": there["linf"], "other": there["other"]}, place)
             attacked(control, line(0, 1, 0.2, 2, 0, 1), "control")
     attacked(pool, soups_of_interest()[first::parts], name)
+
+
+def control(run: Path, family: str, out: Path, images: int, device: str) -> None:
+    """Clean accuracy on the control's line with BatchNorm statistics estimated anew.
+
+    Averaged statistics could be what breaks soups of strangers; this tells them apart from weights.
+    """
+    place = pick_device(device)
+    there = members(run, family)
+    pool = Pool({"linf": there["linf"], "other": there["other"]}, place)
+    shots = read_shots(
+        load_dataset("cifar10", split="test", limit=images),
+        pool.model, device=place, batch_size=250,
+    )  # fmt: skip
+    source = read_shots(
+        load_dataset("cifar10", split="val"), pool.model, device=place, batch_size=250
+    )
+    rows = []
+    for weights in line(0, 1, 0.2, 2, 0, 1):
+        model = pool.load(weights)
+        if 0 < weights[1] < 1:
+            recompute_batch_norm(model, source.batches)
+        right = (logits_of(model, shots).argmax(dim=1) == shots.labels).cpu().numpy()
+        rows.append({"weight of the other": float(weights[1]), "clean": share(right)})
+        print(rows[-1], flush=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{family}-control-renewed.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def write(path: Path, parts: list, data: Dataset, names: tuple[str, ...]) -> None:
@@ -269,7 +299,7 @@ def coarse(logits: Tensor, labels: Tensor) -> np.ndarray:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["threats", "joint", "shift"])
+    parser.add_argument("what", choices=["threats", "joint", "control", "shift"])
     parser.add_argument("run", type=Path)
     parser.add_argument("--family", choices=list(FAMILIES), default="full")
     parser.add_argument("--out", type=Path, required=True)
@@ -290,6 +320,9 @@ def main() -> None:
             given.run, given.family, given.out, given.images, part, given.device, until,
             joint_only=given.what == "joint",
         )  # fmt: skip
+        return
+    if given.what == "control":
+        control(given.run, given.family, given.out, given.images, given.device)
         return
     levels = [int(level) for level in given.severities.split(",")]
     shift(

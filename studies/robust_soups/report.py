@@ -81,7 +81,7 @@ def figures_of_shift(shifted: Shifted, out: Path, family: str) -> None:
     strongest = {name: cell for name, cell in cells.items() if name.endswith(":5")} or cells
     text = labels_needed(
         strongest, held_out=n // 2, title="held-out accuracy",
-        shots=[k for k in (10, 30, 100, 300, 500) if k <= n // 2],
+        shots=shifts.numbers_of_labels(n),
     )  # fmt: skip
     (out / f"{family}-labels-needed.svg").write_text(text)
 
@@ -126,6 +126,9 @@ def main() -> None:
         figures_of_soups(soups, joint, out, family)
     if "control" in there:
         found["F10"] = findings.control(there["control"])
+    renewed = given.data / f"{family}-control-renewed.json"
+    if renewed.exists():
+        found["F10 with statistics estimated anew"] = {"rows": json.loads(renewed.read_text())}
     if shifted := read_shifted(given.data / f"{family}-shift.npz"):
         found |= {
             "F6": shifts.soups_beat_members(shifted),

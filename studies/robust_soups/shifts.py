@@ -54,7 +54,7 @@ def soups_beat_members(shifted: Shifted) -> Finding:
 def labels(shifted: Shifted, draws: int = 50) -> Finding:
     """F7: about a hundred labels choose nearly as well as five hundred."""
     n = shifted.facts["n"]
-    shots = [k for k in SHOTS if k <= n // 2]
+    shots = numbers_of_labels(n)
     rows = []
     for name in cells_of(shifted):
         means, spread = curve(shifted.cells[name], n // 2, shots, draws)
@@ -63,6 +63,11 @@ def labels(shifted: Shifted, draws: int = 50) -> Finding:
     mean = {k: float(np.mean([row[f"{k}"][0] for row in rows])) for k in shots}
     sd = {k: float(np.mean([row[f"{k}"][1] for row in rows])) for k in shots}
     return {"shots": shots, "mean": mean, "sd": sd, "rows": rows}
+
+
+def numbers_of_labels(n: int) -> list[int]:
+    """The usual numbers that leave half of the images to score on, and that half itself."""
+    return sorted({k for k in SHOTS if k <= n // 2} | {n // 2})
 
 
 def severity(shifted: Shifted) -> Finding:
