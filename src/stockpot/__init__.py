@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stockpot.attack.run import attack
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
+    from stockpot.explain.run import explain
     from stockpot.fuse.run import fuse
     from stockpot.harden.run import harden
     from stockpot.kinds import names as list
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stockpot.report.page import report
     from stockpot.season.run import season
 
-_ROOMS = ("attack", "corrupt", "fuse", "harden", "measure", "report", "season")
+_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "season")
 _FUNCTIONS = {
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
@@ -34,6 +35,7 @@ __all__ = [
     "UserError",
     "attack",
     "corrupt",
+    "explain",
     "fuse",
     "harden",
     "list",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from test_commands import error_of, stockpot
 
 from pico import make_dataset
@@ -51,6 +52,13 @@ def test_harden_counterfactual_from_a_dual_encoder(place: Path) -> None:
         place / "measured",
     )  # fmt: skip
     assert measured.returncode == 0, measured.stderr
+    drawn = stockpot(
+        "explain", place / "tuned", "--data", place / "toy.npz", "--count", "3", "-o",
+        place / "relevance.png",
+    )  # fmt: skip
+    assert drawn.returncode == 0, drawn.stderr
+    with Image.open(place / "relevance.png") as page:
+        assert page.size == (2 * (128 + 6) + 6, 3 * (128 + 6) + 22)
     wrong = stockpot(
         "harden", "counterfactual", place / "clip", "--data", place / "toy.npz", "-p", "fill=both",
         "-o", place / "never",

@@ -16,6 +16,7 @@ from stockpot.cli import (
     corrupt,
     data,
     doctor,
+    explain,
     export,
     fuse,
     harden,
@@ -32,7 +33,7 @@ from stockpot.cli.options import examples
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_MAKING = (run, fuse, similarity, harden, season, measure, corrupt, report, export)
+_MAKING = (run, fuse, similarity, harden, season, measure, explain, corrupt, report, export)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

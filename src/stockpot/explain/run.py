@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
+from stockpot.explain.overlay import overlay, sheet
 from stockpot.explain.relevance import Method, explain_forward
 from stockpot.explain.rollout import Layers
+from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
 
@@ -56,3 +60,30 @@ def explain(
     finally:
         classifier.train(was_training)
     return torch.cat(maps)
+
+
+def overlays(
+    model: Classifier,
+    data: Dataset,
+    *,
+    predicted: bool = False,
+    method: Method = "auto",
+    layers: Layers = "all",
+) -> Image.Image:
+    """A sheet of all pictures of a (small) dataset beside their relevance.
+
+    Args:
+        model: the classifier to explain.
+        data: the pictures.
+        predicted: explain the predicted class, not the true one.
+        method: as for `explain`.
+        layers: as for `explain`.
+    """
+    shown = [batch.images for batch in data.batches(128, model.preprocess.fit)]
+    pixels = torch.cat(shown).float() / 255
+    outputs = match_classes(model.classes, data.classes).outputs
+    targets = None if predicted else outputs[data.labels]
+    maps = explain(model, pixels, targets, method=method, layers=layers).cpu()
+    heat = overlay(pixels, maps)
+    lines = [[picture, warm] for picture, warm in zip(pixels, heat, strict=True)]
+    return sheet(lines, ["picture", "relevance"], zoom=max(1, 128 // pixels.shape[-1]))

@@ -1,0 +1,59 @@
+"""`stockpot explain MODEL`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stockpot.cli.options import DataOptions, Device, examples
+
+NAME = "explain"
+EXAMPLES = examples(
+    "stockpot explain icons-vit --data icons -o runs/relevance.png",
+    "stockpot explain icons-resnet --data object_on_context --count 12 --target predicted "
+    "-o runs/objects.png",
+)
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="A model, as for `stockpot measure`.")],
+    data: Annotated[str, typer.Option("--data", help="The images to look at.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A picture file for the overlays.")],
+    count: Annotated[int, typer.Option(help="How many images, drawn at random.")] = 8,
+    target: Annotated[str, typer.Option(help="Explain the true `label` or `predicted`.")] = "label",
+    method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = "auto",
+    layers: Annotated[str, typer.Option(help="Rollout over all blocks, or the last.")] = "all",
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    data_option: DataOptions = None,
+    device: Device = "auto",
+) -> None:
+    """Draw where in some pictures the evidence for a class lies."""
+    from stockpot.cli.options import key_values
+    from stockpot.datasets.load import load_dataset
+    from stockpot.errors import BadParameterError
+    from stockpot.explain.run import overlays
+    from stockpot.models.device import pick_device
+    from stockpot.models.load import load_model, zero_shot_options
+
+    for name, value, known in (
+        ("target", target, ("label", "predicted")),
+        ("method", method, ("auto", "rollout", "grad_cam")),
+        ("layers", layers, ("all", "last")),
+    ):
+        if value not in known:
+            raise BadParameterError(f"--{name}: expected {' or '.join(known)}, got {value!r}.")
+    options = {"split": split, "limit": count, **key_values(data_option, "-d")}
+    images = load_dataset(data, **options)
+    classifier = load_model(model, **zero_shot_options(model, images.classes, images.templates))
+    page = overlays(
+        classifier.to(pick_device(device)),
+        images,
+        predicted=target == "predicted",
+        method=method,  # type: ignore[arg-type]
+        layers=layers,  # type: ignore[arg-type]
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    page.save(out)
+    typer.echo(f"picture: {out}")
