@@ -43,6 +43,8 @@ def figures_of_soups(soups: Attacked, joint: dict[str, Attacked], out: Path, fam
     robust = {name: soups.matrices[name] for name in (*THREATS, "union", "clean")}
     for first, second in ((0, 1), (0, 2), (1, 2), (0, 3)):
         a, b = soups.members[first], soups.members[second]
+        if len(soups.line(first, second)) < 3:
+            continue
         text = along_line(
             robust, soups.line(first, second, -0.4, 1.4), second,
             title=f"{a} to {b}", across=f"weight of {b}",
