@@ -1,13 +1,15 @@
 """Fusion against FusionBench, mergekit and the physical floor: one run, same files, best of three.
 
     python benchmarks/fusion.py [--peers VENV] [--only average,ties] [--members 8] [--large]
+                                [--patience SECONDS]
 
 The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 vision encoder
 (87.5 M weights in fp32). It is made under --work (3.2 GB) and removed at the end. Peers run when
 STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
 figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
 takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on
-the machine hardly changes.
+the machine hardly changes. A peer that has not finished after --patience seconds is stopped, and the
+ratio is given as an upper bound.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Cost(NamedTuple):
     note: str = ""
 
 
-def watch(command: list[str]) -> Cost:
+def watch(command: list[str], patience: float | None = None) -> Cost:
     """Run a command; its wall and CPU time and the peak of its private memory (RssAnon)."""
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -94,20 +96,26 @@ def watch(command: list[str]) -> Cost:
 
     thread = threading.Thread(target=look)
     thread.start()
-    output, _ = process.communicate()
+    note = ""
+    try:
+        output, _ = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        note = "stopped, not finished: the ratio is at most this"
     seconds = time.perf_counter() - started
     thread.join()
-    if process.returncode:
+    if process.returncode and not note:
         raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, peak / 1024, cpu)
+    return Cost(seconds, peak / 1024, cpu, note)
 
 
-def best(command: list[str], out: Path, repeats: int) -> Cost:
+def best(command: list[str], out: Path, repeats: int, patience: float | None = None) -> Cost:
     costs = []
     for _ in range(repeats):
-        costs.append(watch(command))
+        costs.append(watch(command, patience))
         if out.is_file():  # FusionBench writes one file where others make a folder
             out.unlink()
         shutil.rmtree(out, ignore_errors=True)
@@ -133,15 +141,15 @@ def peer(program: str, method: str, peers: Path, pool: Path, count: int, out: Pa
 
 
 def measure_peer(
-    program: str, method: str, peers: Path | None, pool: Path, count: int, out: Path, speed: float
+    program: str, method: str, args: argparse.Namespace, pool: Path, out: Path, speed: float
 ) -> Cost | None:
     known = FUSIONBENCH if program == "fusionbench" else MERGEKIT
     if method not in known:
         return None
-    if peers is not None:
-        command = peer(program, method, peers, pool, count, out)
-        return best(command, out, 1 if method in SLOW else 3)
-    if (method, program) not in RECORDED or count != 8:
+    if args.peers is not None:
+        command = peer(program, method, args.peers, pool, args.members, out)
+        return best(command, out, 1 if method in SLOW else 3, args.patience)
+    if (method, program) not in RECORDED or args.members != 8:
         return None
     seconds, memory = RECORDED[method, program]
     return Cost(seconds * speed, memory, note="recorded, scaled")
@@ -211,7 +219,7 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
     )
     found = {}
     for program in ("mergekit", "fusionbench"):
-        cost = measure_peer(program, method, args.peers, pool, args.members, out, speed)
+        cost = measure_peer(program, method, args, pool, out, speed)
         if cost is None:
             continue
         found[program] = cost.seconds
@@ -287,6 +295,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--large", action="store_true", help="measure memory on 7 B weights too")
+    parser.add_argument("--patience", type=float, help="seconds that a peer may take")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="stockpot-fusion-", dir=args.work))
