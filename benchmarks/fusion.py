@@ -8,8 +8,8 @@ The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 v
 STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
 figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
 takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on
-the machine hardly changes. A peer that has not finished after --patience seconds is stopped, and the
-ratio is given as an upper bound.
+the machine hardly changes. A peer that has not finished after --patience seconds is stopped, and
+the ratio is given as an upper bound.
 """
 
 from __future__ import annotations
