@@ -119,8 +119,8 @@ class Axes:
 
 
 def span(values: Sequence[float], margin: float = 0.01) -> tuple[float, float]:
-    """A range that holds all values, with some room."""
-    return min(values) - margin, max(values) + margin
+    """A range of shares that holds all values, with some room."""
+    return max(0.0, min(values) - margin), min(1.0, max(values) + margin)
 
 
 def shade(value: float, low: float, high: float) -> str:
