@@ -14,7 +14,10 @@ _DETAILS = {"class", "corruption", "severity", "batch_size", "device", "dtype", 
 
 def card(name: str, training: Mapping[str, Any], cells: Sequence[CellResult]) -> str:
     """The text of a model card, from the record of the training and the cells that measured it."""
-    clean = next(cell for cell in cells if cell.key.measure == "clean")
+    cleans = [cell for cell in cells if cell.key.measure == "clean"]
+    # What it was trained on stands first, where it was measured on several datasets.
+    known = {data["name"] for data in _datasets(training)}
+    clean = next((cell for cell in cleans if cell.data.name in known), cleans[0])
     lines = [
         "---",
         "library_name: transformers",
@@ -53,7 +56,7 @@ def card(name: str, training: Mapping[str, Any], cells: Sequence[CellResult]) ->
 
 
 def _origin(training: Mapping[str, Any]) -> Iterator[str]:
-    for data in training["data"] if isinstance(training["data"], list) else [training["data"]]:
+    for data in _datasets(training):
         yield (
             f"- Data: `{data['name']}`, split `{data['split']}`, {data['n']:,} images, "
             f"fingerprint `{data['fingerprint'][:16]}`."
@@ -71,6 +74,11 @@ def _origin(training: Mapping[str, Any]) -> Iterator[str]:
         f"- Time: {training['seconds']:.0f} s on {made['device']} (torch {made['torch']}), "
         f"{made['created'][:10]}."
     )
+
+
+def _datasets(training: Mapping[str, Any]) -> list[dict[str, Any]]:
+    data = training["data"]
+    return data if isinstance(data, list) else [data]
 
 
 def _rows(cell: CellResult) -> Iterator[str]:
