@@ -40,7 +40,7 @@ NETS = {
         "cifar-pgd",
         "cifar10-linf",
     ),
-    "icons": ("icons-resnet", "icons-convnext", "icons-vit", "icons-nominal", "icons-linf"),
+    "icons": ("icons-resnet", "icons-vit", "icons-nominal", "icons-linf"),
 }
 # A second oracle, which is better at the task and no relative of the models under test.
 SECOND = {"mnist": "clip-mnist", "cifar10": "clip-cifar10", "icons": "clip-icons"}
