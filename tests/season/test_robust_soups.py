@@ -12,6 +12,7 @@ from stockpot.attack.threat import L1, L2, Linf
 from stockpot.models.classifier import Classifier
 from stockpot.season.pool import Pool
 from stockpot.season.robust import evaluate_under, line
+from stockpot.season.run import season
 from stockpot.season.shots import read_shots
 
 
@@ -37,6 +38,22 @@ def test_masks_are_those_of_single_attacks() -> None:
     for name in ("linf 1/255", "l2 0.1", "l1 1"):
         assert (found["union"].correct <= found[name].correct).all()
         assert (found[name].correct <= found["clean"].correct).all()
+
+
+def test_the_grid_can_choose_the_soup_that_withstands_most() -> None:
+    data = make_dataset()
+    members = {"a": member(0), "b": member(1)}
+    asked = {"low": 0.0, "high": 1.0, "step": 0.5, "shots": 30}
+    chosen = season("grid", members, data, threats="linf:1/255,l2:0.1", attack_steps=5, **asked)
+    assert chosen.record["notes"]["decided under"] == "linf 1/255 | l2 0.1"
+    pool = Pool(members)
+    seen = read_shots(
+        data.take(chosen.selected_on), pool.model, device=torch.device("cpu"), batch_size=30
+    )
+    soups = line(0, 1, 0.5, 2, 1, 0)
+    union = evaluate_under(pool, soups, seen, Linf("1/255") | L2(0.1), steps=5)["union"]
+    assert chosen.matrix is not None
+    assert chosen.matrix.accuracy().max() == union.accuracy().max()
 
 
 def test_a_line_meets_its_members_exactly() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from stockpot.attack.threat import parse_union
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Ties
 from stockpot.season.pool import Pool
+from stockpot.season.robust import UNION, evaluate_under
 from stockpot.season.shots import Shots
 
 
@@ -23,8 +27,10 @@ def grid(
     high: float = 1.4,
     step: float = 0.2,
     ties: Ties = "loss",
+    threats: str | tuple[str, ...] = "",
+    attack_steps: int = 20,
 ) -> Choice:
-    """Try every affine combination on a grid and keep the most accurate.
+    """Try every affine combination on a grid and keep the most accurate, clean or under attack.
 
     Args:
         low: the smallest weight; 0 makes the soups convex.
@@ -32,10 +38,20 @@ def grid(
         step: the distance of grid points; `low`, `high` and 1 must be multiples of it.
         ties: which of equally good soups: lowest `loss`, `first`, `random`, or nearest the
             `centroid` of them.
+        threats: such as `linf:8/255,l1:12`: keep the soup that is right on most images under all of
+            them, by APGD. Without, clean images decide.
+        attack_steps: of each APGD.
     """
     need_shots("grid", shots)
     soups = affine_grid(len(pool), low=low, high=high, step=step)
-    matrix = evaluate(pool, soups, shots, context.unlabelled)
+    if threats:
+        union = parse_union(threats if isinstance(threats, str) else ",".join(threats))
+        found = evaluate_under(pool, soups, shots, union, context.unlabelled, steps=attack_steps)
+        matrix = found[UNION]
+    else:
+        matrix = evaluate(pool, soups, shots, context.unlabelled)
     best = matrix.best(ties=ties, seed=context.seed)
-    notes = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
+    notes: dict[str, Any] = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
+    if threats:
+        notes["decided under"] = str(union)
     return Choice(torch.from_numpy(matrix.weights[best]), matrix, matrix.correct.size, notes)
