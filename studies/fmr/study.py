@@ -45,7 +45,7 @@ NETS = {
 # A second oracle, which is better at the task and no relative of the models under test.
 SECOND = {"mnist": "clip-mnist", "cifar10": "clip-cifar10", "icons": "clip-icons"}
 GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
-STEPS = (0.001, 0.003, 0.01, 0.03, 0.1)
+STEPS = "0.001,0.003,0.01,0.03,0.1"
 SEARCHES: dict[str, dict[str, Any]] = {
     "as published": {},
     "sign": {"optimiser": "sign"},
@@ -136,7 +136,7 @@ class Study:
     def steps(self) -> None:
         """The vanilla and the PGD-trained model at several step sizes."""
         chosen = {k: v for k, v in self.models.items() if k in _pair(self.data, self.models)}
-        for step in STEPS:
+        for step in map(float, self.options.steps.split(",")):
             limit = self.options.limit // 2
             self.cells(f"step-{step:g}", limit, chosen, step=step, **self.params_of("vqgan"))
 
@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=2000, help="test images of the main table")
     parser.add_argument("--generators", default=",".join(GENERATORS))
     parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--steps", default=STEPS, help="step sizes, by comma")
     parser.add_argument("--budget", type=int, default=50)
     parser.add_argument("--rule", default="argmax")
     parser.add_argument("--device", default="auto")
