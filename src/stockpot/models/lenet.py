@@ -6,6 +6,7 @@ ReLU and max-pooling in place of the original's sigmoids and trainable averages.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -59,7 +60,7 @@ class LeNetForImageClassification(PreTrainedModel):  # type: ignore[misc]
         self.conv2 = nn.Conv2d(first, second, 5)
         side = (config.image_size // 2 - 4) // 2
         widths = [second * side * side, *config.hidden_sizes]
-        pairs = zip(widths, widths[1:], strict=False)
+        pairs = pairwise(widths)
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
         self.classifier = nn.Linear(widths[-1], config.num_labels)
         self.post_init()
