@@ -1,9 +1,9 @@
 #!/bin/bash
-# The three recipes of this study at a size that two CPU cores finish in a quarter of an hour: 200 test
-# images per task (40 under corruption), and few, larger steps for the methods that adapt.
+# The three recipes of this study at a size that two CPU cores finish in a quarter of an hour: 100 test
+# images per task (20 under corruption), and few, larger steps for the methods that adapt.
 # POOL=FOLDER takes the models from there instead of from the zoo. ENGINE=serial uses one core.
-IMAGES=${IMAGES:-200}
-CORRUPTED=${CORRUPTED:-40}
+IMAGES=${IMAGES:-100}
+CORRUPTED=${CORRUPTED:-20}
 set -eu
 cd "$(dirname "$0")/../.."
 export OMP_NUM_THREADS=1
@@ -21,11 +21,11 @@ fusion() {
   stockpot run recipes/clip_fusion.yaml --engine "${ENGINE:-processes}" $(models $ALL) \
     --set data.zoo5.limit=$IMAGES \
     $(adapted adamerging-task 0.01 50) $(adapted adamerging-layer 0.01 50) \
-    $(adapted concrete-ta 0.03 50) $(adapted concrete-task 0.03 30) \
-    $(adapted concrete-layer 0.03 30) \
-    --set fuse.concrete-task.adapt_steps=30 --set fuse.concrete-task.adapt_lr=0.01 \
-    --set fuse.concrete-layer.adapt_steps=30 --set fuse.concrete-layer.adapt_lr=0.01 \
-    $(adapted surgery 0.01 50) --set fuse.surgery.examples=200 \
+    $(adapted concrete-ta 0.05 20) $(adapted concrete-task 0.05 15) \
+    $(adapted concrete-layer 0.05 15) \
+    --set fuse.concrete-task.adapt_steps=15 --set fuse.concrete-task.adapt_lr=0.01 \
+    --set fuse.concrete-layer.adapt_steps=15 --set fuse.concrete-layer.adapt_lr=0.01 \
+    $(adapted surgery 0.01 30) --set fuse.surgery.examples=200 \
     $(adapted wemoe 0.003 50) $(adapted wemoe-sparse 0.003 50) \
     --set fuse.fisher.examples=64
 }

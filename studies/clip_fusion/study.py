@@ -73,15 +73,17 @@ def put(name: str, text: str) -> None:
 def experts_row(rows: Sequence[TaskRow], tasks: Sequence[str]) -> TaskRow:
     """Each task by its own expert: what a perfect fusion would reach."""
     by_model = {row.model: row for row in rows}
-    scores = [by_model[EXPERT_OF[task]].scores[index] for index, task in enumerate(tasks)]
+    own = [by_model.get(EXPERT_OF[task]) for task in tasks]
+    scores = [row.scores[index] if row else None for index, row in enumerate(own)]
     return TaskRow("each expert on its own task", scores, mean_score(scores))
 
 
 def fusion(results: list[CellResult], extra: Sequence[TaskRow]) -> None:
     table = next(found for found in task_tables(results) if found.measure == "clean")
-    swept = [row for row in table.rows if "scale=" in row.model]
+    swept = [row for row in table.rows if "scale=" in row.model and row.mean is not None]
     rows = [row for row in table.rows if row not in swept or row.model.endswith("scale=0.3")]
     rows += [experts_row(table.rows, table.tasks), *extra]
+    rows = [row for row in rows if row.mean is not None]  # a run may still be under way
     rows.sort(key=lambda row: row.mean.value if row.mean else 0.0)
     write_csv("fusion.csv", table.tasks, [*rows, *(r for r in swept if r not in rows)])
     body = [
@@ -103,7 +105,7 @@ def generalisation(results: list[CellResult]) -> None:
     table = next(found for found in task_tables(results) if found.measure == "clean")
     write_csv("generalisation.csv", table.tasks, table.rows)
     body = []
-    for row in table.rows:
+    for row in (row for row in table.rows if row.mean is not None):
         by_task = dict(zip(table.tasks, row.scores, strict=True))
         groups = [
             mean_score([by_task[t] for t in table.tasks if t.startswith(word)])
@@ -126,14 +128,15 @@ def robustness(results: list[CellResult]) -> None:
     for cell in results:
         clean[cell.key.model].append(cell.score("accuracy"))
     body = []
-    for row in means.rows:
+    complete = [row for row in means.rows if all(score is not None for score in row.scores)]
+    for row in complete:
         found = dict(zip(means.conditions, row.scores, strict=True))
         by_name = [_mean([found[name, severity] for severity in severities]) for name in names]
         total = next(entry.mean for entry in overall.rows if entry.model == row.model)
         body.append([row.model, shown(mean_score(clean[row.model])), *by_name, shown(total)])
-    put("robustness", markdown(["method", "clean", *names, "mean of seven [95 %]"], body))
+    put("robustness", markdown(["method", "clean", *names, "mean without spatter [95 %]"], body))
     graded = []
-    for row in means.rows:
+    for row in complete:
         found = dict(zip(means.conditions, row.scores, strict=True))
         graded.append(
             [row.model, *(_mean([found[name, level] for name in names]) for level in severities)]
@@ -148,6 +151,7 @@ def order(results: list[CellResult], chain: Sequence[str]) -> None:
     by_cell = {(cell.key.model, cell.key.data): cell for cell in results}
     tasks = list(EXPERT_OF)
     body = []
+    chain = [name for name in chain if all((name, task) in by_cell for task in tasks)]
     for first, second in itertools.pairwise(chain):
         differences = [
             paired_bootstrap(
