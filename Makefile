@@ -32,8 +32,10 @@ format: $(VENV)/.ready
 bench: $(VENV)/.ready
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-study: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow
+# The reproductions take from half an hour of two cores to an hour of a GPU: this says how to run each.
+study:
+	@for page in studies/*/README.md; do echo "== $$page"; \
+	sed -n '/^```/,/^```/{/^```/d;p;}' $$page; done
 
 clean:
 	rm -rf $(VENV) runs dist .mypy_cache .ruff_cache .pytest_cache
