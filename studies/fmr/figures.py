@@ -229,7 +229,8 @@ def plain_table(folder: Path, pattern: str, title: str) -> list[str]:
 def sparse_table(folder: Path) -> list[str]:
     """Full and sparse latents: what is kept, how well the mask tells, and what it costs."""
     lines = []
-    full = cells(folder / "main-vqgan")[:1]
+    names = {cell.key.model for cell in cells(folder / "sparse-settled")}
+    full = [cell for cell in cells(folder / "main-vqgan") if cell.key.model in names]
     for name, found in (
         ("full", full),
         *((v, cells(folder / f"sparse-{v}")) for v in ("settled", "paper")),
