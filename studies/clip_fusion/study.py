@@ -149,6 +149,9 @@ def robustness(results: list[CellResult]) -> None:
 def order(results: list[CellResult], chain: Sequence[str]) -> None:
     """Whether each method of the published order beats the one before it, on the same images."""
     by_cell = {(cell.key.model, cell.key.data): cell for cell in results}
+    for task, expert in EXPERT_OF.items():
+        if (expert, task) in by_cell:
+            by_cell["experts", task] = by_cell[expert, task]
     tasks = list(EXPERT_OF)
     body = []
     chain = [name for name in chain if all((name, task) in by_cell for task in tasks)]
@@ -271,7 +274,7 @@ def main(arguments: list[str]) -> None:
     order(
         fused,
         ["clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
-         "adamerging-layer", "wemoe"],
+         "adamerging-layer", "wemoe", "experts"],
     )  # fmt: skip
     generalisation(load_results(runs / "clip_generalisation"))
     robustness(load_results(runs / "clip_robustness"))
