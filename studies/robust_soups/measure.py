@@ -200,7 +200,9 @@ def shift(
     cells["source"] = torch.cat(source.batches)  # labelled, of the members' own kind
     kept: dict[str, list[Tensor]] = {name: [] for name in cells}
     sizes = [len(batch) for batch in cells.values()]
-    everything = torch.cat(list(cells.values())).split(4000)
+    # A GPU wants few large batches, a CPU's cache small ones.
+    piece = 4000 if place.type == "cuda" else 100
+    everything = torch.cat(list(cells.values())).split(piece)
     soups = (
         affine_grid(4, low=0, high=1, step=0.2)
         if convex
