@@ -55,22 +55,17 @@ class Scores:
                 outcome = cell.outcome("correct")
                 runs.setdefault(cell.key.model, {})[cell.key.data] = outcome
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._runs
-
-    def names(self) -> list[str]:
-        return list(self._runs)
+    def runs(self, name: str, data: Sequence[str]) -> list[dict[str, NDArray[np.bool_]]]:
+        """The runs of a model that were scored on all of `data`."""
+        return [run for run in self._runs.get(name, {}).values() if set(data) <= set(run)]
 
     def mean(self, name: str, data: Sequence[str]) -> float:
-        runs = self._runs[name].values()
+        runs = self.runs(name, data)
         return 100 * float(np.mean([[run[key].mean() for key in data] for run in runs]))
 
     def minus(self, first: str, second: str, data: Sequence[str]) -> Difference:
         """Paired: the same images in every resample, and run n against run n."""
-        drawn = [
-            resampled(list(self._runs[name].values()), data, self._draws)
-            for name in (first, second)
-        ]
+        drawn = [resampled(self.runs(name, data), data, self._draws) for name in (first, second)]
         low, high = np.percentile(100 * (drawn[0] - drawn[1]), [2.5, 97.5])
         value = self.mean(first, data) - self.mean(second, data)
         return Difference(value, float(low), float(high))
@@ -81,7 +76,7 @@ def claims(scores: Scores, inside: Sequence[str], outside: Sequence[str]) -> lis
     found: list[Claim] = []
 
     def add(name: str, text: str, better: str, worse: str, data: Sequence[str]) -> None:
-        if better in scores and worse in scores:
+        if scores.runs(better, data) and scores.runs(worse, data):
             found.append(Claim(name, text, scores.minus(better, worse, data)))
 
     add("M1", "vanilla gains inside over zero-shot", "vanilla", "zero-shot", inside)
