@@ -8,6 +8,7 @@ from stockpot.cli.console import out, table
 from stockpot.results.grids import corruption_tables
 from stockpot.results.headline import (
     format_score,
+    gathered_notes,
     headline_columns,
     headline_rows,
     split_by_data,
@@ -38,7 +39,7 @@ def print_scores(results: Sequence[CellResult]) -> None:
                 ],
                 title=f"{grid.model}: error in percent",
             )
-        for note in sorted({note for cell in cells for note in cell.notes}):
+        for note in gathered_notes(cells):
             out.print(f"note: {note}")
     print_task_tables(results)
 

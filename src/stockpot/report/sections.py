@@ -14,12 +14,16 @@ from stockpot.results.headline import (
     Column,
     Shown,
     format_score,
+    gathered_notes,
     headline_columns,
     headline_rows,
     split_by_data,
 )
 from stockpot.results.schema import CellResult
 from stockpot.results.statistics import paired_bootstrap
+
+_FEWEST = 3
+"""Images per class, on average, from which on accuracy per class is worth a table."""
 
 MOST_COMPARED = 12
 """With more models than this, each is compared with the best alone."""
@@ -81,7 +85,7 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
         tables = [_score_table(group) for group in groups if group]
         facts = cells[0].data
         text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
-        notes = sorted({note for cell in cells for note in cell.notes})
+        notes = gathered_notes(cells)
         boards.append(Leaderboard(data, text, tables, _accuracy_chart(tables[0]), notes))
     return boards
 
@@ -119,7 +123,7 @@ def corruption_sections(results: Sequence[CellResult]) -> list[CorruptionSection
 
 
 def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
-    """Per-class accuracy, hardest class first."""
+    """Per-class accuracy, hardest class first, where there are enough images to speak of it."""
     tables = []
     for data, cells in split_by_data(results).items():
         models: list[str] = []
@@ -130,7 +134,8 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
                 models.append(cell.key.model)
             for score in scores:
                 found.setdefault(str(score.condition["class"]), {})[cell.key.model] = score
-        if not found:
+        counts = [next(iter(by_model.values())).n for by_model in found.values()]
+        if not found or sum(counts) < _FEWEST * len(counts):
             continue
         rows = []
         for name, by_model in found.items():

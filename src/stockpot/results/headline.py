@@ -57,6 +57,20 @@ def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     return groups
 
 
+def gathered_notes(cells: Sequence[CellResult]) -> list[str]:
+    """Every note once; one that is not true of all models says of which it is."""
+    models = {cell.key.model for cell in cells}
+    said: dict[str, list[str]] = {}
+    for cell in cells:
+        for note in cell.notes:
+            of = said.setdefault(note, [])
+            if cell.key.model not in of:
+                of.append(cell.key.model)
+    return sorted(
+        note if len(of) == len(models) else f"{', '.join(of)}: {note}" for note, of in said.items()
+    )
+
+
 def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
     """The scores worth a column: none per class, per severity or per threshold."""
     columns: dict[tuple[str, str, tuple[tuple[str, object], ...]], Column] = {}
