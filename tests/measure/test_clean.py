@@ -10,9 +10,9 @@ from torch import nn
 from pico import CLASSES, make_classifier, make_dataset
 from stockpot.errors import BadDataError
 from stockpot.measure import measures
-from stockpot.measure.class_space import match_classes
 from stockpot.measure.clean import calibration_error
 from stockpot.measure.measurement import Context
+from stockpot.models.class_space import match_classes
 
 
 class Fixed(nn.Module):

@@ -16,9 +16,9 @@ from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.measure.protocols import Protocol, named_protocol
+from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.types import Norm
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassSpace, match_classes
 from stockpot.measure.measurement import (
     Context,
     Measurement,
@@ -19,6 +18,7 @@ from stockpot.measure.measurement import (
     with_interval,
 )
 from stockpot.measure.right_answers import RightAnswers
+from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_mean
 

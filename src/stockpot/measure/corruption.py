@@ -18,11 +18,11 @@ from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.corruption_set import CorruptionSet
 from stockpot.measure.mce import Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
 from stockpot.models.load import load_model, zero_shot_options

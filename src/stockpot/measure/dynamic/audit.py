@@ -14,9 +14,9 @@ from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Setting, parse_rule
 from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.measure import measures
-from stockpot.measure.class_space import match_classes
 from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.measurement import Context, Measurement, proportion
+from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 
 

@@ -14,9 +14,9 @@ from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.climb import Task
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
-from stockpot.measure.class_space import ClassMap
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
+from stockpot.models.class_space import ClassMap
 from stockpot.models.classifier import Classifier
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.

@@ -20,11 +20,11 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.steps import StepRule
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score

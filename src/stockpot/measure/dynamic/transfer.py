@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.errors import BadDataError
-from stockpot.measure.class_space import match_classes
 from stockpot.measure.dynamic.evaluate import Evaluation
 from stockpot.measure.measurement import Context, forward_batches
+from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_of_means
 

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.measure.class_space import ClassSpace, match_classes
 from stockpot.measure.measurement import Context, forward_batches
 from stockpot.measure.right_answers import RightAnswers
+from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 
 Flags = NDArray[np.bool_]

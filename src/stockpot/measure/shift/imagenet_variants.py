@@ -7,7 +7,6 @@ from pathlib import Path
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassSpace, match_classes
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
 from stockpot.measure.shift.answered import Flags, right_flags
 from stockpot.measure.shift.gaps import difference, mean_of_sets
@@ -19,6 +18,7 @@ from stockpot.measure.shift.variants import (
     load_variant,
     same_classes,
 )
+from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 

@@ -8,10 +8,10 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassSpace, match_classes
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.shift.answered import right_flags
 from stockpot.measure.shift.gaps import Line, outside_scores
+from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 
 

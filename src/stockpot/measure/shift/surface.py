@@ -7,10 +7,10 @@ import numpy as np
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.class_space import ClassSpace, match_classes
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
 from stockpot.measure.shift.answered import Flags, right_flags
 from stockpot.measure.shift.gaps import difference, mean_of_sets
+from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 

@@ -19,7 +19,7 @@ from stockpot.datasets.natural.objectnet import OBJECTNET
 from stockpot.datasets.natural.real import real_labels
 from stockpot.datasets.natural.two_hundred import ADVERSARIAL, RENDITION
 from stockpot.errors import BadDataError
-from stockpot.measure.class_space import ClassSpace
+from stockpot.models.class_space import ClassSpace
 
 
 class Variant(NamedTuple):
