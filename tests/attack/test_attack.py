@@ -13,6 +13,7 @@ from stockpot.attack.fold import folded
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
+from stockpot.attack.twin import twin_of
 from stockpot.errors import BadParameterError, UserError
 
 
@@ -235,3 +236,30 @@ def test_errors_say_what_to_do() -> None:
         attack(lambda x: model(x.detach()).detach(), images, model(images).argmax(1))
     with pytest.raises(UserError, match="unknown parameter 'stepsize'"):
         attack(model, images, labels, stepsize=3)
+
+
+def test_a_twin_follows_the_model_it_was_made_of() -> None:
+    generator = torch.Generator().manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1),
+        nn.BatchNorm2d(4, affine=False), nn.Flatten(), nn.LazyLinear(4),
+    )  # fmt: skip
+    images = pictures()
+    model(images)
+    for _ in range(3):
+        for parameter in model.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=generator)
+        model.train()(images)  # moves the running statistics
+        model.eval()
+        twin = twin_of(model, images, torch.float32)
+        assert twin is not model
+        assert not any(isinstance(module, nn.BatchNorm2d) for module in twin.modules())
+        torch.testing.assert_close(twin(images), model(images), rtol=1e-4, atol=1e-4)
+    again = twin_of(model, images, torch.float32)
+    assert again is twin  # renewed in place, not made anew
+    model[1] = nn.BatchNorm2d(8).eval()
+    other = twin_of(model, images, torch.float32)
+    assert other is not twin
+    torch.testing.assert_close(other(images), model(images), rtol=1e-4, atol=1e-4)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 4))
+    assert twin_of(plain, images, torch.float32) is plain

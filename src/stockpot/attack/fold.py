@@ -26,7 +26,7 @@ def folded(model: Model, images: Tensor) -> Model:
     with torch.no_grad():
         expected = model(few)
         twin = copy.deepcopy(model)
-        for convolution, norm in _adjacent(twin, few):
+        for convolution, norm in adjacent(twin, few):
             layer: Any = twin.get_submodule(convolution)
             statistics: Any = twin.get_submodule(norm)
             twin.set_submodule(convolution, fuse_conv_bn_eval(layer, statistics))
@@ -40,7 +40,7 @@ def folded(model: Model, images: Tensor) -> Model:
     return twin if close else model
 
 
-def _adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
+def adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     """Names of convolutions and of the batch norms that read exactly what they give."""
     made: dict[int, str] = {}
     kept: list[Tensor] = []  # so that no id is used twice
@@ -53,7 +53,7 @@ def _adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
             if isinstance(module, nn.Conv2d):
                 made[id(output)] = name
                 kept.append(output)
-            elif id(inputs[0]) in made:
+            elif id(inputs[0]) in made and module.running_mean is not None:
                 pairs.append((made.pop(id(inputs[0])), name))
 
         return see

@@ -76,7 +76,7 @@ class Resume:
     """Where the state of a run is kept, and after how many steps or seconds it is written."""
 
     path: Path
-    every: int = 200
+    every: int = 1000
     seconds: float = 60.0
 
 

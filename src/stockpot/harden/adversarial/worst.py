@@ -8,6 +8,7 @@ from torch import Tensor
 from stockpot.attack.methods.apgd import Start, apgd
 from stockpot.attack.task import Outcome, Task
 from stockpot.attack.threat import Threat
+from stockpot.attack.twin import twin_of
 from stockpot.attack.victim import Precision, Victim, evaluation_mode
 from stockpot.harden.loop import Step
 
@@ -26,16 +27,18 @@ def worst(
 ) -> Outcome:
     """The images of highest loss that a short APGD run finds, in evaluation mode.
 
+    The search looks at a copy of the model with batch norms folded into convolutions.
     With soft targets the loss is the KL divergence from them, whose gradient is cross-entropy's.
     """
     images = (step.pixels if pixels is None else pixels).detach()
     if threat.radius == 0 or steps == 0:
         steps, start = 0, "clean"
     task = Task(images, step.labels, _seeds(step), threat, "loss", soft)
-    victim = Victim(step.model, precision=_precision(images))
+    precision = _precision(images)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     with evaluation_mode(step.model):
         return apgd(
-            victim,
+            Victim(twin_of(step.model, images, dtype), precision=precision),
             task,
             steps=steps,
             loss="ce" if soft is None else "kl",
