@@ -22,6 +22,7 @@ from tables import share
 from torch import Tensor
 
 from stockpot.attack.threat import Threats
+from stockpot.attack.twin import twin_of
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -29,7 +30,7 @@ from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.measure.protocols import named_protocol
 from stockpot.models.device import pick_device
 from stockpot.season.calibrate import temperature
-from stockpot.season.criteria import calibrated_ensemble, judge
+from stockpot.season.criteria import calibrated_ensemble, judge_all
 from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.pool import Pool
@@ -193,44 +194,32 @@ def shift(
         load_dataset("cifar10", split="val"), pool.model, device=place, batch_size=500
     )
     pixels = torch.cat(plain.batches)
-    cells = {"clean": pixels}
-    for name in CORRUPTIONS:
-        for severity in severities:
+    # Labelled images of the members' own kind come first; then what matters most.
+    cells = {"source": torch.cat(source.batches), "clean": pixels}
+    for severity in severities:
+        for name in CORRUPTIONS:
             cells[f"{name}:{severity}"] = corrupt(pixels, name, severity, seed=0, profile="cifar")
-    cells["source"] = torch.cat(source.batches)  # labelled, of the members' own kind
-    kept: dict[str, list[Tensor]] = {name: [] for name in cells}
-    sizes = [len(batch) for batch in cells.values()]
-    # A GPU wants few large batches, a CPU's cache small ones.
-    piece = 4000 if place.type == "cuda" else 100
-    everything = torch.cat(list(cells.values())).split(piece)
     soups = (
         affine_grid(4, low=0, high=1, step=0.2)
         if convex
         else affine_grid(4, low=-0.4, high=1.4, step=0.2)
     )
-    count = 0
-    with torch.inference_mode(), autocast(place):
-        for weights in soups:
-            if time.monotonic() > until:
-                break
-            model = pool.load(weights, source.batches)
-            logits = torch.cat([model(batch).float() for batch in everything])
-            for name, part in zip(cells, logits.split(sizes), strict=True):
-                kept[name].append(part)
-            count += 1
-        alone = [[pool.load(w)(batch).float() for batch in cells.values()] for w in torch.eye(4)]
+    looked = Looked(pool, cells, source.batches, place)
+    cells = looked.fitting(soups, until - 30)
+    print(f"{family} shift: {len(cells)} cells", flush=True)
+    kept = looked.at(soups, until - 10)
+    count = len(kept["source"])
+    alone = looked.at(torch.eye(4))
     print(f"{family} shift: {count} soups x {sum(map(len, cells.values()))} images", flush=True)
     labels = dict.fromkeys(cells, plain.labels) | {"source": source.labels}
-    members_logits = {name: [row[i] for row in alone] for i, name in enumerate(cells)}
     arrays: dict[str, np.ndarray] = {}
     for name in cells:
-        logits = torch.stack(kept[name]) if count else torch.zeros(0, images, 10)
+        logits = kept[name]
         right = logits.argmax(dim=2) == labels[name].to(logits.device)
         arrays[f"correct:{name}"] = np.packbits(right.cpu().numpy(), axis=1)
         arrays[f"loss:{name}"] = coarse(logits, labels[name])
-        odds = torch.stack([each.softmax(dim=1) for each in members_logits[name]]).mean(dim=0)
-        together = odds.argmax(dim=1) == labels[name]
-        singly = torch.stack([e.argmax(dim=1) == labels[name] for e in members_logits[name]])
+        together = alone[name].softmax(dim=2).mean(dim=0).argmax(dim=1) == labels[name]
+        singly = alone[name].argmax(dim=2) == labels[name]
         arrays[f"ensemble:{name}"] = np.packbits(together.cpu().numpy())
         arrays[f"alone:{name}"] = np.packbits(singly.cpu().numpy(), axis=1)
     facts = {
@@ -246,12 +235,56 @@ def shift(
 
     save([])
     if count == len(soups) and seeds:
-        save(without_labels(kept, members_logits, source.labels, images, seeds, until))
+        save(without_labels(kept, alone, source.labels, images, seeds, until))
+
+
+class Looked:
+    """Logits of soups on all cells, cell by cell."""
+
+    def __init__(
+        self, pool: Pool, cells: dict[str, Tensor], source: tuple[Tensor, ...], place: torch.device
+    ) -> None:
+        self.pool, self.cells, self.place = pool, cells, place
+        gpu = place.type == "cuda"
+        # A GPU wants few large batches in NHWC, a CPU's cache small ones.
+        self.layout = torch.channels_last if gpu else torch.contiguous_format
+        self.piece = 4000 if gpu else 100
+        self.source = tuple(part.contiguous(memory_format=self.layout) for part in source)
+
+    def at(self, soups: Tensor, until: float = float("inf")) -> dict[str, Tensor]:
+        """Soups x images x classes for every cell; fewer soups where time is out."""
+        pixels = torch.cat(list(self.cells.values())).contiguous(memory_format=self.layout)
+        everything = pixels.split(self.piece)
+        rows = []
+        with torch.inference_mode(), autocast(self.place):
+            for weights in soups:
+                if time.monotonic() > until:
+                    break
+                model = self.pool.load(weights, self.source)
+                if self.place.type == "cuda":
+                    model = twin_of(model, everything[0].float() / 255, torch.bfloat16)
+                rows.append(torch.cat([model(batch).float() for batch in everything]))
+        sizes = [len(batch) for batch in self.cells.values()]
+        logits = torch.stack(rows) if rows else torch.zeros(0, len(pixels), 10)
+        return dict(zip(self.cells, logits.split(sizes, dim=1), strict=True))
+
+    def fitting(self, soups: Tensor, until: float) -> dict[str, Tensor]:
+        """Leave out the last cells where all soups on all cells would take too long."""
+        self.at(soups[:2])  # to warm up
+        start = time.monotonic()
+        few = soups[:: max(1, len(soups) // 6)]
+        for part in self.at(few).values():
+            part.sum().item()  # a GPU answers when it is done
+        each = (time.monotonic() - start) / len(few)
+        share = (until - time.monotonic()) / (each * len(soups))
+        most = max(3, int(share * len(self.cells)))
+        self.cells = dict(list(self.cells.items())[:most])
+        return self.cells
 
 
 def without_labels(
-    kept: dict[str, list[Tensor]],
-    members_logits: dict[str, list[Tensor]],
+    kept: dict[str, Tensor],
+    alone: dict[str, Tensor],
     labels: Tensor,
     images: int,
     seeds: int,
@@ -259,23 +292,24 @@ def without_labels(
 ) -> list[dict[str, object]]:
     """The soup that each label-free criterion takes, on half of each cell's images, by seed."""
     chosen: list[dict[str, object]] = []
-    heats = [temperature(known, labels) for known in kept["source"]]
-    strongest_first = sorted(kept, key=lambda name: name.rpartition(":")[2], reverse=True)
-    for name in strongest_first:
+    here = kept["source"].device
+    labels = labels.to(here)
+    on_cpu = (kept["source"].cpu(), labels.cpu())
+    heats = torch.tensor([temperature(known, on_cpu[1]) for known in on_cpu[0]], device=here)
+    for name in kept:
         for seed in range(seeds):
-            rows = halves(images, seed)[0]
             if name == "source" or time.monotonic() > until:
                 continue
-            target = [logits[rows] for logits in members_logits[name]]
-            ensemble = calibrated_ensemble(members_logits["source"], labels, target)
+            rows = torch.from_numpy(halves(images, seed)[0]).to(here)
+            ensemble = calibrated_ensemble(
+                list(alone["source"]), labels, list(alone[name][:, rows])
+            )
             for criterion in ("agreement", "entropy", "atc"):
-                scores = [
-                    judge(criterion, known, labels, there[rows], ensemble, heat=heat).score
-                    for known, there, heat in zip(kept["source"], kept[name], heats, strict=True)
-                ]
-                best = int(np.argmax(scores))
+                scores = judge_all(
+                    criterion, kept["source"], labels, kept[name][:, rows], ensemble, heats
+                )
+                best = int(scores.nan_to_num(-torch.inf).argmax())
                 chosen.append({"seed": seed, "cell": name, "criterion": criterion, "soup": best})
-        print(f"without labels: {name} done", flush=True)
     return chosen
 
 

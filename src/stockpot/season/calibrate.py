@@ -31,19 +31,19 @@ def entropy(probabilities: Tensor) -> Tensor:
     return -torch.xlogy(probabilities, probabilities).sum(dim=-1)
 
 
-def atc_accuracy(source: Tensor, correct: Tensor, target: Tensor) -> float:
-    """Average Thresholded Confidence (arXiv:2201.04234).
+def atc_accuracy(source: Tensor, correct: Tensor, target: Tensor) -> Tensor:
+    """Average Thresholded Confidence (arXiv:2201.04234), for each row of models.
 
     The threshold is where as many source images lie above it as the model has right; the estimate
     is the share of target images above it.
 
     Args:
-        source: a confidence of each source image, higher is surer.
+        source: a confidence of each source image, higher is surer; models x images.
         correct: whether the model was right about it.
         target: the same confidence of the target images.
     """
-    wrong = int((~correct).sum())
-    if wrong == 0:
-        return float((target >= source.min()).double().mean())
-    threshold = source.sort().values[wrong - 1]
-    return float((target > threshold).double().mean())
+    wrong = (~correct).sum(dim=-1, keepdim=True)
+    threshold = source.sort(dim=-1).values.gather(-1, (wrong - 1).clamp(min=0))
+    # A model that is right everywhere is believed down to its least sure source image.
+    above = torch.where(wrong > 0, target > threshold, target >= threshold)
+    return above.double().mean(dim=-1)

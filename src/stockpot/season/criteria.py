@@ -27,7 +27,6 @@ def judge(
     target: Tensor,
     ensemble: Tensor,
     marginal: float = 1.0,
-    heat: float | None = None,
 ) -> Judgement:
     """Score one soup by its logits on labelled source images and on unlabelled target images.
 
@@ -38,21 +37,34 @@ def judge(
         target: logits on the target.
         ensemble: the output ensemble's probabilities on the target, for `agreement`.
         marginal: the weight of variety in `entropy`.
-        heat: the temperature, where it is known from an earlier call with the same source.
     """
     if not bool(torch.isfinite(known).all() and torch.isfinite(target).all()):
         return Judgement(-np.inf, np.nan)
-    heat = temperature(known, labels) if heat is None else heat
-    sure, odds = (known / heat).softmax(dim=1), (target / heat).softmax(dim=1)
+    heat = temperature(known, labels)
+    heats = known.new_full((1,), heat)
+    found = judge_all(criterion, known[None], labels, target[None], ensemble, heats, marginal)
+    return Judgement(float(found[0]), heat)
+
+
+def judge_all(
+    criterion: Criterion,
+    known: Tensor,
+    labels: Tensor,
+    target: Tensor,
+    ensemble: Tensor,
+    heats: Tensor,
+    marginal: float = 1.0,
+) -> Tensor:
+    """The scores of many soups with known temperatures; logits are soups x images x classes."""
+    heat = heats[:, None, None]
+    odds = (target / heat).softmax(dim=2)
     if criterion == "entropy":
-        score = float(marginal * entropy(odds.mean(dim=0)) - entropy(odds).mean())
-    elif criterion == "atc":
-        right = known.argmax(dim=1) == labels
-        score = atc_accuracy(-entropy(sure), right, -entropy(odds))
-    else:
-        # Counted agreements would tie; the cross-entropy to the ensemble does not.
-        score = float((ensemble * odds.clamp(min=1e-12).log()).sum(dim=1).mean())
-    return Judgement(score, heat)
+        return marginal * entropy(odds.mean(dim=1)) - entropy(odds).mean(dim=1)
+    if criterion == "atc":
+        sure = (known / heat).softmax(dim=2)
+        return atc_accuracy(-entropy(sure), known.argmax(dim=2) == labels, -entropy(odds))
+    # Counted agreements would tie; the cross-entropy to the ensemble does not.
+    return (ensemble * odds.clamp(min=1e-12).log()).sum(dim=2).mean(dim=1)
 
 
 def calibrated_ensemble(known: list[Tensor], labels: Tensor, target: list[Tensor]) -> Tensor:
