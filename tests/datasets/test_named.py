@@ -7,6 +7,7 @@ import io
 import json
 import signal
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from stockpot.datasets.named.cifar10 import _from_parquet as cifar_from_parquet
 from stockpot.datasets.named.cifar10 import _from_strips as cifar_from_strips
 from stockpot.datasets.named.decoded import Part, read_part, write_decoded
 from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.held_out import last, last_of_each_class
 from stockpot.datasets.named.quickdraw import QUICKDRAW, _test_rows
 from stockpot.errors import BadDataError, UnknownNameError, UserError
 
@@ -231,3 +233,21 @@ def test_real_sets_have_their_fingerprints(name: str) -> None:
         assert len(part) == count
         pixels = part.images.pixels  # type: ignore[attr-defined]
         assert pixel_fingerprint(pixels, part.labels, part.classes) == part.fingerprint
+
+
+def test_fit_and_val_share_out_the_training_images(cache: Path) -> None:
+    chosen = replace(
+        small_set(Offer(Shelf("good"), lambda _: PARTS)), held_out=last_of_each_class(1)
+    )
+    chosen.get()
+    fit, val = chosen.load("fit"), chosen.load("val")
+    assert (fit.split, val.split) == ("fit", "val")
+    assert fit.labels.tolist() == [1]
+    assert val.labels.tolist() == [0, 1]
+    seen = [next(part.batches(9)).images for part in (val, fit)]
+    both = torch.cat([seen[0][:1], seen[1], seen[0][1:]])
+    assert torch.equal(both, PARTS["train"].images.repeat(1, 3, 1, 1))
+
+
+def test_the_last_images_are_held_out() -> None:
+    assert last(2)(torch.tensor([5, 5, 5])).tolist() == [False, True, True]

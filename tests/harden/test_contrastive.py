@@ -10,6 +10,11 @@ import transformers as hf
 
 from dual_encoders import make_clip
 from pico import CLASSES, make_classifier, make_dataset
+from stockpot.datasets.captions.phrases import KINDS
+from stockpot.datasets.load import load_dataset
+from stockpot.datasets.named.cifar10 import CIFAR10
+from stockpot.datasets.named.fashion_mnist import FASHION_MNIST
+from stockpot.datasets.named.mnist import MNIST
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.contrastive import contrastive_loss, match
 from stockpot.harden.run import harden
@@ -77,8 +82,6 @@ def test_a_plain_classifier_has_no_text_tower() -> None:
 
 
 def test_captions_come_from_training_images_of_the_shares_asked_for() -> None:
-    from stockpot.datasets.load import load_dataset
-
     only = {"cifar10": 0.0, "quickdraw": 0.0, "mnist": 0.0, "fashion_mnist": 0.0}
     data = load_dataset("captions", split="train", icons=0.05, size=32, **only)
     train = load_dataset("icons", split="train")
@@ -93,6 +96,28 @@ def test_captions_come_from_training_images_of_the_shares_asked_for() -> None:
         load_dataset("captions", split="train", icons=1.5)
     with pytest.raises(BadParameterError, match="expected split train"):
         load_dataset("captions", split="test")
+
+
+def test_captions_of_unnamed_icons_do_not_tell_the_class() -> None:
+    only = {"cifar10": 0, "quickdraw": 0, "mnist": 0, "fashion_mnist": 0, "size": 16}
+    data = load_dataset("captions", split="train", icons=0.02, concepts=0.05, **only)
+    icons = load_dataset("icons", split="train")
+    assert len(data) == round(0.02 * len(icons)) + round(0.05 * len(icons))
+    kinds = {f"an icon of a {name}." for name in icons.classes}
+    concepts = {f"an icon of a {name}." for name in icons.columns["concept"]}
+    for name, said in zip(data.classes, data.prompts, strict=True):
+        tells = bool(set(said) & (kinds - concepts))
+        if name.startswith("icon of a concept"):
+            assert not tells, name
+        else:
+            assert tells or set(said) & kinds, name
+
+
+@pytest.mark.parametrize("source", ["cifar10", "mnist", "fashion_mnist"])
+def test_the_kinds_of_a_source_share_out_its_classes(source: str) -> None:
+    classes = {"cifar10": CIFAR10, "mnist": MNIST, "fashion_mnist": FASHION_MNIST}[source].classes
+    assert sorted(name for group in KINDS[source].values() for name in group) == sorted(classes)
+    assert not set(KINDS[source]) & set(classes)
 
 
 def test_the_text_tower_reads_to_the_end(tmp_path: Path) -> None:

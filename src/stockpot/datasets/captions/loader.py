@@ -1,7 +1,9 @@
 """Captioned pictures from several datasets, as contrastive training wants them.
 
-Only training images are ever taken, and of each dataset only a share, so that a foundation model
-trained on them knows every task a little and an expert has something to add.
+Only training images are ever taken (`fit`, where a set holds images out for validation), and of
+each dataset only a share, so that a foundation model trained on them knows every task a little and
+an expert has something to add. Further images may be described by their kind alone ("a photo of a
+pet"): of those a model learns what there is to see, not what it is called.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from stockpot.datasets import datasets
 from stockpot.datasets.captions.phrases import (
     CLOTHES,
     DIGITS,
+    KINDS,
     PHOTOGRAPHS,
     SKETCHES,
     captions,
@@ -63,6 +66,8 @@ def captioned(
     quickdraw: float = 0.25,
     mnist: float = 0.05,
     fashion_mnist: float = 0.01,
+    kinds: float = 0.0,
+    concepts: float = 0.0,
     size: int = 64,
     seed: int = 0,
 ) -> Dataset:
@@ -77,6 +82,9 @@ def captioned(
         quickdraw: the share of Quick Draw's training images.
         mnist: the share of MNIST's training images.
         fashion_mnist: the share of Fashion-MNIST's training images.
+        kinds: a further share of CIFAR-10's, MNIST's and Fashion-MNIST's images, described by
+            their kind alone.
+        concepts: a further share of the icons, described by what they show and not by their class.
         size: the side to which all are brought.
         seed: which images are taken.
     """
@@ -84,24 +92,29 @@ def captioned(
         raise BadParameterError(f"captions: expected split train, got {split!r}.")
     shares = {"icons": icons, "cifar10": cifar10, "quickdraw": quickdraw}
     shares |= {"mnist": mnist, "fashion_mnist": fashion_mnist}
-    for name, share in shares.items():
+    for name, share in (shares | {"kinds": kinds, "concepts": concepts}).items():
         if not 0 <= share <= 1:
             raise BadParameterError(f"captions: {name}: expected a share of 0 to 1, got {share}.")
     classes: dict[str, tuple[str, ...]] = {}
     subjects: list[str] = []
     pixels, marks, origins = [], [], []
     for source in SOURCES:
-        data = load_dataset(source.name, split="train")
-        count = round(shares[source.name] * len(data))
-        if not count:
-            continue
-        data = data.limited(count, seed)
-        said = _said(source, data)
-        classes |= said.captions
-        subjects += said.subjects
-        pixels.append(_resized(said.pixels, size))
-        marks.append(data.fingerprint)
-        origins += [source.name] * len(data)
+        # Icons hold their own validation images out of train.
+        whole = load_dataset(source.name, split="train" if source.name == "icons" else "fit")
+        order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(seed))
+        named = round(shares[source.name] * len(whole))
+        unnamed = {"icons": concepts, "quickdraw": 0.0}.get(source.name, kinds)
+        further = named + round(unnamed * len(whole))
+        for rows, with_names in ((order[:named], True), (order[named:further], False)):
+            if not len(rows):
+                continue
+            data = whole.take(rows.sort().values)
+            said = _said(source, data, with_names)
+            classes |= said.captions
+            subjects += said.subjects
+            pixels.append(_resized(said.pixels, size))
+            marks.append(data.fingerprint)
+            origins += [source.name] * len(data)
     if not subjects:
         raise BadParameterError("captions: every share is 0, so there is no picture.")
     number = {name: index for index, name in enumerate(classes)}
@@ -120,19 +133,26 @@ def captioned(
     )
 
 
-def _said(source: Source, data: Dataset) -> Pictures:
+def _said(source: Source, data: Dataset, with_names: bool) -> Pictures:
+    """The pictures with captions that name their classes, or with captions that do not."""
     pixels = torch.cat([batch.images for batch in data.batches(_CHUNK)])
-    kinds = [data.classes[label] for label in data.labels.tolist()]
+    classes = [data.classes[label] for label in data.labels.tolist()]
     if source.name == "icons":
-        concepts = [f"{source.what}: {name}" for name in data.columns["concept"]]
-        rows = zip(concepts, data.columns["concept"], data.columns["codepoint"], kinds, strict=True)
+        what = source.what if with_names else f"{source.what} of a concept"
+        concepts = [f"{what}: {name}" for name in data.columns["concept"]]
+        told = classes if with_names else [None] * len(classes)
+        rows = zip(concepts, data.columns["concept"], data.columns["codepoint"], told, strict=True)
         return Pictures(
             pixels,
             concepts,
             {key: icon_captions(name, code, kind) for key, name, code, kind in rows},
         )
-    subjects = [f"{source.what}: {kind}" for kind in kinds]
-    spoken = {f"{source.what}: {kind}": captions(kind, source.templates) for kind in data.classes}
+    what, said_of = source.what, {name: name for name in data.classes}
+    if not with_names:
+        what = f"{source.what} of a kind"
+        said_of = {name: kind for kind, names in KINDS[source.name].items() for name in names}
+    subjects = [f"{what}: {said_of[name]}" for name in classes]
+    spoken = {f"{what}: {said}": captions(said, source.templates) for said in said_of.values()}
     return Pictures(pixels, subjects, spoken)
 
 

@@ -60,6 +60,28 @@ SYNONYMS = {
     "sneaker": ("running shoe",),
     "bag": ("handbag",),
 }
+KINDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cifar10": {
+        "pet": ("cat", "dog"),
+        "hoofed animal": ("deer", "horse"),
+        "small wild animal": ("bird", "frog"),
+        "vehicle on the road": ("automobile", "truck"),
+        "large craft": ("airplane", "ship"),
+    },
+    "mnist": {
+        "digit with a loop": ("zero", "six", "eight", "nine"),
+        "digit of straight strokes": ("one", "four", "seven"),
+        "digit of open curves": ("two", "three", "five"),
+    },
+    "fashion_mnist": {
+        "shoe": ("sandal", "sneaker", "ankle boot"),
+        "garment for the upper body": ("t-shirt", "pullover", "coat", "shirt"),
+        "long garment": ("trousers", "dress"),
+        "thing to carry": ("bag",),
+    },
+}
+"""Groups of classes that look alike, by what a caption says that does not name the class."""
+
 NUMERALS = {
     word: (str(number),)
     for number, word in enumerate(
@@ -76,14 +98,14 @@ def captions(name: str, templates: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def icon_captions(concept: str, codepoint: str, kind: str) -> tuple[str, ...]:
-    """Captions of an icon: its Unicode name, its keywords, and the class it belongs to."""
+def icon_captions(concept: str, codepoint: str, kind: str | None) -> tuple[str, ...]:
+    """Captions of an icon: its Unicode name, its keywords, and the class it belongs to, if told."""
     words = keywords().get(codepoint, ())
     return (
         *(template.format(concept) for template in ICONS),
         *(f"an icon of a {concept}: {word}." for word in words[:2]),
         *(f"an emoji about {word}." for word in words[2:4]),
-        *(template.format(kind) for template in ICON_KINDS),
+        *(template.format(kind) for template in ICON_KINDS if kind),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +86,6 @@ CIFAR10 = NamedSet(
 )
 
 
-HELD_OUT = 1000
-"""Training images, the last ones, that `val` has and `fit` lacks."""
-
-
 @datasets.register("cifar10")
 def cifar10(*, split: str = "test") -> Dataset:
     """CIFAR-10: photographs of 32 px in ten classes, 50,000 + 10,000.
@@ -98,9 +93,4 @@ def cifar10(*, split: str = "test") -> Dataset:
     Args:
         split: train or test; val, the last 1000 of train, or fit, train without them.
     """
-    if split not in ("fit", "val"):
-        return CIFAR10.load(split)
-    whole = CIFAR10.load("train")
-    first = len(whole) - HELD_OUT
-    rows = range(first) if split == "fit" else range(first, len(whole))
-    return replace(whole.take(rows), split=split)
+    return CIFAR10.load(split)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.datasets.fetch.source import Progress, Source, SourceFailedError, silent
 from stockpot.datasets.named.decoded import Part, read_facts, read_part, write_decoded
+from stockpot.datasets.named.held_out import LAST_THOUSAND, HeldOut
 from stockpot.errors import UnknownNameError, UserError
 
 Decoder = Callable[[Path], dict[str, Part]]
@@ -36,6 +37,8 @@ class NamedSet:
     licence: str
     templates: tuple[str, ...]
     offers: tuple[Offer, ...]
+    held_out: HeldOut = LAST_THOUSAND
+    """The training images that `val` has and `fit` lacks."""
 
     @property
     def path(self) -> Path:
@@ -68,9 +71,13 @@ class NamedSet:
         )
 
     def load(self, split: str) -> Dataset:
-        """One split of the fetched dataset."""
+        """One split of the fetched dataset, or `fit` and `val`: the parts of `train`."""
+        if split in ("fit", "val"):
+            whole = self.load("train")
+            chosen = self.held_out(whole.labels) == (split == "val")
+            return replace(whole.take(chosen.nonzero()[:, 0]), split=split)
         if split not in self.counts:
-            raise UnknownNameError(f"split of {self.name}", split, self.counts)
+            raise UnknownNameError(f"split of {self.name}", split, (*self.counts, "fit", "val"))
         if not self.path.is_file():
             raise UserError(
                 f"{self.name} is not here yet.", hint=f"Run `stockpot data get {self.name}`."

@@ -73,6 +73,6 @@ def fashion_mnist(*, split: str = "test") -> Dataset:
     """Fashion-MNIST: clothes of 28 px in ten classes, 60,000 + 10,000.
 
     Args:
-        split: train or test.
+        split: train or test; val, the last 1000 of train, or fit, train without them.
     """
     return FASHION_MNIST.load(split)

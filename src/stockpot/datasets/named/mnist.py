@@ -72,6 +72,6 @@ def mnist(*, split: str = "test") -> Dataset:
     """MNIST: handwritten digits of 28 px, 60,000 + 10,000.
 
     Args:
-        split: train or test.
+        split: train or test; val, the last 1000 of train, or fit, train without them.
     """
     return MNIST.load(split)

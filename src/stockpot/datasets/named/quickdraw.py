@@ -16,6 +16,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.fetch.npm import NpmPackage, open_member
 from stockpot.datasets.named.decoded import Part
 from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.held_out import last_of_each_class
 
 TEST_PER_CLASS = 20
 SPLIT_SEED = 0
@@ -78,6 +79,7 @@ QUICKDRAW = NamedSet(
             _from_archive,
         ),
     ),
+    held_out=last_of_each_class(3),
 )
 
 
@@ -86,6 +88,7 @@ def quickdraw(*, split: str = "test") -> Dataset:
     """Quick, Draw!: sketches of 28 px in 345 classes, 27,600 + 6,900.
 
     Args:
-        split: train or test (20 of each class, chosen once by a seed).
+        split: train or test (20 of each class, chosen once by a seed); val, the last three of each
+            class of train, or fit, train without them.
     """
     return QUICKDRAW.load(split)
