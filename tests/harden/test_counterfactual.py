@@ -19,8 +19,9 @@ from stockpot.harden.counterfactual.fills import filled
 from stockpot.harden.counterfactual.masks import object_cells, random_cells
 from stockpot.harden.counterfactual.partners import (
     batch_partners,
-    source_weights,
-    weighted_partners,
+    by_cell,
+    by_picture,
+    chosen_partners,
 )
 from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Resume, Step, train
@@ -78,33 +79,58 @@ def test_partners_by_the_published_rules() -> None:
         batch_partners(1, 4, "single", generator(), derange=True)
 
 
-def test_weighted_draws_follow_their_weights() -> None:
-    weights = torch.tensor([[0.0, 1.0, 3.0, 0.0]]).expand(20000, 4)
-    drawn = weighted_partners(weights, generator())[:, 0]
-    assert set(drawn.tolist()) == {1, 2}
+def draws(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=generator(), dtype=torch.float64)
+
+
+def test_draws_follow_their_weights() -> None:
+    weights = torch.tensor([[0.0, 1.0, 3.0, 0.0]], dtype=torch.float64)
+    drawn = by_picture(weights, draws(1, 20000))
+    assert set(drawn.flatten().tolist()) == {1, 2}
     assert float((drawn == 2).float().mean()) == pytest.approx(0.75, abs=0.015)
-    nothing = weighted_partners(torch.zeros(3, 3), generator())[:, 0]
-    assert not (nothing == torch.arange(3)).any()
+    assert by_picture(weights, torch.ones(1, 1, dtype=torch.float64)).item() == 2
+    nothing = by_picture(torch.zeros(3, 3, dtype=torch.float64), draws(3, 50))
+    assert not (nothing == torch.arange(3)[:, None]).any()
+    assert set(nothing[0].tolist()) == {1, 2}
+
+
+def test_draws_by_cell_are_even_among_the_others_that_suit() -> None:
+    """Against the count of every picture: each suited other one equally often, itself never."""
+    cells = 30000
+    allowed = torch.tensor([True, False, True, True, False, True])[:, None].expand(-1, cells)
+    drawn = by_cell(allowed, draws(3, cells))
+    for picture, suited in ((0, {2, 3, 5}), (1, {0, 2, 3, 5}), (2, {0, 3, 5})):
+        counts = drawn[picture].bincount(minlength=6)
+        assert set(counts.nonzero()[:, 0].tolist()) == suited
+        shares = counts[counts > 0] / cells
+        torch.testing.assert_close(shares, torch.full_like(shares, 1 / len(suited)), atol=0.012,
+                                   rtol=0)  # fmt: skip
+    alone = torch.tensor([True, False, False])[:, None].expand(-1, cells)
+    drawn = by_cell(alone, draws(3, cells))
+    assert (drawn[1:] == 0).all()
+    assert set(drawn[0].tolist()) == {1, 2}  # nothing suits but itself: any other
 
 
 def test_fills_from_other_classes_and_from_contexts() -> None:
     labels = torch.tensor([0, 0, 1, 1])
     pool_labels = torch.tensor([0, 0, 1, 1, 1, 0])
     masked = torch.ones(4, 9, dtype=torch.bool)
-    for fill in ("single", "multi"):
-        weights = source_weights("other_class", fill, masked, labels, pool_labels, None)
-        drawn = weighted_partners(weights, generator())
+    for fill, count in (("single", 1), ("multi", 9)):
+        for source in ("any", "other_class"):
+            drawn = chosen_partners(source, fill, masked, labels, pool_labels, None, generator())
+            assert drawn.shape == (4, count)
+            assert not (drawn == torch.arange(4)[:, None]).any()
         assert (pool_labels[drawn] != labels[:, None]).all()
     objects = torch.zeros(6, 9, dtype=torch.bool)
     objects[:, :4] = True
     objects[5] = False
-    weights = source_weights("low_relevance", "multi", masked, labels, pool_labels, objects)
-    drawn = weighted_partners(weights, generator())
+    known = (labels, pool_labels, objects, generator())
+    drawn = chosen_partners("low_relevance", "multi", masked, *known)
     assert (drawn[:, :4] == 5).all()  # the only picture without an object there
+    assert not (drawn == torch.arange(4)[:, None]).any()
     half = torch.zeros(4, 9, dtype=torch.bool)
     half[:, :4] = True  # only picture 5 shows context where these are masked
-    weights = source_weights("low_relevance", "single", half, labels, pool_labels, objects)
-    assert (weighted_partners(weights, generator())[:, 0] == 5).all()
+    assert (chosen_partners("low_relevance", "single", half, *known)[:, 0] == 5).all()
 
 
 def test_filled_pixels_come_from_the_partner_s_same_place() -> None:

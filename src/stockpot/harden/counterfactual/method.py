@@ -37,8 +37,7 @@ from stockpot.harden.counterfactual.partners import (
     Fill,
     Source,
     batch_partners,
-    source_weights,
-    weighted_partners,
+    chosen_partners,
 )
 from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
@@ -202,8 +201,9 @@ class Counterfactual:
             )
         else:
             known = None if theirs is None else theirs.flatten(1)
-            weights = source_weights(self.source, self.fill, cells, step.labels, labels, known)
-            partners = weighted_partners(weights, step.generator)
+            partners = chosen_partners(
+                self.source, self.fill, cells, step.labels, labels, known, step.generator
+            )
         return filled(pixels, pool, masked, partners.to(pixels.device))
 
     def _without(self, model: Classifier, masked: Tensor) -> AbstractContextManager[None]:

@@ -1,7 +1,9 @@
 """Whose pixels replace the masked ones: for every picture, or every cell, a number in a pool.
 
 The pool is the batch itself, followed by a bank of earlier pictures where one is kept. The paper's
-rules are the two of `batch_partners`; the weighted draw serves what goes beyond it.
+rules are the two of `batch_partners`; what goes beyond it is drawn by `chosen_partners`. Draws are
+made on the CPU, so that a seed means the same on every device, and number one per filled cell: what
+is allowed is looked up in tables of pool by picture or pool by cell, never of all three.
 """
 
 from __future__ import annotations
@@ -25,11 +27,7 @@ def batch_partners(
     `single` is one permutation of the batch, which may leave a picture its own partner; with
     `derange` it never does. `multi` draws each cell's source among the others.
     """
-    if n < 2:
-        raise UserError(
-            "filling masked parts needs a second picture, but the batch holds one.",
-            hint="Take batch_size >= 2, or fill=none.",
-        )
+    _need_others(n)
     if fill == "multi":
         offset = torch.randint(1, n, (n, cells), generator=generator)
         return (torch.arange(n)[:, None] + offset) % n
@@ -42,35 +40,18 @@ def batch_partners(
     return partner[:, None]
 
 
-def weighted_partners(weights: Tensor, generator: Generator) -> Tensor:
-    """One draw from the pool per row, with probability proportional to the weights.
-
-    Args:
-        weights: [images, pool] or [images, pool, cells], zero where a source is not allowed. A
-            picture itself must be forbidden; where nothing is allowed, any other picture is.
-        generator: on the CPU, so that a seed means the same on every device.
-    """
-    allowed = weights.sum(dim=1, keepdim=True) > 0
-    n, pool = weights.shape[:2]
-    others = 1 - torch.eye(n, pool, dtype=weights.dtype, device=weights.device)
-    others = others.view(n, pool, *[1] * (weights.ndim - 2))
-    weights = torch.where(allowed, weights, others)
-    drawn = torch.rand(weights.shape, generator=generator).to(weights.device)
-    # The largest u^(1/w) is row i with probability w_i / sum w (Efraimidis and Spirakis).
-    keys = drawn.clamp(min=1e-12).log() / weights
-    chosen = keys.argmax(dim=1)
-    return chosen[:, None] if chosen.ndim == 1 else chosen
-
-
-def source_weights(
+def chosen_partners(
     source: Source,
     fill: Fill,
     masked: Tensor,
     labels: Tensor,
     pool_labels: Tensor,
     pool_objects: Tensor | None,
+    generator: Generator,
 ) -> Tensor:
-    """How much each picture of the pool is wanted, per picture or per cell.
+    """A partner for every picture, [images, 1], or (`multi`) for every cell, [images, cells].
+
+    Nobody is their own partner. Where nothing suits, any other picture does.
 
     Args:
         source: `any` other picture, one of an `other_class`, or (`low_relevance`) one that shows
@@ -80,15 +61,63 @@ def source_weights(
         labels: of the batch.
         pool_labels: of the pool, whose first pictures are the batch.
         pool_objects: [pool, cells], where the pool's pictures show their objects.
+        generator: on the CPU.
     """
     n, pool = len(labels), len(pool_labels)
-    weights = 1 - torch.eye(n, pool, device=labels.device)
+    _need_others(pool)
+    count = 1 if fill == "single" else masked.shape[1]
+    drawn = torch.rand((n, count), generator=generator, dtype=torch.float64).to(labels.device)
+    others = 1 - torch.eye(n, pool, dtype=torch.float64, device=labels.device)
+    if source == "low_relevance" and pool_objects is not None:
+        if fill == "multi":
+            return by_cell(~pool_objects, drawn)
+        share = masked.double() @ (~pool_objects).double().T
+        return by_picture(others * share, drawn)
     if source == "other_class":
-        weights = weights * (labels[:, None] != pool_labels[None, :])
-    if source != "low_relevance" or pool_objects is None:
-        return weights if fill == "single" else weights[:, :, None].expand(-1, -1, masked.shape[1])
-    context = (~pool_objects).float()
-    if fill == "multi":
-        return weights[:, :, None] * context[None]
-    share = masked.float() @ context.T / masked.sum(dim=1, keepdim=True).clamp(min=1)
-    return weights * share
+        return by_picture(others * (labels[:, None] != pool_labels[None, :]), drawn)
+    return by_picture(others, drawn)
+
+
+def by_picture(weights: Tensor, drawn: Tensor) -> Tensor:
+    """For each draw of a row the pool's picture that it falls on, by weights [images, pool].
+
+    Args:
+        weights: zero where a picture is not allowed. In a row of zeros all others are.
+        drawn: uniform numbers [images, draws].
+    """
+    n, pool = weights.shape
+    others = 1 - torch.eye(n, pool, dtype=weights.dtype, device=weights.device)
+    weights = torch.where(weights.sum(dim=1, keepdim=True) > 0, weights, others)
+    reached = weights.cumsum(dim=1)
+    found = torch.searchsorted(reached, drawn * reached[:, -1:], right=True)
+    # Rounding may carry a draw next to 1 past the end; the last allowed picture is meant.
+    last = (weights > 0).cumsum(dim=1).argmax(dim=1, keepdim=True)
+    return torch.minimum(found, last)
+
+
+def by_cell(allowed: Tensor, drawn: Tensor) -> Tensor:
+    """For each cell of a picture one of the pool's that are allowed there, but never itself.
+
+    Args:
+        allowed: booleans [pool, cells]; the first pictures are those that are filled.
+        drawn: uniform numbers [images, cells].
+    """
+    n, pool = len(drawn), len(allowed)
+    order = allowed.int().argsort(dim=0, descending=True, stable=True)
+    rank = allowed.cumsum(dim=0) - 1
+    own = allowed[:n]
+    suited = allowed.sum(dim=0) - own.long()
+    # The draw counts the others alone, so from one's own place in the order on it steps over it.
+    place = (drawn * suited).long()
+    place = place + (own & (place >= rank[:n])).long()
+    found = order.gather(0, place.clamp(max=pool - 1))
+    other = (torch.arange(n, device=drawn.device)[:, None] + 1 + (drawn * (pool - 1)).long()) % pool
+    return torch.where(suited > 0, found, other)
+
+
+def _need_others(pictures: int) -> None:
+    if pictures < 2:
+        raise UserError(
+            "filling masked parts needs a second picture, but the batch holds one.",
+            hint="Take batch_size >= 2, or fill=none.",
+        )
