@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from stockpot.datasets.catalogue import is_present
 from stockpot.datasets.composed.domains import ICON_CLASSES, SHARED
@@ -53,9 +54,23 @@ def test_fetched_domains_agree_with_their_source(domain: str, name: str) -> None
     assert set(data.columns["domain"]) == {domain}
 
 
+@pytest.mark.parametrize(("domain", "name"), [("photo", "cifar10"), ("drawing", "quickdraw")])
+def test_fit_and_val_are_the_parts_of_train(domain: str, name: str) -> None:
+    if not is_present(name):
+        pytest.skip(f"{name} is not fetched")
+    train, fit, val = (
+        load_dataset("domains", split=split, domain=domain) for split in ("train", "fit", "val")
+    )
+    assert len(fit) + len(val) == len(train)
+    assert set(val.labels.tolist()) == set(range(len(SHARED)))
+    assert torch.equal((fit.labels.bincount() + val.labels.bincount()), train.labels.bincount())
+
+
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     with pytest.raises(UnknownNameError, match="test"):
-        load_dataset("domains", split="val")
+        load_dataset("domains", split="all")
+    with pytest.raises(UnknownNameError, match="train, test"):
+        load_dataset("domains", split="val", domain="icon")
     with pytest.raises(UserError, match="photo"):
         load_dataset("domains", domain="painting")
     monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path))

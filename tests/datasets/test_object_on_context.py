@@ -251,3 +251,12 @@ def test_plain_and_vector_instructions_give_the_same_pixels() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == load_dataset("object_on_context", **options).fingerprint  # type: ignore[arg-type]
+
+
+def test_a_design_family_can_be_held_out() -> None:
+    every, one, rest = small(), small(family="fluent"), small(exclude_family="fluent")
+    assert set(one.columns["family"]) == {"fluent"}
+    assert "fluent" not in rest.columns["family"]
+    assert set(rest.columns["family"]) == set(every.columns["family"]) - {"fluent"}
+    assert len(one) + len(rest) == len(every)
+    assert one.classes == rest.classes == every.classes

@@ -17,6 +17,7 @@ from stockpot.corrupt.files import write_array, write_pictures
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.datasets.dataset import TensorImages
 from stockpot.errors import UserError
+from stockpot.measure.corrupted_batches import CorruptedBatches
 from stockpot.measure.corruption import corruption
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.mce import Baseline
@@ -175,3 +176,39 @@ def test_defences_are_measured_like_models(toy_data) -> None:
     assert crops.key != plain.key
     with pytest.raises(UserError, match="Did you mean clahe"):
         measure(models, "clean", data=toy_data, model_options={"defend": "clhae"})
+
+
+def test_pictures_are_made_once_for_all_models_and_only_while_there_is_room() -> None:
+    made: list[str] = []
+
+    def make(name: str):
+        made.append(name)
+        return torch.zeros(10, dtype=torch.uint8)
+
+    kept = CorruptedBatches(room=25)
+    for _ in range(2):
+        for place in ("a", "b", "c"):
+            kept.get("set", place, lambda place=place: make(place))
+    assert made == ["a", "b", "c", "c"]  # two fit
+    kept.get("other set", "a", lambda: make("a"))
+    assert made[-1] == "a"
+
+
+def test_kept_pictures_change_no_score(perfect, toy_data, monkeypatch) -> None:
+    context = Context(torch.device("cpu"), 16, 0)
+    monkeypatch.setattr("stockpot.measure.corruption._PICTURES", CorruptedBatches())
+    monkeypatch.setattr("stockpot.measure.corruption._KEPT", {})
+    first = corruption(perfect, toy_data, context, **FEW)
+    monkeypatch.setattr("stockpot.measure.corruption._KEPT", {})
+    calls: list[str] = []
+
+    def counted(*given, **options):
+        calls.append(given[1])
+        return corrupt(*given, **options)
+
+    monkeypatch.setattr("stockpot.measure.corruption.corrupt", counted)
+    again = corruption(perfect, toy_data, context, **FEW)
+    assert not calls
+    assert again.scores == first.scores
+    corruption(perfect, toy_data, Context(torch.device("cpu"), 16, 1), **FEW)
+    assert calls  # another seed is another set

@@ -80,6 +80,24 @@ def test_models_without_every_dataset_are_left_out() -> None:
     assert "zero" not in group_means(cells()[1:], ["in", "out"])
 
 
+def test_a_dataset_under_corruptions_counts_by_their_mean() -> None:
+    first, second, clean = flags(0.8, seed=1), flags(0.4, seed=2), flags(0.9, seed=3)
+    measured = cell("a", "c", clean)
+    corrupted = measured.model_copy(
+        update={
+            "key": measured.key.model_copy(update={"measure": "corruption"}),
+            "outcomes": {
+                "correct": pack_bits(clean), "fog:1": pack_bits(first), "fog:2": pack_bits(second)
+            },
+        }
+    )  # fmt: skip
+    found = group_means([corrupted], ["c"])["a"]
+    assert found.value == pytest.approx((first.mean() + second.mean()) / 2)
+    assert found.n == 400
+    both = group_means([measured, corrupted], ["c"])["a"]
+    assert both.value == pytest.approx(clean.mean())  # as they are, where that was measured
+
+
 def test_the_chart_has_a_point_per_model_and_the_page_its_table() -> None:
     section = scatter_section(cells(), (["in"], ["out"]))
     assert section is not None

@@ -1,12 +1,14 @@
 """Accuracy under the ImageNet-C corruptions, made on the fly from the clean images.
 
 Every batch is decoded once, kept as uint8 on the device, corrupted and classified for each cell of
-the grid in turn; nothing is written and memory does not grow with the grid.
+the grid in turn; nothing is written. Some corrupted pictures are kept for the next model of a run
+(`corrupted_batches`); beyond that memory does not grow with the grid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
+from stockpot.measure.corrupted_batches import CorruptedBatches
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.corruption_set import CorruptionSet
 from stockpot.measure.mce import Baseline, named_baseline
@@ -104,6 +107,7 @@ def corruption(
 
 _KEPT: dict[tuple[object, ...], Grid] = {}
 """Grids measured in this process: a baseline is often one of the models being measured."""
+_PICTURES = CorruptedBatches()
 
 
 class _Grids:
@@ -145,12 +149,23 @@ class _Grids:
                 images = batch.images.to(context.device, non_blocking=True)
                 seeds = (batch.rows + context.seed).tolist()
                 for cell in right:
-                    seen = images if cell is None else self._corrupted(images, cell, seeds)
+                    seen = images if cell is None else _PICTURES.get(
+                        self._set(model), (int(batch.rows[0]), cell),
+                        partial(self._corrupted, images, cell, seeds),
+                    )  # fmt: skip
                     right[cell].append(_right(model, seen, batch.labels, mapping))
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
         return Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+
+    def _set(self, model: Classifier) -> tuple[object, ...]:
+        """All that corrupted pictures depend on; a model may have fitted them to its size."""
+        context = self.context
+        return (
+            *(self.data.fingerprint, str(model.preprocess), context.batch_size, context.seed),
+            *(str(context.device), self.profile, self.overlays),
+        )
 
     def _corrupted(self, images: Tensor, cell: tuple[str, int], seeds: list[int]) -> Tensor:
         name, severity = cell

@@ -3,6 +3,8 @@
 The interval answers how the mean would move with other images and other seeds: images of every
 dataset and runs are drawn anew together (a two-level bootstrap). With one run it speaks of images
 alone. With few runs it is a rough guide: three seeds cannot show their whole spread.
+
+A dataset that only `corruption` was measured on counts by its mean over corruptions and severities.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from stockpot.results.statistics import Interval
 from stockpot.seeds import name_of
 
 RESAMPLES = 1000
+Answers = dict[str, NDArray[np.float32]]
+"""By dataset, for each image the share of answers that are right; 0 or 1 for a single answer."""
 
 
 class GroupMean(NamedTuple):
@@ -36,22 +40,41 @@ def group_means(
     results: Sequence[CellResult], data: Sequence[str], *, seed: int = 0
 ) -> dict[str, GroupMean]:
     """For every model that has per-image outcomes on all of `data`, by name without its seed."""
-    found: dict[str, dict[str, dict[str, NDArray[np.bool_]]]] = {}
-    for cell in results:
-        if cell.key.measure == "clean" and cell.key.data in data and "correct" in cell.outcomes:
-            runs = found.setdefault(name_of(cell.key.model), {})
-            runs.setdefault(cell.key.model, {})[cell.key.data] = cell.outcome("correct")
+    found = answers(results)
     draws: dict[tuple[str, int], NDArray[np.float32]] = {}
     means = {}
     for name, runs in found.items():
-        whole = [by_data for by_data in runs.values() if set(by_data) == set(data)]
+        whole = [by_data for by_data in runs.values() if set(data) <= set(by_data)]
         if whole:
             means[name] = _mean(name, whole, data, draws, seed)
     return means
 
 
+def answers(results: Sequence[CellResult]) -> dict[str, dict[str, Answers]]:
+    """For every model, by name without its seed, and every run: each image's share of answers
+    that are right, by dataset."""
+    found: dict[str, dict[str, Answers]] = {}
+    # Accuracy on the images as they are comes last, so that it wins over that under corruptions.
+    for cell in sorted(results, key=lambda cell: cell.key.measure == "clean"):
+        right = _right(cell)
+        if right is not None:
+            runs = found.setdefault(name_of(cell.key.model), {})
+            runs.setdefault(cell.key.model, {})[cell.key.data] = right
+    return {name: dict(sorted(runs.items())) for name, runs in found.items()}
+
+
+def _right(cell: CellResult) -> NDArray[np.float32] | None:
+    if cell.key.measure == "clean" and "correct" in cell.outcomes:
+        return cell.outcome("correct").astype(np.float32)
+    corrupted = [name for name in cell.outcomes if ":" in name]
+    if cell.key.measure != "corruption" or not corrupted:
+        return None
+    flags = np.stack([cell.outcome(name) for name in corrupted])
+    return flags.mean(axis=0).astype(np.float32)
+
+
 def resampled(
-    runs: Sequence[dict[str, NDArray[np.bool_]]],
+    runs: Sequence[Answers],
     data: Sequence[str],
     draws: dict[tuple[str, int], NDArray[np.float32]],
     seed: int = 0,
@@ -64,7 +87,7 @@ def resampled(
     chosen = generator.integers(0, len(runs), size=(RESAMPLES, len(runs)))
     total = np.zeros(RESAMPLES)
     for number, name in enumerate(data):
-        correct = np.stack([run[name] for run in runs]).astype(np.float32)
+        correct = np.stack([run[name] for run in runs])
         weights = _weights(name, number, correct.shape[1], draws, seed)
         accuracy = weights @ correct.T
         total += np.take_along_axis(accuracy, chosen, axis=1).mean(axis=1)
@@ -73,7 +96,7 @@ def resampled(
 
 def _mean(
     name: str,
-    runs: Sequence[dict[str, NDArray[np.bool_]]],
+    runs: Sequence[Answers],
     data: Sequence[str],
     draws: dict[tuple[str, int], NDArray[np.float32]],
     seed: int,

@@ -71,13 +71,15 @@ def domains(*, split: str = "test", domain: Domain = "photo") -> Dataset:
     """Nine things as photographs (CIFAR-10), drawings (Quick, Draw!) or icons, one class space.
 
     Args:
-        split: train or test, as CIFAR-10 and Quick, Draw! have them. Of the icons, the test split
-            is one design family (fluent) and the train split all others; their concepts are the
-            same, and the column `icon_split` says where `icons` keeps each picture.
+        split: train or test, as CIFAR-10 and Quick, Draw! have them, or the parts of train: val,
+            and fit without it. Of the icons, the test split is one design family (fluent) and the
+            train split all others; their concepts are the same, and the column `icon_split` says
+            where `icons` keeps each picture.
         domain: `photo`, `drawing` or `icon`.
     """
-    if split not in ("train", "test"):
-        raise UnknownNameError("split of domains", split, ("train", "test"))
+    known = ("train", "test") if domain == "icon" else ("train", "fit", "val", "test")
+    if split not in known:
+        raise UnknownNameError(f"split of domains, {domain}", split, known)
     if domain == "photo":
         found = _renamed(CIFAR10.load(split), {name: name for name in SHARED})
     elif domain == "drawing":

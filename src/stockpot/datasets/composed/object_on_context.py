@@ -45,6 +45,8 @@ def object_on_context(
     shift: Shift = "none",
     backgrounds: Backgrounds = "cifar10",
     classes: tuple[str, ...] = OBJECTS,
+    family: str | None = None,
+    exclude_family: str | None = None,
     copies: int = 4,
     seed: int = 0,
 ) -> Dataset:
@@ -62,11 +64,14 @@ def object_on_context(
         backgrounds: `cifar10` (ten kinds of photographs), `texture` (twenty) or `icons` (twenty
             other classes); the last two need no download.
         classes: which of the icon classes the objects are; class k has context k.
+        family: take objects of one design family only.
+        exclude_family: leave one design family out, as in training for a style hold-out.
         copies: pictures made of each object, each in its own size, place and surroundings.
         seed: of the places and the contexts.
     """
     _check(split, classes, copies)
-    cut = _cut_out(split, tuple(classes))
+    cut = _cut_out(icons(split=split, classes=tuple(classes), family=family,
+                         exclude_family=exclude_family))  # fmt: skip
     source = context_source(backgrounds, split, classes)
     if len(classes) > len(source.names):
         raise BadParameterError(
@@ -106,11 +111,10 @@ class _CutOut(NamedTuple):
     cover: Tensor
 
 
-def _cut_out(split: str, classes: tuple[str, ...]) -> _CutOut:
-    every = icons(split=split, classes=classes)
+def _cut_out(every: Dataset) -> _CutOut:
     chosen = [
         row
-        for number in range(len(classes))
+        for number in range(len(every.classes))
         for row in (every.labels == number).nonzero()[:, 0].tolist()
         if every.columns["style"][row] not in LINE_ART
     ]
