@@ -75,6 +75,9 @@ def test_complaints_still_name_the_line() -> None:
 
 
 def test_a_scatter_names_measured_data() -> None:
+    block = "report: {scatter: [{across: [icons], up: [icons]}, {across: [ikons], up: [icons]}]}\n"
+    with pytest.raises(RecipeError, match=r"r\.yaml:19: report\.scatter\.1\.across\.0: 'ikons'"):
+        check(RecipeFile(TEXT + block, "r.yaml"))
     block = "report: {scatter: {across: [icons], up: [ikons]}}\n"
     with pytest.raises(RecipeError, match=r"r\.yaml:19: report\.scatter\.up\.0: 'ikons'"):
         check(RecipeFile(TEXT + block, "r.yaml"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stockpot.report.page import render
-from stockpot.report.scatter import scatter_section
+from stockpot.report.scatter import Axes, scatter_section
 from stockpot.results.groups import group_means
 from stockpot.results.schema import (
     CellKey,
@@ -99,15 +99,19 @@ def test_a_dataset_under_corruptions_counts_by_their_mean() -> None:
 
 
 def test_the_chart_has_a_point_per_model_and_the_page_its_table() -> None:
-    section = scatter_section(cells(), (["in"], ["out"]))
+    section = scatter_section(cells(), Axes(["in"], ["out"]))
     assert section is not None
     assert [row.name for row in section.rows] == ["zero", "tuned"]  # best outside first
     assert section.chart.count('class="dot"') == 2
     assert section.chart.count('class="run"') == 3
-    page = render(cells(), title="t", axes=(["in"], ["out"]))
+    page = render(
+        cells(), title="t", axes=[Axes(["in"], ["out"], "First"), Axes(["out"], ["in"], "Second")]
+    )
+    assert page.index("<h3>First</h3>") < page.index("<h3>Second</h3>")
+    assert page.count('class="dot"') == 4
     assert 'id="scatter"' in page
     assert 'id="scatter"' not in render(cells(), title="t")
-    assert scatter_section(cells(), (["in"], ["nowhere"])) is None
+    assert scatter_section(cells(), Axes(["in"], ["nowhere"])) is None
 
 
 def test_many_models_are_compared_with_the_best() -> None:

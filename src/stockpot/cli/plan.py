@@ -50,15 +50,19 @@ def check(file: RecipeFile) -> None:
 
 def _check_scatter(file: RecipeFile) -> None:
     """Both axes of a scatter must name datasets that the recipe measures on."""
-    block = file.recipe.report.scatter if file.recipe.report else None
-    measure = file.recipe.measure
+    report, measure = file.recipe.report, file.recipe.measure
     known = {entry.data for entry in measure.with_} if measure else set()
-    for axis, names in (("across", block.across), ("up", block.up)) if block else ():
-        for index, name in enumerate(names):
-            if name not in known:
-                listing = ", ".join(sorted(known)) or "nothing"
-                place = ("report", "scatter", axis, index)
-                file.fail(place, f"{name!r} is not measured here. Measured: {listing}.")
+    several = isinstance((file.raw.get("report") or {}).get("scatter"), list)
+    for number, block in enumerate(report.scatter if report else ()):
+        first: tuple[str | int, ...] = ("report", "scatter", *((number,) if several else ()))
+        for axis, names in (("across", block.across), ("up", block.up)):
+            for index, name in enumerate(names):
+                if name not in known:
+                    listing = ", ".join(sorted(known)) or "nothing"
+                    file.fail(
+                        (*first, axis, index),
+                        f"{name!r} is not measured here. Measured: {listing}.",
+                    )
 
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:

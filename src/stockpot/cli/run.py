@@ -135,15 +135,14 @@ def _finish(recipe: Recipe, folder: Path, results: list[CellResult]) -> None:
     if recipe.report is not None:
         from stockpot.report.figures import run_figures
         from stockpot.report.page import write_page
+        from stockpot.report.scatter import Axes
 
         page = write_page(
             results,
             folder / recipe.report.out,
             title=recipe.report.title,
             subtitle=recipe.report.subtitle,
-            axes=(recipe.report.scatter.across, recipe.report.scatter.up)
-            if recipe.report.scatter
-            else None,
+            axes=[Axes(s.across, s.up, s.title) for s in recipe.report.scatter],
             figures=run_figures(folder),
         )
         typer.echo(f"\nreport: {page}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class _Closed(BaseModel):
@@ -111,6 +111,7 @@ class SimilarityBlock(_Closed):
 class ScatterBlock(_Closed):
     """Two groups of datasets whose mean accuracies are drawn against each other."""
 
+    title: str = ""
     across: list[str] = Field(min_length=1)
     up: list[str] = Field(min_length=1)
 
@@ -121,7 +122,12 @@ class ReportBlock(_Closed):
     title: str = "Stockpot report"
     out: str = "report.html"
     subtitle: str = ""
-    scatter: ScatterBlock | None = None
+    scatter: list[ScatterBlock] = Field(default_factory=list, description="One, or a list.")
+
+    @field_validator("scatter", mode="before")
+    @classmethod
+    def _one_or_more(cls, given: Any) -> Any:
+        return [given] if isinstance(given, dict) else given
 
 
 class Recipe(_Closed):
@@ -188,6 +194,8 @@ def json_schema(parameters: Mapping[str, Mapping[str, Any]] | None = None) -> di
     """The JSON Schema of a recipe, for editors; `parameters` adds each method's own keys."""
     schema = Recipe.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    scatters = definitions["ReportBlock"]["properties"]
+    scatters["scatter"] = {"anyOf": [{"$ref": "#/$defs/ScatterBlock"}, scatters["scatter"]]}
     for title, key in (
         ("HardenEntry", "method"),
         ("FuseEntry", "method"),

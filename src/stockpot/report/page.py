@@ -13,7 +13,7 @@ from stockpot.report.charts import shade
 from stockpot.report.figures import figure, run_figures
 from stockpot.report.galleries import galleries
 from stockpot.report.robustness import robust_sections
-from stockpot.report.scatter import scatter_section
+from stockpot.report.scatter import Axes, scatter_section
 from stockpot.report.sections import (
     MOST_COMPARED,
     class_tables,
@@ -38,17 +38,13 @@ def report(
     return write_page(cells, Path(out), title=title, figures=figures)
 
 
-Axes = tuple[Sequence[str], Sequence[str]]
-"""Two groups of datasets to draw against each other."""
-
-
 def write_page(
     results: Sequence[CellResult],
     out: Path,
     *,
     title: str,
     subtitle: str = "",
-    axes: Axes | None = None,
+    axes: Sequence[Axes] = (),
     figures: Sequence[Path] = (),
 ) -> Path:
     """Render and write the page; an old one is replaced in one step."""
@@ -62,7 +58,7 @@ def render(
     *,
     title: str,
     subtitle: str = "",
-    axes: Axes | None = None,
+    axes: Sequence[Axes] = (),
     figures: Sequence[Path] = (),
 ) -> str:
     """The page as text; the same results give the same page."""
@@ -80,7 +76,7 @@ def render(
         "task_sections": task_sections(results),
         "sweeps": sweep_sections(results),
         "figures": [figure(path) for path in figures],
-        "scatter": scatter_section(results, axes),
+        "scatters": [found for pair in axes if (found := scatter_section(results, pair))],
         "robust_sections": robust_sections(results),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),

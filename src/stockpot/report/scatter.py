@@ -12,6 +12,14 @@ from stockpot.results.groups import GroupMean, group_means
 from stockpot.results.schema import CellResult
 
 
+class Axes(NamedTuple):
+    """Two groups of datasets to draw against each other."""
+
+    across: Sequence[str]
+    up: Sequence[str]
+    title: str = ""
+
+
 class ScatterRow(NamedTuple):
     """One numbered point in words."""
 
@@ -25,30 +33,27 @@ class ScatterRow(NamedTuple):
 class ScatterSection(NamedTuple):
     """The chart, and the table that says which point is which."""
 
+    title: str
     chart: Markup
     across: str
     up: str
     rows: list[ScatterRow]
 
 
-def scatter_section(
-    results: Sequence[CellResult], axes: tuple[Sequence[str], Sequence[str]] | None
-) -> ScatterSection | None:
+def scatter_section(results: Sequence[CellResult], axes: Axes) -> ScatterSection | None:
     """Mean accuracy on the second group of datasets over that on the first, for every model."""
-    if axes is None:
-        return None
-    across, up = group_means(results, axes[0]), group_means(results, axes[1])
+    across, up = group_means(results, axes.across), group_means(results, axes.up)
     names = [name for name in across if name in up]
     if not names:
         return None
     names.sort(key=lambda name: -up[name].value)
-    titles = (_title(axes[0]), _title(axes[1]))
+    titles = (_title(axes.across), _title(axes.up))
     points = [(across[name], up[name]) for name in names]
     rows = [
         ScatterRow(number, x.name, _text(x), _text(y), len(x.runs))
         for number, (x, y) in enumerate(points, start=1)
     ]
-    return ScatterSection(scatter(points, *titles), *titles, rows)
+    return ScatterSection(axes.title, scatter(points, *titles), *titles, rows)
 
 
 def scatter(

@@ -70,7 +70,8 @@ def _right(cell: CellResult) -> NDArray[np.float32] | None:
     if cell.key.measure != "corruption" or not corrupted:
         return None
     flags = np.stack([cell.outcome(name) for name in corrupted])
-    return flags.mean(axis=0).astype(np.float32)
+    share: NDArray[np.float32] = flags.mean(axis=0).astype(np.float32)
+    return share
 
 
 def resampled(
