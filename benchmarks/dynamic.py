@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.climb import Rules, Task
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.stopwatch import Stopwatch
+from stockpot.dynamic.task import Rules, Task
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dynamic_paper import Brightness, Linear, Scripted, Threshold, numbered
-from stockpot.dynamic.climb import Rules, Task
 from stockpot.dynamic.search import Batch, Halving, search, search_in_parts
+from stockpot.dynamic.task import Rules, Task
 from stockpot.errors import BadParameterError
 
 SIGN = Rules(budget=6, step=0.1, optimiser="sign")

@@ -9,7 +9,7 @@ it, and start at "nothing", with the image itself as context. The same search mo
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -90,10 +90,23 @@ class Parametric:
         return latents
 
 
+class _StraightClamp(torch.autograd.Function):
+    """Clamp to [0, 1] with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: Tensor) -> Tensor:
+        return pixels.clamp(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
 def into_box(pixels: Tensor, how: PixelClamp = "straight") -> Tensor:
     """Clamp pixels to [0, 1].
 
     `straight` lets the gradient pass as if nothing had been cut; `hard` stops it at the border.
     """
-    cut = pixels.clamp(0, 1)
-    return cut if how == "hard" else pixels + (cut - pixels).detach()
+    if how == "hard":
+        return pixels.clamp(0, 1)
+    return cast(Tensor, _StraightClamp.apply(pixels))  # type: ignore[no-untyped-call]

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.draws import normal
-from stockpot.dynamic.climb import Climb, Model, Task
+from stockpot.dynamic.climb import Climb
+from stockpot.dynamic.task import Model, Task
 from stockpot.errors import BadParameterError
 
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed

@@ -14,10 +14,14 @@ StepRule = Literal["adam", "sign", "normalised"]
 
 
 class Stepper(Protocol):
-    """Steps that raise a loss, for images by their row number."""
+    """Steps that raise a loss, one row per image of the batch."""
 
-    def move(self, gradient: Tensor, rows: Tensor) -> Tensor:
-        """The step of unit size for these rows, given their gradients."""
+    def move(self, gradient: Tensor, taken: Tensor) -> Tensor:
+        """The step of unit size for each gradient; only images that take it remember it."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows only."""
         ...
 
 
@@ -30,32 +34,46 @@ class AdamSteps:
         self.squares = torch.zeros_like(like)
         self.counts = torch.zeros(len(like), device=like.device)
 
-    def move(self, gradient: Tensor, rows: Tensor) -> Tensor:
+    def move(self, gradient: Tensor, taken: Tensor) -> Tensor:
         """Bias-corrected mean over the root of the bias-corrected square."""
-        counts = self.counts[rows] + 1
-        means = torch.lerp(gradient, self.means[rows], self.first)
-        squares = torch.lerp(gradient.square(), self.squares[rows], self.second)
-        self.counts[rows], self.means[rows], self.squares[rows] = counts, means, squares
-        age = counts.view(-1, *[1] * (gradient.ndim - 1))
+        shape = (-1, *[1] * (gradient.ndim - 1))
+        means = torch.lerp(gradient, self.means, self.first)
+        squares = torch.lerp(gradient.square(), self.squares, self.second)
+        age = (self.counts + 1).view(shape)
+        mask = taken.view(shape)
+        self.means = torch.where(mask, means, self.means)
+        self.squares = torch.where(mask, squares, self.squares)
+        self.counts = self.counts + taken
         corrected = means / (1 - self.first**age)
         return corrected / ((squares / (1 - self.second**age)).sqrt() + 1e-8)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows only."""
+        self.means, self.squares = self.means[rows], self.squares[rows]
+        self.counts = self.counts[rows]
 
 
 class SignSteps:
     """Every latent moves by the same amount."""
 
-    def move(self, gradient: Tensor, rows: Tensor) -> Tensor:
+    def move(self, gradient: Tensor, taken: Tensor) -> Tensor:
         """The sign of each entry."""
         return gradient.sign()
+
+    def keep(self, rows: Tensor) -> None:
+        """There is nothing to remember."""
 
 
 class NormalisedSteps:
     """The gradient's direction, as long as a step of all signs would be on average."""
 
-    def move(self, gradient: Tensor, rows: Tensor) -> Tensor:
+    def move(self, gradient: Tensor, taken: Tensor) -> Tensor:
         """Scaled to a root mean square of 1 over each image's latents."""
         size = gradient.flatten(1).square().mean(dim=1).sqrt()
         return gradient / size.clamp_min(1e-12).view(-1, *[1] * (gradient.ndim - 1))
+
+    def keep(self, rows: Tensor) -> None:
+        """There is nothing to remember."""
 
 
 def stepper(rule: StepRule, latents: Tensor) -> Stepper:

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.climb import Rules, Task
 from stockpot.dynamic.generator import Generator
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.search import search
+from stockpot.dynamic.task import Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step

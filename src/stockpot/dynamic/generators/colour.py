@@ -36,7 +36,8 @@ class ColourGenerator(Parametric):
         gamma = latents[:, 12].exp().view(-1, 1, 1, 1)
         # At gamma 1 this is the identity, also for black.
         safe = mixed.clamp_min(_LEAST)
-        return mixed + safe.pow(gamma) - safe
+        # As exp and log, whose gradients need no case for zero as that of a power does.
+        return mixed + (gamma * safe.log()).exp() - safe
 
 
 @generators.register("colour")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.climb import Rules, Task
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Setting, parse_rule
 from stockpot.dynamic.oracles.networks import NetworkOracle
+from stockpot.dynamic.task import Rules, Task
 from stockpot.measure import measures
-from stockpot.measure.dynamic.evaluate import evaluate
+from stockpot.measure.dynamic.evaluate import evaluate, in_class_space
 from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
@@ -47,7 +47,7 @@ def oracle_audit(
     mapping = match_classes(model.classes, data.classes, "subset")
     maker = generators.get(generator)(**(generator_params or {})).to(context.device)
     oracle = NetworkOracle(model, Setting(data.classes, data.templates, context.device), "itself")
-    outputs = mapping.outputs.to(context.device)
+    looked_at = in_class_space(model, mapping, context.device)
     rules = Rules(
         budget=1,
         step=maker.step if step is None else step,
@@ -57,7 +57,7 @@ def oracle_audit(
     given_back = evaluate(
         model,
         data,
-        Task(lambda pixels: model(pixels)[:, outputs], maker, oracle, rules),
+        Task(looked_at, maker, oracle, rules),
         mapping,
         context,
     ).outcomes
@@ -65,7 +65,7 @@ def oracle_audit(
         model,
         data,
         Task(
-            lambda pixels: model(pixels)[:, outputs],
+            looked_at,
             maker,
             None,
             Rules(budget=budget, step=rules.step, precision=precision),

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stockpot.attack.fold import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.climb import Task
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
+from stockpot.dynamic.task import Model, Task
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
 from stockpot.models.class_space import ClassMap
@@ -64,10 +65,15 @@ def evaluate(
     """Search around every image; memory is bounded by the batch, which halves when it is short."""
     halving = Halving(context.batch_size)
     parts: list[_Part] = []
+    quick: Task | None = None
     done = 0
     with evaluation_mode(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
+            if quick is None:
+                # The search looks through a copy with folded norms; verdicts come from the model.
+                twin = folded(model, pixels)
+                quick = replace(task, model=in_class_space(twin, mapping, context.device))
             labels = batch.labels.to(context.device)
             outputs = mapping.outputs.to(context.device)
             targets = labels if mapping.space == "subset" else outputs[labels]
@@ -75,7 +81,7 @@ def evaluate(
             ready = Batch(pixels, targets, labels, batch.rows)
             start = 0
             for found in search_in_parts(
-                task, ready, halving, seeds=seeds, restarts=restarts, fgsm=fgsm
+                quick, ready, halving, seeds=seeds, restarts=restarts, fgsm=fgsm
             ):
                 rows = slice(start, start + len(found.images))
                 start += len(found.images)
@@ -85,6 +91,14 @@ def evaluate(
             done += len(batch.rows)
             context.progress("dynamic", done, len(data))
     return _gather(parts, data, halving)
+
+
+def in_class_space(model: Model, mapping: ClassMap, device: torch.device) -> Model:
+    """The model's outputs that a search looks at: all, or those of the data's classes."""
+    if mapping.space == "all":
+        return model
+    outputs = mapping.outputs.to(device)
+    return lambda pixels: model(pixels)[:, outputs]
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import torch
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.climb import Keep, Reading, Rules, Task
 from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import generators
@@ -18,9 +17,10 @@ from stockpot.dynamic.masks import Mask, Variant, fit_mask, latents_of
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.steps import StepRule
+from stockpot.dynamic.task import Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
+from stockpot.measure.dynamic.evaluate import Evaluation, evaluate, in_class_space
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
 from stockpot.measure.measurement import Context, Measurement
@@ -115,8 +115,7 @@ def dynamic(
         raise BadParameterError(
             f"dynamic: expected step >= 0 and pictures >= 0, got {rules.step} and {pictures}."
         )
-    target = _in_class_space(model, mapping, context.device)
-    task = Task(target, maker, judge, rules)
+    task = Task(in_class_space(model, mapping, context.device), maker, judge, rules)
     options: dict[str, Any] = {"restarts": restarts, "fgsm": fgsm}
     condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
     extra: list[Score] = []
@@ -153,13 +152,6 @@ def dynamic(
         class_space=mapping.description,
         pictures=gallery(model, data, found, pictures),
     )
-
-
-def _in_class_space(model: Classifier, mapping: ClassMap, device: torch.device) -> Any:
-    if mapping.space == "all":
-        return model
-    outputs = mapping.outputs.to(device)
-    return lambda pixels: model(pixels)[:, outputs]
 
 
 def _sparse(

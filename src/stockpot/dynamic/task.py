@@ -1,0 +1,98 @@
+"""Who takes part in a search, and its rules: model, generator, oracle, steps and acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.dynamic.generator import Generator, PixelClamp, into_box
+from stockpot.dynamic.oracle import Oracle, Rule
+from stockpot.dynamic.steps import StepRule
+from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
+from stockpot.errors import BadParameterError
+
+Model = Callable[[Tensor], Tensor]
+Keep = Literal["last", "best_loss"]
+Reading = Literal["trajectory", "reencode"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How to climb.
+
+    Args:
+        budget: candidates per image, the reconstruction included.
+        step: the step size in the generator's latents.
+        optimiser: how a gradient becomes a step.
+        reading: one `trajectory` of latents, or `reencode` each accepted image.
+        keep: return the `last` accepted image, as published, or the accepted one of `best_loss`.
+        backtrack: how often in a row a refused step is halved before the climb ends.
+        accept: when the oracle's judgement stands for the label.
+        pixel_clamp: how the gradient meets pixels that were cut to [0, 1].
+        precision: `bf16` runs generator, model and oracle in bfloat16.
+    """
+
+    budget: int = 50
+    step: float = 0.1
+    optimiser: StepRule = "adam"
+    reading: Reading = "trajectory"
+    keep: Keep = "last"
+    backtrack: int = 0
+    pixel_clamp: PixelClamp = "straight"
+    accept: Rule = field(default_factory=lambda: Rule("argmax"))
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+
+@dataclass
+class Task:
+    """Who takes part: the model under test, the generator, and the oracle (none accepts all)."""
+
+    model: Model
+    generator: Generator
+    oracle: Oracle | None
+    rules: Rules
+    mask: Tensor | None = None
+    watch: Stopwatch = field(default_factory=NoStopwatch)
+
+    def judge(self, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Which images are accepted as their label, and with which share."""
+        if self.oracle is None:
+            every = torch.ones(len(pixels), dtype=torch.bool, device=pixels.device)
+            return every, every.float()
+        with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels):
+            shares = self.oracle.judge(pixels).float()
+        own = shares.gather(1, labels[:, None])[:, 0]
+        return self.rules.accept.accepts(shares, labels), own
+
+    def autocast(self, pixels: Tensor) -> torch.autocast:
+        """Lower precision where the rules ask for it."""
+        half = self.rules.precision == "bf16"
+        return torch.autocast(pixels.device.type, torch.bfloat16, enabled=half)
+
+    def decode(self, latents: Tensor, context: Tensor) -> Tensor:
+        """The generator's images, in full precision."""
+        with self.watch.part("generator"), self.autocast(latents):
+            pixels = self.generator.decode(latents, context).float()
+        return into_box(pixels, self.rules.pixel_clamp)
+
+    def losses(self, pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The model's loss on each image, and whether it is wrong."""
+        with self.watch.part("model"), self.autocast(pixels):
+            logits = self.model(pixels).float()
+            return F.cross_entropy(logits, targets, reduction="none"), logits.argmax(1) != targets
+
+    def gradient(self, losses: Tensor, latents: Tensor) -> Tensor:
+        """Of each image's loss with respect to its own latents."""
+        if not losses.requires_grad:
+            raise BadParameterError(
+                "the model's output has no gradient with respect to its input.",
+                hint="Dynamic evaluation needs a differentiable model.",
+            )
+        with self.watch.part("gradient"):
+            (found,) = torch.autograd.grad(losses.sum(), latents, allow_unused=True)
+        return torch.zeros_like(latents) if found is None else found.float()
