@@ -137,8 +137,9 @@ def _turn(team: _Team, task: Task, steps: Stepper, turn: int) -> None:
     moved = team.latents
     if not is_last:
         if rules.reading == "reencode":
-            latents, losses = _reencode(team, task, pixels.detach(), accepted)
-        moved = _moved(team, task, steps, task.gradient(losses, latents), accepted)
+            latents, pixels, losses = _reencode(team, task, pixels.detach(), accepted)
+        gradient = task.gradient(losses, pixels, latents)
+        moved = _moved(team, task, steps, gradient, accepted)
     retry = team.live & ~accepted
     if turn == 0 or not rules.backtrack:
         team.latents, team.live = moved, accepted
@@ -183,8 +184,8 @@ def _moved(team: _Team, task: Task, steps: Stepper, gradient: Tensor, accepted: 
     return _where(accepted, task.generator.clamp(team.latents + size * move), team.latents)
 
 
-def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tuple[Tensor, Tensor]:
-    """Encode what was accepted just now and take the loss of its reconstruction."""
+def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tuple[Tensor, ...]:
+    """Encode what was accepted just now: its latents, its reconstruction, and the loss of that."""
     with torch.no_grad(), task.watch.part("generator"), task.autocast(pixels):
         encoded = task.generator.encode(pixels, team.seeds)
     team.latents = _where(accepted, encoded.latents.float(), team.latents)
@@ -192,8 +193,9 @@ def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tupl
     team.context = _where(accepted, encoded.context, team.context)
     with torch.enable_grad():
         latents = team.latents.detach().requires_grad_(True)
-        losses, _ = task.losses(task.decode(latents, team.context), team.targets)
-    return latents, losses
+        pixels = task.decode(latents, team.context)
+        losses, _ = task.losses(pixels, team.targets)
+    return latents, pixels, losses
 
 
 def _count_flips(team: _Team, task: Task, codes: Tensor, accepted: Tensor) -> None:

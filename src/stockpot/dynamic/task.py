@@ -86,13 +86,22 @@ class Task:
             logits = self.model(pixels).float()
             return F.cross_entropy(logits, targets, reduction="none"), logits.argmax(1) != targets
 
-    def gradient(self, losses: Tensor, latents: Tensor) -> Tensor:
-        """Of each image's loss with respect to its own latents."""
+    def gradient(self, losses: Tensor, pixels: Tensor, latents: Tensor) -> Tensor:
+        """Of each image's loss with respect to its own latents, through the pixels they give."""
         if not losses.requires_grad:
             raise BadParameterError(
                 "the model's output has no gradient with respect to its input.",
                 hint="Dynamic evaluation needs a differentiable model.",
             )
-        with self.watch.part("gradient"):
-            (found,) = torch.autograd.grad(losses.sum(), latents, allow_unused=True)
+        with self.watch.part("model"):
+            slope = _slope(losses.sum(), pixels)
+        if slope is None:
+            return torch.zeros_like(latents)
+        with self.watch.part("generator"):
+            found = _slope(pixels, latents, slope)
         return torch.zeros_like(latents) if found is None else found.float()
+
+
+def _slope(of: Tensor, by: Tensor, weight: Tensor | None = None) -> Tensor | None:
+    # None where nothing of `by` is seen in it.
+    return torch.autograd.grad(of, by, weight, allow_unused=True)[0]
