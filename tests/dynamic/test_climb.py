@@ -44,6 +44,40 @@ def test_images_that_are_refused_leave_the_batch() -> None:
     assert oracle.asked == [[0, 1, 2], [1, 2], [1, 2], [1, 2], [2], [2]]
 
 
+def test_a_large_batch_shrinks_in_few_sizes_and_gives_what_each_image_gives_alone() -> None:
+    # Image k is refused once it has been accepted k times; the number is read from its last pixel.
+    count, budget = 70, 20
+    pixels = numbered(count)
+    pixels[:, :, 1, 1] = (torch.arange(count) / 100)[:, None]
+
+    class Patient(Threshold):
+        """Accepts image k as long as it is not brighter than k % 17 steps make it."""
+
+        def judge(self, images: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(images))
+            limit = 0.2 + 0.02 * ((images[:, 0, 1, 1] * 100).round() % 17) + 0.001
+            yes = (images[:, 0, 0, 0] <= limit).float()
+            return torch.stack([yes, 1 - yes], dim=1)
+
+    sizes: list[int] = []
+    zeros = torch.zeros(count, dtype=torch.long)
+    rules = replace(SIGN, budget=budget, step=0.02)
+    oracle = Patient(lambda pixel: pixel > 0)
+    task = Task(Brightness(), Linear(), oracle, rules)
+    found = search(task, pixels, zeros, zeros, seeds=zeros)
+    assert found.accepted.tolist() == [k % 17 + 1 for k in range(count)]
+    reached = 0.2 + 0.02 * (torch.arange(count) % 17)
+    assert torch.allclose(found.images[:, 0, 0, 0], reached, atol=1e-5)
+    assert torch.allclose(found.final[:, 0, 0, 0], reached, atol=1e-5)
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size % 5 == 0 for size in sizes)  # 70 images in steps of a sixteenth
+    assert sizes[-1] <= 5
+    for row in (0, 16, 69):
+        alone = search(task, pixels[row : row + 1], zeros[:1], zeros[:1], seeds=zeros[:1])
+        assert torch.equal(alone.images[0], found.images[row])
+        assert alone.loss[0] == found.loss[row]
+
+
 def test_only_what_the_model_sees_moves() -> None:
     pixels, found = run(None)
     moved = (found.images - pixels).abs() > 1e-6

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from stockpot.dynamic.autoencoder.coders import Architecture
 from stockpot.dynamic.autoencoder.files import save_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Generator, into_box
 from stockpot.dynamic.generators import generators
+from stockpot.dynamic.generators.warp import _spline
 
 
 @cache
@@ -141,3 +143,10 @@ def test_codes_belong_to_quantised_latents_only(row: Row) -> None:
         assert torch.equal(generator.codes(settled), codes)
     else:
         assert torch.equal(settled, latents)
+
+
+def test_the_elastic_field_is_the_bicubic_one() -> None:
+    units = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+    wanted = F.interpolate(units, size=(7, 12), mode="bicubic", align_corners=True)
+    found = units.flatten(2) @ _spline(5, 7, 12, torch.device("cpu"))
+    assert torch.allclose(found.view(wanted.shape), wanted, atol=1e-6)

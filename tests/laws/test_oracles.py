@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import networks, oracles
 from stockpot.dynamic.oracles.human import COLUMNS, digest
 from stockpot.errors import UserError
+from stockpot.models.embedded import embedded_folder
 from towers import two_towers
 
 SETTING = Setting(CLASSES)
@@ -80,6 +83,29 @@ def test_judging_needs_no_gradient_and_does_not_depend_on_the_batch(oracle: Orac
     assert not whole.requires_grad
     assert torch.equal(oracle.judge(images[3:4])[0], whole[3])
     assert oracle.name
+
+
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [*networks.EXPERTS.items(), ("a folder of mine", "clip-base"), ("", "clip-base")],
+)
+def test_the_zoos_expert_for_the_data_judges_where_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, data: str, model: str
+) -> None:
+    asked: list[str] = []
+    known = make_classifier(ReadsLabel(4))
+    monkeypatch.setattr(networks, "load_model", lambda name, **k: asked.append(name) or known)
+    made: Oracle = oracles.get("zero_shot")(replace(SETTING, data=data))
+    assert asked == [model]
+    assert made.name == f"zero_shot({model})"
+
+
+def test_every_expert_was_trained_on_its_data() -> None:
+    for data, name in networks.EXPERTS.items():
+        folder = embedded_folder(name)
+        assert folder, name
+        record = json.loads((folder / "training.json").read_text())
+        assert record["data"]["name"] == data
 
 
 def test_an_unknown_class_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,12 @@ from stockpot.errors import BadParameterError
 
 @dataclass(frozen=True)
 class Setting:
-    """What an oracle is made for: the data's classes, its prompts, and a device."""
+    """What an oracle is made for: the data's classes, prompts and name, and a device."""
 
     classes: tuple[str, ...]
     templates: tuple[str, ...] = ("a photo of a {}.",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    data: str = ""
 
 
 class Oracle(Protocol):

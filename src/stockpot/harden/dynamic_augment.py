@@ -49,7 +49,7 @@ class DynamicAugment:
         name, params = self._chosen
         self.generator.to(model.device)
         if name != "none":
-            setting = Setting(data.classes, data.templates, model.device)
+            setting = Setting(data.classes, data.templates, model.device, data.name)
             self._oracle = oracles.get(name)(setting, **params)
 
     def __call__(self, step: Step) -> Tensor:

@@ -16,6 +16,14 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model, zero_shot_options
 
 ZOO = "clip-base"
+EXPERTS = {
+    "cifar10": "clip-cifar10",
+    "fashion_mnist": "clip-fashion",
+    "icons": "clip-icons",
+    "mnist": "clip-mnist",
+    "quickdraw": "clip-quickdraw",
+}
+"""The zoo's dual encoders that were fine-tuned on a dataset, and see its classes best."""
 
 
 class NetworkOracle:
@@ -47,14 +55,16 @@ class NetworkOracle:
 
 @oracles.register("zero_shot", paper="arXiv:2308.10632")
 def zero_shot(
-    setting: Setting, *, model: str = ZOO, templates: tuple[str, ...] | None = None
+    setting: Setting, *, model: str | None = None, templates: tuple[str, ...] | None = None
 ) -> Oracle:
     """A dual encoder (CLIP, SigLIP) that is told the data's class names.
 
     Args:
-        model: the zoo's dual encoder, or any CLIP or SigLIP folder or hub id.
+        model: any CLIP or SigLIP folder or hub id. When left out, the zoo's expert for the data
+            (such as `clip-cifar10`), and for data without one `clip-base`; the result names it.
         templates: prompts with {} for the class name; the data's own when left out.
     """
+    model = model or EXPERTS.get(setting.data, ZOO)
     options = zero_shot_options(model, setting.classes, templates or setting.templates)
     if "classes" not in options:
         raise UserError(

@@ -91,7 +91,7 @@ def dynamic(
         export: write the validated images to this folder as a benchmark.
     """
     mapping = match_classes(model.classes, data.classes, class_space)
-    setting = Setting(data.classes, data.templates, context.device)
+    setting = Setting(data.classes, data.templates, context.device, data.name)
     judge: Oracle | None = None
     notes = [mapping.note] if mapping.note else []
     if oracle != NO_ORACLE:
