@@ -144,8 +144,12 @@ def shown(pool: str, found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def together(jobs: dict[str, list[str]], until: float) -> list[str]:
-    """Run commands side by side; which ended well. The last are given up when time is short."""
+def together(jobs: dict[str, list[str]], until: float, kept: int = 0) -> list[str]:
+    """Run commands side by side; which ended well.
+
+    Late ones are given up from `until` on, one after the other, the last first; `kept` of them may
+    take as long as they need.
+    """
     running = {name: subprocess.Popen(job) for name, job in jobs.items()}
     done = []
     while running:
@@ -154,12 +158,12 @@ def together(jobs: dict[str, list[str]], until: float) -> list[str]:
                 print(f"{name}: rc {process.returncode}", flush=True)
                 done += [name] if process.returncode == 0 else []
                 del running[name]
-        if running and time.time() > until:
+        if len(running) > kept and time.time() > until:
             name, process = running.popitem()
             process.kill()
             process.wait()
             print(f"{name}: given up", flush=True)
-            until += 20
+            until += 30
         time.sleep(0.2)
     return done
 
@@ -184,33 +188,28 @@ def choose(given: argparse.Namespace) -> None:
     """Make and measure all candidates, each model in a process of its own, and rank them."""
     begin = time.time()
     bases = [name for name in BASES if name in given.only]
-    pools = [(base, rate) for base in bases for rate in RATES]
     command = [sys.executable, *sys.argv]
     made = together(
         {base: [*command, "--part", "clip-base", base, "near"] for base in bases},
         begin + 0.45 * given.seconds,
+        kept=1,
     )
     print(f"bases: {time.time() - begin:.0f} s", flush=True)
-    jobs = {}
-    for base, rate in ((b, r) for b, r in pools if b in made):
-        target = given.folder / f"{base}-{rate}" / "models" / "clip-base"
-        if rate != "near" and not target.exists():
-            shutil.copytree(given.folder / f"{base}-near" / "models" / "clip-base", target)
-        for name in EXPERTS:
-            jobs[f"{base}-{rate} {name}"] = [*command, "--part", name, base, rate]
-    waves = list(jobs)
-    for first in range(0, len(waves), 10):
-        wave = {name: jobs[name] for name in waves[first : first + 10]}
-        together(wave, begin + 0.85 * given.seconds)
+    late = begin + 0.93 * given.seconds
+    waiting: dict[str, list[str]] = {}
+    # The experts of one base at a time; the pools before it are measured meanwhile.
+    for base in (name for name in bases if name in made):
+        jobs, waiting = waiting, {}
+        for rate in RATES:
+            target = given.folder / f"{base}-{rate}" / "models" / "clip-base"
+            if not target.exists():
+                shutil.copytree(given.folder / f"{base}-near" / "models" / "clip-base", target)
+            for name in EXPERTS:
+                jobs[f"{base}-{rate} {name}"] = [*command, "--part", name, base, rate]
+            waiting[f"{base}-{rate}"] = [*command, "--part", "measure", base, rate]
+        together(jobs, late)
         print(f"experts: {time.time() - begin:.0f} s", flush=True)
-    ready = [
-        (base, rate) for base, rate in pools
-        if all((given.folder / f"{base}-{rate}" / "models" / name).exists() for name in EXPERTS)
-    ]  # fmt: skip
-    together(
-        {f"{base}-{rate}": [*command, "--part", "measure", base, rate] for base, rate in ready},
-        begin + 0.97 * given.seconds,
-    )
+    together(waiting, late)
     rank(given.folder)
     print(f"all: {time.time() - begin:.0f} s", flush=True)
 
@@ -233,6 +232,7 @@ def part(given: argparse.Namespace) -> None:
         return
     found = measure(folder, settings, given.tiny, given.device)
     (folder / "validation.json").write_text(json.dumps(found, indent=1))
+    rank(given.folder)
 
 
 def rank(folder: Path) -> None:
