@@ -183,6 +183,7 @@ def shift(
     until: float,
     *,
     convex: bool = False,
+    source_images: int = 1000,
 ) -> None:
     """The 480 affine (or 56 convex) soups on clean and corrupted images."""
     place = pick_device(device)
@@ -190,96 +191,87 @@ def shift(
     pool = Pool({role: there[role] for role in SOUPED}, place)
     data = load_dataset("cifar10", split="test", limit=images)
     plain = read_shots(data, pool.model, device=place, batch_size=images)
-    source = read_shots(
-        load_dataset("cifar10", split="val"), pool.model, device=place, batch_size=500
-    )
+    known = load_dataset("cifar10", split="val", limit=source_images)
+    source = read_shots(known, pool.model, device=place, batch_size=500)
     pixels = torch.cat(plain.batches)
-    # Labelled images of the members' own kind come first; then what matters most.
-    cells = {"source": torch.cat(source.batches), "clean": pixels}
-    for severity in severities:
-        for name in CORRUPTIONS:
-            cells[f"{name}:{severity}"] = corrupt(pixels, name, severity, seed=0, profile="cifar")
     soups = (
         affine_grid(4, low=0, high=1, step=0.2)
         if convex
         else affine_grid(4, low=-0.4, high=1.4, step=0.2)
     )
-    looked = Looked(pool, cells, source.batches, place)
-    cells = looked.fitting(soups, until - 30)
-    print(f"{family} shift: {len(cells)} cells", flush=True)
-    kept = looked.at(soups, until - 10)
-    count = len(kept["source"])
-    alone = looked.at(torch.eye(4))
-    print(f"{family} shift: {count} soups x {sum(map(len, cells.values()))} images", flush=True)
-    labels = dict.fromkeys(cells, plain.labels) | {"source": source.labels}
-    arrays: dict[str, np.ndarray] = {}
-    for name in cells:
-        logits = kept[name]
-        right = logits.argmax(dim=2) == labels[name].to(logits.device)
-        arrays[f"correct:{name}"] = np.packbits(right.cpu().numpy(), axis=1)
-        arrays[f"loss:{name}"] = coarse(logits, labels[name])
-        together = alone[name].softmax(dim=2).mean(dim=0).argmax(dim=1) == labels[name]
-        singly = alone[name].argmax(dim=2) == labels[name]
-        arrays[f"ensemble:{name}"] = np.packbits(together.cpu().numpy())
-        arrays[f"alone:{name}"] = np.packbits(singly.cpu().numpy(), axis=1)
+    arrays: dict[str, np.ndarray] = {"weights": soups.numpy()}
     facts = {
-        "n": images, "n_source": len(source), "cells": list(cells), "data": str(data),
-        "members": list(pool.members), "fingerprint": data.fingerprint, "soups": count,
+        "n": images, "n_source": len(source), "data": str(data), "members": list(pool.members),
+        "fingerprint": data.fingerprint, "soups": len(soups),
     }  # fmt: skip
+    names: list[str] = []
+    chosen: list[dict[str, object]] = []
     out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{family}-shift.npz"
+    # Labelled images of the members' own kind are met first, then one severity after another, so
+    # that what there is when time is out covers all corruptions.
+    cells = {"source": torch.cat(source.batches), "clean": pixels}
+    source_logits: tuple[Tensor, Tensor] | None = None
+    for severity in severities:
+        for name in CORRUPTIONS:
+            cells[f"{name}:{severity}"] = corrupt(pixels, name, severity, seed=0, profile="cifar")
+        kept = look(pool, soups, cells, source.batches, place, until - 5)
+        if kept is None:
+            print(f"{family} shift: out of time at severity {severity}", flush=True)
+            break
+        alone = look(pool, torch.eye(4), cells, source.batches, place) or {}
+        source_logits = source_logits or (kept["source"], alone["source"])
+        for name in cells:
+            labels = source.labels if name == "source" else plain.labels
+            arrays |= summary(name, kept[name], alone[name], labels)
+        if seeds:
+            both = (kept | {"source": source_logits[0]}, alone | {"source": source_logits[1]})
+            chosen += without_labels(*both, source.labels, images, seeds)
+        names += list(cells)
+        cells = {}
+        text = json.dumps(facts | {"cells": names, "label_free": chosen})
+        np.savez_compressed(out / f"{family}-shift.npz", facts=text, **arrays)
+        print(f"{family} shift: {len(soups)} soups, severity {severity} done", flush=True)
 
-    def save(chosen: list[dict[str, object]]) -> None:
-        text = json.dumps(facts | {"label_free": chosen})
-        np.savez_compressed(path, facts=text, weights=soups[:count].numpy(), **arrays)
 
-    save([])
-    if count == len(soups) and seeds:
-        save(without_labels(kept, alone, source.labels, images, seeds, until))
+def look(
+    pool: Pool,
+    soups: Tensor,
+    cells: dict[str, Tensor],
+    source: tuple[Tensor, ...],
+    place: torch.device,
+    until: float = float("inf"),
+) -> dict[str, Tensor] | None:
+    """Logits, soups x images x classes, for every cell; none where the time is too short."""
+    gpu = place.type == "cuda"
+    # A GPU wants few large batches in NHWC, a CPU's cache small ones.
+    layout = torch.channels_last if gpu else torch.contiguous_format
+    source = tuple(part.contiguous(memory_format=layout) for part in source)
+    pixels = torch.cat(list(cells.values())).contiguous(memory_format=layout)
+    everything = pixels.split(4000 if gpu else 100)
+    rows = []
+    with torch.inference_mode(), autocast(place):
+        for weights in soups:
+            if time.monotonic() > until:
+                return None
+            model = pool.load(weights, source)
+            if gpu:
+                model = twin_of(model, everything[0].float() / 255, torch.bfloat16)
+            rows.append(torch.cat([model(batch).float() for batch in everything]))
+    sizes = [len(batch) for batch in cells.values()]
+    return dict(zip(cells, torch.stack(rows).split(sizes, dim=1), strict=True))
 
 
-class Looked:
-    """Logits of soups on all cells, cell by cell."""
-
-    def __init__(
-        self, pool: Pool, cells: dict[str, Tensor], source: tuple[Tensor, ...], place: torch.device
-    ) -> None:
-        self.pool, self.cells, self.place = pool, cells, place
-        gpu = place.type == "cuda"
-        # A GPU wants few large batches in NHWC, a CPU's cache small ones.
-        self.layout = torch.channels_last if gpu else torch.contiguous_format
-        self.piece = 4000 if gpu else 100
-        self.source = tuple(part.contiguous(memory_format=self.layout) for part in source)
-
-    def at(self, soups: Tensor, until: float = float("inf")) -> dict[str, Tensor]:
-        """Soups x images x classes for every cell; fewer soups where time is out."""
-        pixels = torch.cat(list(self.cells.values())).contiguous(memory_format=self.layout)
-        everything = pixels.split(self.piece)
-        rows = []
-        with torch.inference_mode(), autocast(self.place):
-            for weights in soups:
-                if time.monotonic() > until:
-                    break
-                model = self.pool.load(weights, self.source)
-                if self.place.type == "cuda":
-                    model = twin_of(model, everything[0].float() / 255, torch.bfloat16)
-                rows.append(torch.cat([model(batch).float() for batch in everything]))
-        sizes = [len(batch) for batch in self.cells.values()]
-        logits = torch.stack(rows) if rows else torch.zeros(0, len(pixels), 10)
-        return dict(zip(self.cells, logits.split(sizes, dim=1), strict=True))
-
-    def fitting(self, soups: Tensor, until: float) -> dict[str, Tensor]:
-        """Leave out the last cells where all soups on all cells would take too long."""
-        self.at(soups[:2])  # to warm up
-        start = time.monotonic()
-        few = soups[:: max(1, len(soups) // 6)]
-        for part in self.at(few).values():
-            part.sum().item()  # a GPU answers when it is done
-        each = (time.monotonic() - start) / len(few)
-        share = (until - time.monotonic()) / (each * len(soups))
-        most = max(3, int(share * len(self.cells)))
-        self.cells = dict(list(self.cells.items())[:most])
-        return self.cells
+def summary(name: str, logits: Tensor, alone: Tensor, labels: Tensor) -> dict[str, np.ndarray]:
+    """What is kept of a cell: who is right, losses, and the members and their output ensemble."""
+    right = logits.argmax(dim=2) == labels
+    together = alone.softmax(dim=2).mean(dim=0).argmax(dim=1) == labels
+    singly = alone.argmax(dim=2) == labels
+    return {
+        f"correct:{name}": np.packbits(right.cpu().numpy(), axis=1),
+        f"loss:{name}": coarse(logits, labels),
+        f"ensemble:{name}": np.packbits(together.cpu().numpy()),
+        f"alone:{name}": np.packbits(singly.cpu().numpy(), axis=1),
+    }
 
 
 def without_labels(
@@ -288,7 +280,6 @@ def without_labels(
     labels: Tensor,
     images: int,
     seeds: int,
-    until: float,
 ) -> list[dict[str, object]]:
     """The soup that each label-free criterion takes, on half of each cell's images, by seed."""
     chosen: list[dict[str, object]] = []
@@ -298,7 +289,7 @@ def without_labels(
     heats = torch.tensor([temperature(known, on_cpu[1]) for known in on_cpu[0]], device=here)
     for name in kept:
         for seed in range(seeds):
-            if name == "source" or time.monotonic() > until:
+            if name == "source":
                 continue
             rows = torch.from_numpy(halves(images, seed)[0]).to(here)
             ensemble = calibrated_ensemble(
@@ -343,6 +334,7 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="Which share of the soups, such as 1/3.")
     parser.add_argument("--severities", default="1,3,5")
     parser.add_argument("--convex", action="store_true", help="shift: the 56 convex soups alone.")
+    parser.add_argument("--source-images", type=int, default=1000, help="shift: to calibrate on.")
     parser.add_argument("--seeds", type=int, default=3, help="Label-free choices; 0 makes none.")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e9, help="Stop, with what there is.")
@@ -371,6 +363,7 @@ def main() -> None:
         given.device,
         until,
         convex=given.convex,
+        source_images=given.source_images,
     )
 
 
