@@ -81,7 +81,8 @@ def _remember(file: RecipeFile, folder: Path) -> None:
     write_atomic(folder / "recipe.yaml", text)
 
 
-def _cells(recipe: Recipe, folder: Path) -> list[Cell]:
+def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
+    """What a recipe measures, cell by cell; models may still have to be made."""
     from stockpot.cli.make import data_specs, model_spec
     from stockpot.cli.plan import measured
     from stockpot.measure import measures
@@ -123,7 +124,7 @@ def _measure(recipe: Recipe, folder: Path, engine: str) -> list[CellResult]:
             key = result.key
             err.print(f"[{count}/{total}] {key.model} x {key.measure} x {key.data}")
 
-        return run_cells(_cells(recipe, folder), engine=engine, progress=progress, done=done)
+        return run_cells(cells_of(recipe, folder), engine=engine, progress=progress, done=done)
 
 
 def _finish(recipe: Recipe, folder: Path, results: list[CellResult]) -> None:
