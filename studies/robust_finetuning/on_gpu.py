@@ -2,8 +2,8 @@
 
     python studies/robust_finetuning/on_gpu.py --workers 10 --seconds 380
 
-What is finished when time runs out lies in runs/; started again, it goes on. `--set` (for all recipes
-that have the key) makes it small: --set data.train.limit=64.
+What is finished when time runs out lies in runs/; started again, it goes on. `--set` (for all
+recipes that have the key) makes it small: --set data.train.limit=64.
 """
 
 from __future__ import annotations
