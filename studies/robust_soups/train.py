@@ -116,7 +116,7 @@ def main() -> None:
     began = time.monotonic()
     make(epochs, "linf", "linf-other")
     epoch = (time.monotonic() - began) / sum(epochs.values())
-    epochs |= tuning_epochs(epoch, left())
+    epochs |= tuning_epochs(epoch, left() - 20)  # two waves of processes have to start
     print(f"{epoch:.1f} s per epoch, {left():.0f} s left, {epochs}", flush=True)
     make(epochs, "linf-l2", "linf-l1", "linf-nominal")
     make(epochs, "linf-sat", "linf-max")
