@@ -149,3 +149,17 @@ def _other(path: Path) -> str:
 def _classifier(path: Path) -> str:
     save_file({"fc.weight": torch.ones(2, 2)}, path / "model.safetensors")
     return str(path / "model.safetensors")
+
+
+def test_mixed_precision_finds_the_same_codes_and_nearly_the_same_pictures() -> None:
+    model = pico(Architecture(**{**PICO.to_dict(), "codes": 4096}))
+    latents = model.encode(pictures(32))
+    # Cells that lie much nearer to their code than the codes lie to each other.
+    exact = model.quantize.look_up(model.quantize.codes(latents))
+    near = exact + 0.01 * (latents - exact)
+    with torch.autocast("cpu", torch.bfloat16):
+        settled, codes = model.settle(near)
+        pixels = model.decode(settled)
+    assert torch.equal(codes, model.quantize.codes(near))
+    assert torch.equal(codes, model.quantize.codes(latents))
+    assert (pixels - model.decode(exact)).abs().max() < 0.05

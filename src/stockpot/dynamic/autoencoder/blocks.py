@@ -14,7 +14,20 @@ from torch import Tensor, nn
 
 def norm(channels: int, groups: int) -> nn.GroupNorm:
     """Group normalisation with the family's epsilon."""
-    return nn.GroupNorm(groups, channels, eps=1e-6)
+    return Norm(groups, channels, eps=1e-6)
+
+
+class Norm(nn.GroupNorm):
+    """Group normalisation in the precision of its input.
+
+    Mixed precision would take it and the activation after it to single precision and back, which
+    costs more than both convolutions around them. Sums are in single precision in any case.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
+            return F.group_norm(input, self.num_groups, weight, bias, self.eps)
 
 
 class ResidualBlock(nn.Module):

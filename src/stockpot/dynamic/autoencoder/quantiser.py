@@ -17,8 +17,10 @@ class Quantiser(nn.Module):
         """The number of the nearest code for each row of an N x size matrix."""
         book = self.embedding.weight.float()
         rows = cells.float()
-        # |a - b|^2 without the constant |a|^2: one matrix product for all pairs.
-        return torch.addmm(book.square().sum(dim=1), rows, book.T, alpha=-2.0).argmin(dim=1)
+        # In bfloat16 near codes would be taken for each other.
+        with torch.autocast(cells.device.type, enabled=False):
+            # |a - b|^2 without the constant |a|^2: one matrix product for all pairs.
+            return torch.addmm(book.square().sum(dim=1), rows, book.T, alpha=-2.0).argmin(dim=1)
 
     def codes(self, latents: Tensor) -> Tensor:
         """The code of every cell of N x size x H x W latents, as N x H x W numbers."""
