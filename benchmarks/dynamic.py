@@ -58,16 +58,16 @@ def main() -> None:
     parser.add_argument("--precision", default="bf16", help="on a GPU; a CPU searches in fp32")
     parser.add_argument("--threads", type=int, default=0, help="of a CPU; all when left out")
     parser.add_argument("--limit", type=float, default=180, help="seconds for the whole test set")
-    parser.add_argument("--parts", default="batched,whole")
+    parser.add_argument("--parts", default="whole,batched")
     options = parser.parse_args()
     device = pick_device(options.device)
     torch.set_num_threads(options.threads or torch.get_num_threads())
     print(f"{device_name(device)}, torch {torch.__version__}", flush=True)
     count = options.count or (10_000 if options.full else 16)
-    if "batched" in options.parts:
-        batched(options, device)
     if "whole" in options.parts:
         whole(options, device, count, 50 if options.full else 4)
+    if "batched" in options.parts:
+        batched(options, device)
 
 
 def whole(options: argparse.Namespace, device: torch.device, count: int, budget: int) -> None:

@@ -2,8 +2,9 @@
 
     python studies/fmr/study.py cifar10 --models runs/zoo_dynamic/models --device cuda
 
-Everything is saved as it comes, and a second call does only what is missing. `figures.py` makes the
-tables and pictures. Parts: main, steps, searches, transfer, oracles, static, sparse, augment.
+Everything is saved as it comes, and a second call does only what is missing; several calls with
+different parts may run side by side. `figures.py` makes the tables and pictures. Parts: main,
+transfer, static, steps, budgets, searches, oracles, sparse, draws, augment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.oracles.networks import EXPERTS
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
@@ -31,21 +34,34 @@ from stockpot.models.device import pick_device
 from stockpot.models.load import load_model, zoo_names
 
 NETS = {
-    "mnist": ("lenet", "lenet-augmix", "lenet-pgd"),
+    "mnist": ("lenet", "lenet-pgd", "lenet-augmix", "lenet-affine", "lenet-l2", "mnist-resnet"),
     "cifar10": (
         "cifar-vanilla",
+        "cifar-pgd",
         "cifar-grey",
         "cifar-augmented",
         "cifar-augmix",
-        "cifar-pgd",
         "cifar10-linf",
+        "cifar10-l2",
     ),
-    "icons": ("icons-resnet", "icons-vit", "icons-nominal", "icons-linf"),
+    "icons": (
+        "icons-resnet",
+        "icons-linf",
+        "icons-vit",
+        "icons-nominal",
+        "icons-l2",
+        "icons-vit-colour",
+    ),
 }
-# A second oracle, which is better at the task and no relative of the models under test.
-SECOND = {"mnist": "clip-mnist", "cifar10": "clip-cifar10", "icons": "clip-icons"}
+# The same training with other seeds.
+AGAIN = {"mnist": ("lenet", "lenet-2", "lenet-3"), "cifar10": ("cifar-vanilla", "cifar-vanilla-2")}
+# Other oracles than the zoo's expert for the data: a generalist, and a classifier that is not among
+# the models under test, or is left out of them where it judges.
+GENERALIST = "clip-base"
+CLASSIFIERS = {"mnist": "mnist-resnet", "cifar10": "cifar10-nominal", "icons": "icons-convnext"}
 GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
 STEPS = "0.001,0.003,0.01,0.03,0.1"
+BUDGETS = "5,10,20,100"
 SEARCHES: dict[str, dict[str, Any]] = {
     "as published": {},
     "sign": {"optimiser": "sign"},
@@ -70,30 +86,59 @@ class Study:
         self.data = str(options.data)
         self.device = pick_device(options.device)
         self.out = Path(options.out) / self.data
-        self.models = self._models()
+        self.deadline = time.monotonic() + options.wait
         self.vqgan = {"autoencoder": options.autoencoder}
-        self.oracle = {"oracle": "zero_shot", "oracle_params": {"model": options.oracle}}
+        self.oracle: dict[str, Any] = {"oracle": "zero_shot"}
+        if options.oracle:
+            self.oracle["oracle_params"] = {"model": options.oracle}
 
-    def _models(self) -> dict[str, str]:
-        known = zoo_names()
-        found = {}
-        for name in NETS[self.data]:
-            folders = [Path(place) / name for place in self.options.models.split(",")]
-            there = [str(folder) for folder in folders if folder.is_dir()]
-            if there:
-                found[name] = there[0]
-            elif name in known:
-                found[name] = name
+    def find(self, name: str) -> str:
+        """Where a model lies: a folder, or its name in the zoo; empty where it is not there."""
+        folders = [Path(place) / name for place in self.options.models.split(",")]
+        there = [str(folder) for folder in folders if folder.is_dir()]
+        return there[0] if there else name if name in zoo_names() else ""
+
+    def come(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Models as they come: those in training are waited for, as long as `--wait` says."""
+        left = list(names)
+        while left:
+            ready = next((name for name in left if self.find(name)), None)
+            if ready is not None:
+                left.remove(ready)
+                yield ready, self.find(ready)
+            elif time.monotonic() > self.deadline:
+                print(f"no {', '.join(left)}: left out", flush=True)
+                return
             else:
-                print(f"no {name}: left out", flush=True)
-        return found
+                time.sleep(1)
+
+    def some(self, *names: str) -> dict[str, str]:
+        """These models, once they are there."""
+        return dict(self.come(names))
+
+    @property
+    def models(self) -> dict[str, str]:
+        """All models under test, in their order."""
+        found = dict(self.come(NETS[self.data]))
+        return {name: found[name] for name in NETS[self.data] if name in found}
+
+    @property
+    def pair(self) -> dict[str, str]:
+        """The plain model and the one trained against attacks."""
+        return self.some(*NETS[self.data][:2])
 
     def load(self, limit: int) -> Dataset:
         """The first so many test images, by a fixed draw."""
         return load_dataset(self.data, split="test", limit=limit)
 
     def cells(
-        self, part: str, limit: int, models: dict[str, str] | None = None, **params: Any
+        self,
+        part: str,
+        limit: int,
+        models: dict[str, str],
+        *,
+        data: Dataset | None = None,
+        **params: Any,
     ) -> None:
         """Measure models in one setting; the result files go to a folder of that name."""
         settings = {
@@ -101,14 +146,15 @@ class Study:
             "rule": self.options.rule,
             "budget": self.options.budget,
             "precision": self.options.precision,
+            "pictures": 0,
             **params,
         }
         start = time.perf_counter()
         done = measure(
-            models or self.models,
+            models,
             {"dynamic": settings},
-            data=self.data,
-            data_options={"limit": limit, "split": "test"},
+            data=self.data if data is None else data,
+            data_options=None if data is not None else {"limit": limit, "split": "test"},
             out=self.out / part,
             device=str(self.device),
             batch_size=self.options.batch,
@@ -123,48 +169,54 @@ class Study:
 
     def main(self) -> None:
         """The tables: every model under every generator; the VQGAN's images are kept."""
-        for generator in self.options.generators.split(","):
-            part = f"main-{generator}"
-            for name, source in self.models.items():
+        for name, source in self.come(NETS[self.data]):
+            for generator in self.options.generators.split(","):
+                part = f"main-{generator}"
                 kept = self.out / "made" / name
                 keep = {"export": str(kept)} if generator == "vqgan" else {}
-                if keep and kept.exists() and not (self.out / part / "results").exists():
+                if keep and kept.exists() and not list((self.out / part).glob(f"*/{name}--*")):
                     shutil.rmtree(kept)
-                only = {name: source}
-                self.cells(part, self.options.limit, only, **self.params_of(generator), **keep)
+                self.cells(
+                    part, self.options.limit, {name: source}, pictures=8,
+                    **self.params_of(generator), **keep,
+                )  # fmt: skip
 
     def steps(self) -> None:
-        """The vanilla and the PGD-trained model at several step sizes."""
-        chosen = {k: v for k, v in self.models.items() if k in _pair(self.data, self.models)}
+        """The plain and the PGD-trained model at several step sizes."""
         for step in map(float, self.options.steps.split(",")):
-            limit = self.options.limit // 2
-            self.cells(f"step-{step:g}", limit, chosen, step=step, **self.params_of("vqgan"))
+            self.cells(f"step-{step:g}", self.half, self.pair, step=step, **self.params_of("vqgan"))
+
+    def budgets(self) -> None:
+        """The same two with fewer and with more candidates."""
+        for budget in map(int, self.options.budgets.split(",")):
+            settings = self.params_of("vqgan") | {"budget": budget}
+            self.cells(f"budget-{budget}", self.half, self.pair, **settings)
 
     def searches(self) -> None:
-        """Other searches than the published one, on the first model."""
-        first = dict(list(self.models.items())[:1])
+        """Other searches than the published one, on the plain and the PGD-trained model."""
         for name, change in SEARCHES.items():
             part = f"search-{name.replace(' ', '_').replace(',', '')}"
-            self.cells(part, self.options.limit // 4, first, **self.params_of("vqgan"), **change)
+            self.cells(part, self.half, self.pair, **self.params_of("vqgan"), **change)
 
     def oracles(self) -> None:
-        """Another oracle, and both together."""
-        second = self.options.second or SECOND[self.data]
-        both = [
-            {"oracle": "zero_shot", "model": self.options.oracle},
-            {"oracle": "zero_shot", "model": second},
-        ]
-        limit = self.options.limit // 2
+        """Other oracles: a generalist, both together, and a classifier; then an audit of all."""
+        judge = CLASSIFIERS[self.data]
+        both = [{"oracle": "zero_shot", **self.oracle.get("oracle_params", {})},
+                {"oracle": "zero_shot", "model": GENERALIST}]  # fmt: skip
         for name, settings in {
-            "second": {"oracle": "zero_shot", "oracle_params": {"model": second}},
+            "generalist": {"oracle": "zero_shot", "oracle_params": {"model": GENERALIST}},
             "both": {"oracle": "ensemble", "oracle_params": {"members": both}},
+            "classifier": {"oracle": "classifier", "oracle_params": {"model": self.find(judge)}},
         }.items():
-            self.cells(f"oracle-{name}", limit, **self.params_of("vqgan"), **settings)
+            others = {k: v for k, v in self.models.items() if k != judge or name != "classifier"}
+            self.cells(f"oracle-{name}", self.half, others, **self.params_of("vqgan"), **settings)
+        audit = {"generator_params": self.vqgan, "precision": self.options.precision}
+        expert = self.options.oracle or EXPERTS[self.data]
         measure(
-            {"first": self.options.oracle, "second": second},
-            {"oracle_audit": {"generator_params": self.vqgan, "precision": self.options.precision}},
+            {"expert": expert, "generalist": GENERALIST, "classifier": self.find(judge)},
+            {"oracle_audit": audit},
             data=self.data,
-            data_options={"limit": limit, "split": "test"},
+            data_options={"limit": self.half, "split": "test"},
             out=self.out / "audit",
             device=str(self.device),
             batch_size=self.options.batch,
@@ -172,13 +224,27 @@ class Study:
 
     def sparse(self) -> None:
         """A sparse mask against the full latent, in both variants."""
-        first = dict(list(self.models.items())[:1])
+        plain = self.some(NETS[self.data][0])
+        params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
+        self.cells("sparse-no", self.half, plain, **self.params_of("vqgan"))
         for variant in ("settled", "paper"):
-            limit = self.options.limit // 2
-            params = self.params_of("vqgan")
-            self.cells(
-                f"sparse-{variant}", limit, first, sparse=variant, sparse_images=500, **params
-            )
+            self.cells(f"sparse-{variant}", self.half, plain, sparse=variant, **params)
+
+    def draws(self) -> None:
+        """Other images, and networks trained with other seeds."""
+        everything = load_dataset(self.data, split="test")
+        for seed in (1, 2):
+            drawn = everything.limited(self.half, seed=seed)
+            self.cells(f"draw-{seed}", 0, self.pair, data=drawn, **self.params_of("vqgan"))
+        if self.data in AGAIN:
+            twins = self.some(*AGAIN[self.data])
+            for generator in ("vqgan", "warp", "colour"):
+                self.cells(f"again-{generator}", self.half, twins, **self.params_of(generator))
+
+    @property
+    def half(self) -> int:
+        """The number of images of everything but the main table."""
+        return int(self.options.limit) // 2
 
     def static(self) -> None:
         """Ordinary corruptions, to compare the order of the models."""
@@ -186,7 +252,7 @@ class Study:
             self.models,
             {"corruption": {"corruptions": CORRUPTIONS, "severities": (3,), "baseline": "none"}},
             data=self.data,
-            data_options={"limit": self.options.limit // 2, "split": "test"},
+            data_options={"limit": self.half, "split": "test"},
             out=self.out / "static",
             device=str(self.device),
             batch_size=self.options.batch,
@@ -211,7 +277,7 @@ class Study:
 
     def augment(self) -> None:
         """Train on generated images for a little, and measure before and after."""
-        name, path = next(iter(self.models.items()))
+        ((name, path),) = self.some(NETS[self.data][0]).items()
         train = load_dataset(self.data, split="train", limit=10 * self.options.limit)
         common = {"epochs": 2, "batch_size": 500, "lr": 5e-4, "augmentations": ("crop",)}
         for label, method, own in (
@@ -222,14 +288,9 @@ class Study:
             if not out.exists():
                 harden(method, path, train, out=out, device=str(self.device), **common, **own)
             self.cells(
-                "augment", self.options.limit // 2, {f"{name}-{label}": str(out)},
+                "augment", self.half, {f"{name}-{label}": str(out)},
                 **self.params_of("vqgan"),
             )  # fmt: skip
-
-
-def _pair(data: str, models: dict[str, str]) -> list[str]:
-    ends = {"mnist": ("lenet", "lenet-pgd"), "cifar10": ("cifar-vanilla", "cifar-pgd")}
-    return [name for name in ends.get(data, ("icons-resnet", "icons-linf")) if name in models]
 
 
 def _fmr(cell: Any) -> str:
@@ -244,18 +305,19 @@ def main() -> None:
     parser.add_argument("data", choices=sorted(NETS))
     parser.add_argument("--models", default="runs/zoo_dynamic/models", help="folders, by comma")
     parser.add_argument("--out", default="runs/fmr")
-    parser.add_argument("--parts", default="main,transfer,static,steps,oracles,searches,sparse")
+    parser.add_argument("--parts", default="main,transfer,static,steps,budgets,oracles,searches")
     parser.add_argument("--limit", type=int, default=2000, help="test images of the main table")
     parser.add_argument("--generators", default=",".join(GENERATORS))
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--steps", default=STEPS, help="step sizes, by comma")
     parser.add_argument("--budget", type=int, default=50)
+    parser.add_argument("--budgets", default=BUDGETS, help="other budgets, by comma")
+    parser.add_argument("--wait", type=float, default=0, help="seconds, for models in training")
     parser.add_argument("--rule", default="argmax")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--autoencoder", default="small-vqgan")
-    parser.add_argument("--oracle", default="clip-base")
-    parser.add_argument("--second", default="", help="another oracle; the zoo's expert otherwise")
+    parser.add_argument("--oracle", default="", help="the zoo's expert for the data otherwise")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = False
     study = Study(options)
@@ -264,9 +326,9 @@ def main() -> None:
         start = time.perf_counter()
         try:
             work()
-        except UserError as problem:
+        except (UserError, RuntimeError):
             # One part that cannot be done must not cost the others.
-            print(f"{options.data} {part}: {problem}", flush=True)
+            print(f"{options.data} {part}: {traceback.format_exc()}", flush=True)
         print(f"{options.data} {part}: {time.perf_counter() - start:.0f} s in all", flush=True)
 
 
