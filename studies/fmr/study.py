@@ -226,9 +226,8 @@ class Study:
         """A sparse mask against the full latent, in both variants."""
         plain = self.some(NETS[self.data][0])
         params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
-        self.cells("sparse-no", self.half, plain, **self.params_of("vqgan"))
-        for variant in ("settled", "paper"):
-            self.cells(f"sparse-{variant}", self.half, plain, sparse=variant, **params)
+        for variant in ("no", "settled", "paper"):
+            self.cells(f"sparse-{variant}", self.options.limit, plain, sparse=variant, **params)
 
     def draws(self) -> None:
         """Other images, and networks trained with other seeds."""
