@@ -1,7 +1,5 @@
 """Tables and figures of the study, from the run folders of its two recipes.
 
-    stockpot run recipes/robust_finetuning.yaml
-    stockpot run recipes/robust_finetuning_domains.yaml
     python studies/robust_finetuning/study.py runs/robust_finetuning runs/robust_finetuning_domains
 
 Writes scores.csv, claims.csv, masks.csv and the figures beside itself, and prints Markdown tables.
@@ -13,6 +11,7 @@ import csv
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from claims import Scores, claims
 
@@ -20,13 +19,8 @@ from stockpot.report.scatter import scatter
 from stockpot.results.groups import GroupMean, group_means
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
-from stockpot.seeds import name_of
 
 HERE = Path(__file__).parent
-AXES = {
-    "contexts": (["inside"], ["shuffled", "reversed"]),
-    "domains": (["drawing"], ["photo", "icon"]),
-}
 STYLE = (
     "<style>text{font:12px system-ui,sans-serif;fill:#1f2421}.tick{fill:#66706a;font-size:11px;"
     "text-anchor:middle}.grid{stroke:#dcdad2}.error{stroke:#e9b79d;stroke-width:1.5}.run{fill:"
@@ -35,9 +29,27 @@ STYLE = (
 )
 
 
+class Experiment(NamedTuple):
+    """Some models of a run, and what counts as inside and outside for them."""
+
+    name: str
+    run: int
+    prefix: str
+    inside: list[str]
+    outside: list[str]
+
+
+EXPERIMENTS = (
+    Experiment("contexts", 0, "", ["inside"], ["shuffled", "reversed", "family"]),
+    Experiment("photographs", 0, "photo-", ["photo"], ["photo-c", "drawing", "icon"]),
+    Experiment("drawings", 1, "", ["drawing"], ["photo", "icon"]),
+)
+
+
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
+    header = list(dict.fromkeys(key for row in rows for key in row))
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, header, restval="")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -54,69 +66,70 @@ def text(mean: GroupMean) -> str:
     return f"{100 * mean.value:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def score_rows(name: str, results: Sequence[CellResult]) -> list[dict[str, object]]:
-    """Every model: the mean inside, the mean outside, and each dataset; and its corruptions."""
-    inside, outside = AXES[name]
-    groups = {"inside mean": inside, "outside mean": outside}
-    groups |= {data: [data] for data in [*inside, *outside]}
+def score_rows(given: Experiment, results: Sequence[CellResult]) -> list[dict[str, object]]:
+    """Every model: the mean inside, the mean outside, and each dataset; and the figure."""
+    sets = [*given.inside, *given.outside]
+    groups = {"inside": given.inside, "outside": given.outside} | {f"on {d}": [d] for d in sets}
     means = {title: group_means(results, data) for title, data in groups.items()}
-    corrupted: dict[str, list[float]] = {}
-    for cell in results:
-        if cell.key.measure == "corruption":
-            value = cell.score("mean_corruption_accuracy").value
-            corrupted.setdefault(name_of(cell.key.model), []).append(value)
-    rows = []
-    order = sorted(means["outside mean"].values(), key=lambda mean: -mean.value)
-    within = means["inside mean"][order[0].name].n
-    print(f"## {name}: {within:,} images inside, {order[0].n:,} outside\n")
-    for place, mean in enumerate(order, start=1):
-        row: dict[str, object] = {"set": name, "point": place, "model": mean.name}
+    inside, outside = means["inside"], means["outside"]
+    names = sorted(set(inside) & set(outside), key=lambda name: -outside[name].value)
+    first = names[0]
+    print(f"## {given.name}: {inside[first].n:,} images inside, {outside[first].n:,} outside\n")
+    rows: list[dict[str, object]] = []
+    for place, name in enumerate(names, start=1):
+        row: dict[str, object] = {"experiment": given.name, "point": place}
+        row["model"] = name.removeprefix(given.prefix)
         for title in groups:
-            found = means[title][mean.name]
+            found = means[title][name]
             row |= {title: round(found.value, 4), f"{title} low": round(found.interval.low, 4),
                     f"{title} high": round(found.interval.high, 4)}  # fmt: skip
-        row |= {"runs": len(mean.runs), "n outside": mean.n}
-        if values := corrupted.get(mean.name):
-            row["corrupted"] = round(sum(values) / len(values), 4)
+        row |= {"runs": len(outside[name].runs), "n outside": outside[name].n}
         rows.append(row)
-    singles = [*inside, *outside] if len(outside) > 1 else []
-    extra = ["corrupted"] if corrupted else []
+    shown = given.outside if len(given.outside) > 1 else []
     table(
-        ["point", "model", "inside mean", "outside mean", *singles, *extra, "runs"],
+        ["point", "model", "inside", "outside", *shown, "runs"],
         [
-            [
-                row["point"],
-                row["model"],
-                text(means["inside mean"][str(row["model"])]),
-                text(means["outside mean"][str(row["model"])]),
-                *(f"{100 * means[data][str(row['model'])].value:.1f}" for data in singles),
-                *(f"{100 * float(str(row[key])):.1f}" for key in extra if key in row),
-                row["runs"],
-            ]
-            for row in rows
+            [place, name.removeprefix(given.prefix), text(inside[name]), text(outside[name])]
+            + [f"{100 * means[f'on {data}'][name].value:.1f}" for data in shown]
+            + [len(outside[name].runs)]
+            for place, name in enumerate(names, start=1)
         ],
     )
-    points = [(means["inside mean"][str(row["model"])], means["outside mean"][str(row["model"])])
-              for row in rows]  # fmt: skip
-    titles = ("accuracy on " + ", ".join(inside), "mean accuracy on " + ", ".join(outside))
-    chart = str(scatter(points, *titles))
+    titles = [", ".join(data) for data in (given.inside, given.outside)]
+    points = [(_renamed(inside[name], given), _renamed(outside[name], given)) for name in names]
+    chart = str(scatter(points, f"accuracy on {titles[0]}", f"mean accuracy on {titles[1]}"))
     head, _, rest = chart.partition(">")
-    (HERE / f"{name}.svg").write_text(f"{head}>{STYLE}{rest}\n", encoding="utf-8")
+    (HERE / f"{given.name}.svg").write_text(f"{head}>{STYLE}{rest}\n", encoding="utf-8")
     return rows
 
 
-def claim_rows(name: str, results: Sequence[CellResult]) -> list[dict[str, object]]:
-    found = claims(Scores(results), *AXES[name])
-    table(
-        ["claim", "says", "difference in points [95 %]", "verdict"],
-        [[claim.name, claim.text, claim.difference, claim.verdict] for claim in found],
-    )
-    return [
-        {"set": name, "claim": c.name, "text": c.text, "points": round(c.difference.value, 2),
-         "low": round(c.difference.low, 2), "high": round(c.difference.high, 2),
-         "verdict": c.verdict}
-        for c in found
-    ]  # fmt: skip
+def _renamed(mean: GroupMean, given: Experiment) -> GroupMean:
+    return mean._replace(name=mean.name.removeprefix(given.prefix))
+
+
+def claim_rows(runs: Sequence[Sequence[CellResult]]) -> list[dict[str, object]]:
+    """Every claim in every experiment."""
+    shown = [given for given in EXPERIMENTS if given.run < len(runs)]
+    scores = {given.name: Scores(runs[given.run], given.prefix) for given in shown}
+    rows: list[dict[str, object]] = []
+    lines = []
+    for claim in claims():
+        line = [claim.name, claim.text]
+        for given in shown:
+            data = given.inside if claim.side == "inside" else given.outside
+            found = scores[given.name].contrast(claim.contrast, data)
+            line.append(f"{found} {found.verdict}" if found else "")
+            if found:
+                rows.append(
+                    {"experiment": given.name, "claim": claim.name, "text": claim.text,
+                     "points": round(found.value, 2), "low": round(found.low, 2),
+                     "high": round(found.high, 2), "verdict": found.verdict}
+                )  # fmt: skip
+        if any(line[2:]):
+            lines.append(line)
+    print("## Claims, differences in points [95 %]\n")
+    table(["claim", "says", *(given.name for given in shown)], lines)
+    return rows
 
 
 def mask_rows(results: Sequence[CellResult]) -> list[dict[str, object]]:
@@ -132,15 +145,18 @@ def mask_rows(results: Sequence[CellResult]) -> list[dict[str, object]]:
              "n": score.n}
             for score in cell.scores
         ]  # fmt: skip
-    models = list(dict.fromkeys(str(row["model"]) for row in rows))
+    models = sorted({str(row["model"]) for row in rows if str(row["model"])[-1] not in "12"})
     thresholds = sorted({float(str(row["threshold"])) for row in rows if row["threshold"] != ""})
     by = {(row["model"], row["metric"], row["threshold"]): row["value"] for row in rows}
-    for model in models:
-        print(f"masks of {model}: pointing {by[model, 'pointing', '']}")
-        metrics = ("image_masking_rate", "object_masking_rate", "mask_iou")
+    metrics = {"image": "image_masking_rate", "object": "object_masking_rate", "IoU": "mask_iou"}
+    if models:
+        print("## Masks\n\npointing: " + ", ".join(f"{m} {by[m, 'pointing', '']}" for m in models))
         table(
-            ["threshold", *metrics],
-            [[t, *(by[model, metric, t] for metric in metrics)] for t in reversed(thresholds)],
+            ["threshold", *(f"{model}: {short}" for model in models for short in metrics)],
+            [
+                [t, *(f"{by[m, key, t]:.2f}" for m in models for key in metrics.values())]
+                for t in reversed(thresholds)
+            ],
         )
     return rows
 
@@ -148,17 +164,15 @@ def mask_rows(results: Sequence[CellResult]) -> list[dict[str, object]]:
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python studies/robust_finetuning/study.py RUN [RUN_DOMAINS]")
+    runs = [load_results(folder) for folder in sys.argv[1:]]
     scored: list[dict[str, object]] = []
-    claimed: list[dict[str, object]] = []
-    for name, folder in zip(AXES, sys.argv[1:], strict=False):
-        results = load_results(folder)
-        rows = score_rows(name, results)
-        write_csv(HERE / f"{name}.csv", rows)
-        scored += rows
-        claimed += claim_rows(name, results)
-        if masks := mask_rows(results):
-            write_csv(HERE / "masks.csv", masks)
-    write_csv(HERE / "claims.csv", claimed)
+    for given in EXPERIMENTS:
+        if given.run < len(runs):
+            scored += score_rows(given, runs[given.run])
+    write_csv(HERE / "scores.csv", scored)
+    write_csv(HERE / "claims.csv", claim_rows(runs))
+    if masks := mask_rows(runs[0]):
+        write_csv(HERE / "masks.csv", masks)
 
 
 if __name__ == "__main__":
