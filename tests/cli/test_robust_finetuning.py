@@ -101,3 +101,8 @@ def test_a_recipe_with_seeds_teachers_and_a_scatter(place: Path) -> None:
     page = (run / "report.html").read_text(encoding="utf-8")
     assert 'id="scatter"' in page
     assert page.count('class="dot"') >= 6
+    again = stockpot("report", run, "-o", place / "again.html")
+    assert again.returncode == 0, again.stderr
+    text = (place / "again.html").read_text(encoding="utf-8")
+    assert 'id="scatter"' in text  # as the recipe in the folder asks for
+    assert "<title>Tuned" in text

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stockpot.cli.options import examples
+
+if TYPE_CHECKING:
+    from stockpot.recipe.blocks import ReportBlock
 
 NAME = "report"
 EXAMPLES = examples(
@@ -21,16 +24,37 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page; report.html in the first folder.")
     ] = None,
-    title: Annotated[str, typer.Option(help="The page's title.")] = "Stockpot report",
+    title: Annotated[
+        str, typer.Option(help="The page's title; that of the first run by default.")
+    ] = "",
 ) -> None:
-    """Make one self-contained HTML page from result files alone."""
+    """Make one self-contained HTML page from result files alone.
+
+    Where a run folder keeps the recipe it followed, the page has the title and the scatter charts
+    that the recipe asks for.
+    """
     from stockpot.report.figures import run_figures
     from stockpot.report.page import write_page
+    from stockpot.report.scatter import Axes
     from stockpot.results.store import load_results
 
     first = folders[0] if folders[0].is_dir() else folders[0].parent
     figures = [path for folder in folders for path in run_figures(folder)]
+    blocks = [block for folder in folders if (block := _asked(folder)) is not None]
     page = write_page(
-        load_results(*folders), out or first / "report.html", title=title, figures=figures
+        load_results(*folders),
+        out or first / "report.html",
+        title=title or (blocks[0].title if blocks else "Stockpot report"),
+        subtitle=blocks[0].subtitle if len(blocks) == 1 else "",
+        axes=[Axes(s.across, s.up, s.title) for block in blocks for s in block.scatter],
+        figures=figures,
     )
     typer.echo(f"report: {page}")
+
+
+def _asked(folder: Path) -> ReportBlock | None:
+    """What the recipe of a run says about its page."""
+    from stockpot.recipe import load_recipe
+
+    file = folder / "recipe.yaml"
+    return load_recipe(file).recipe.report if file.is_file() else None
