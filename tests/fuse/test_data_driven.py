@@ -16,6 +16,7 @@ from torch import Tensor
 import stockpot
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
+from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.run import fuse, plan, sweep
 from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 from towers import dual
@@ -53,8 +54,12 @@ def test_the_vision_tower_alone_is_fused(method: str, pool: ClipPool, tmp_path: 
         assert all("vision_model" in key for key in moved)
 
 
-def test_adamerging_follows_autograd(pool: ClipPool) -> None:
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_adamerging_follows_autograd(
+    pool: ClipPool, in_chunks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Coefficients after three steps equal those of a loop that differentiates through the mix."""
+    monkeypatch.setattr(TaskPool, "in_chunks", in_chunks)
     steps, init, lr = 3, 0.3, 0.05
     learned = _learned("adamerging", pool, steps=steps, init=init, lr=lr, batch_size=24)
     models = {n: stockpot.load_model(pool.base, classes=d.classes) for n, d in pool.tasks.items()}

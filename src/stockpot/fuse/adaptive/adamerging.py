@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import Layers, descend, spread, start, summary
 from stockpot.fuse.adaptive.entropy import Adaptation
@@ -49,7 +51,7 @@ def adamerging(
 
     def learn(pool: TaskPool) -> Learned:
         coefficients = start(pool, layers, init)
-        losses: list[float] = []
+        losses: list[Tensor] = []
         if steps:
             tasks = pool.need_tasks("adamerging")
             adaptation = Adaptation(pool, tasks, batch_size, seed, together)

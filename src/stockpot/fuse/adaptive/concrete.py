@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
@@ -75,7 +76,7 @@ def concrete(
         if steps or (adapts and adapt_steps):
             tasks = pool.need_tasks("concrete")
             adaptation = Adaptation(pool, tasks, batch_size, seed, together)
-        losses: list[float] = []
+        losses: list[Tensor] = []
         if adaptation is not None and steps:
             outer = torch.optim.Adam([held.logits], lr=lr)
             inner_free = coefficients.clone().requires_grad_(True)
@@ -99,7 +100,7 @@ def concrete(
                 held.logits.grad = held.gradient()
                 outer.step()
         held.finish(resample=mask == "resampled")
-        found: list[float] = []
+        found: list[Tensor] = []
         if adaptation is not None and adapts and adapt_steps:
 
             def form(by_tensor: torch.Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -41,7 +41,7 @@ def descend(
     form: Callable[[Tensor], None] | None = None,
     pull: Callable[[], Tensor] | None = None,
     clamp: bool = False,
-) -> tuple[Tensor, list[float]]:
+) -> tuple[Tensor, list[Tensor]]:
     """Minimise the summed entropy over the coefficients with Adam.
 
     Args:
@@ -59,7 +59,7 @@ def descend(
     form, pull = form or pool.form, pull or pool.pull
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)
-    losses = []
+    losses: list[Tensor] = []
     for step in range(steps):
         form(spread(pool, coefficients.detach()))
         pool.zero_gradient()
@@ -72,10 +72,11 @@ def descend(
     return coefficients.detach(), losses
 
 
-def summary(losses: list[float]) -> dict[str, float | int]:
+def summary(found: Sequence[Tensor]) -> dict[str, float | int]:
     """What to remember of a descent: where the loss began and where it ended."""
-    if not losses:
+    if not found:
         return {"steps": 0}
+    losses: list[float] = torch.stack(list(found)).tolist()
     tail = losses[-max(1, len(losses) // 20) :]
     head = losses[: max(1, len(losses) // 20)]
     return {

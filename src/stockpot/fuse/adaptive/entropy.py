@@ -52,8 +52,11 @@ class Adaptation:
         ]
         self._tasks = tasks
 
-    def backward(self) -> float:
-        """Run one batch of every task forward and backward; returns the summed entropy."""
+    def backward(self) -> Tensor:
+        """Run one batch of every task forward and backward; returns the summed entropy.
+
+        A tensor: reading its value in every step would make a GPU wait for the program.
+        """
         total = torch.zeros((), device=self._pool.device)
         for group in self._groups:
             tasks = [self._tasks[index] for index in group]
@@ -62,4 +65,4 @@ class Adaptation:
             loss = torch.stack([entropy(part.float()) for part in logits]).sum()
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
-        return float(total)
+        return total

@@ -21,7 +21,8 @@ from stockpot.fuse.learning.task import Task
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.classifier import Classifier
 
-_ALIGNED = 16  # numbers; kernels are slower on tensors that start anywhere
+_CHUNK = 1024
+"""Every tensor starts at a multiple of this in the flat vector, so that a chunk has one owner."""
 
 
 class TaskPool:
@@ -57,7 +58,7 @@ class TaskPool:
         starts, end = [], 0
         for size in sizes:
             starts.append(end)
-            end += -(-size // _ALIGNED) * _ALIGNED
+            end += -(-size // _CHUNK) * _CHUNK
         self.spans = [slice(start, start + n) for start, n in zip(starts, sizes, strict=True)]
         self.flat = torch.zeros(end, device=self.device)
         self.gradient = torch.zeros_like(self.flat)
@@ -82,6 +83,23 @@ class TaskPool:
             torch.sub(self._read(index), self.base, out=deltas[index])
         return deltas
 
+    @property
+    def in_chunks(self) -> bool:
+        """Mix all tensors at once: on a GPU, launching work for each takes longer than the work."""
+        return self.device.type == "cuda"
+
+    @cached_property
+    def _owners(self) -> Tensor:
+        """The number of the tensor that each chunk belongs to."""
+        numbers = [[i] * -(-(s.stop - s.start) // _CHUNK) for i, s in enumerate(self.spans)]
+        return torch.tensor([i for row in numbers for i in row], device=self.device)
+
+    @cached_property
+    def _last_chunks(self) -> Tensor:
+        """The number of each tensor's last chunk."""
+        ends = [-(-span.stop // _CHUNK) - 1 for span in self.spans]
+        return torch.tensor(ends, device=self.device)
+
     @cached_property
     def variances(self) -> tuple[int, ...]:
         """The numbers of the tensors that are running variances."""
@@ -97,6 +115,12 @@ class TaskPool:
 
     def form(self, coefficients: Tensor) -> None:
         """Turn the working model into base + sum of coefficients x changes (members x tensors)."""
+        if self.in_chunks:
+            rows = self.flat.copy_(self.base).view(-1, _CHUNK)
+            for change, own in zip(self.deltas, coefficients[:, self._owners], strict=True):
+                rows.addcmul_(change.view(-1, _CHUNK), own[:, None])
+            self.keep_variances()
+            return
         for number, span in enumerate(self.spans):
             torch.addmv(
                 self.base[span],
@@ -120,12 +144,14 @@ class TaskPool:
 
     def pull_from(self, gradient: Tensor) -> Tensor:
         """The products of the changes with a flat gradient, tensor by tensor."""
-        parts = []
-        for span in self.spans:
-            changes, part = self.deltas[:, span], gradient[span]
-            # A few very long dot products: BLAS on a GPU gives each to one small part of it.
-            parts.append((changes * part).sum(dim=1) if changes.is_cuda else changes @ part)
-        return torch.stack(parts, dim=1)
+        if self.in_chunks:
+            rows = gradient.view(-1, _CHUNK)
+            by_chunk = [(change.view(-1, _CHUNK) * rows).sum(dim=1) for change in self.deltas]
+            # Sums of neighbours as differences of running sums, which have a fixed order.
+            running = torch.stack(by_chunk).double().cumsum(dim=1)
+            ends = running[:, self._last_chunks]
+            return ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1])).float()
+        return torch.stack([self.deltas[:, s] @ gradient[s] for s in self.spans], dim=1)
 
     def zero_gradient(self) -> None:
         """Forget the gradient of earlier passes."""
@@ -183,7 +209,10 @@ class TaskPool:
 
     def seen(self, pixels: Tensor) -> Tensor:
         """Pixels as the network sees them."""
-        pixels = pixels.to(self.device)
+        if self.device.type == "cuda" and not pixels.is_cuda:
+            # Copied while the GPU works; from ordinary memory the copy would wait for it.
+            pixels = pixels.pin_memory()
+        pixels = pixels.to(self.device, non_blocking=True)
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
         preprocess = self.model.preprocess

@@ -85,7 +85,7 @@ def wemoe(
         coefficients = torch.full((len(pool), len(pool.names)), scale, device=pool.device)
         for block in blocks:
             coefficients[:, block.numbers] = 0.0
-        losses: list[float] = []
+        losses: list[Tensor] = []
         if steps:
             tasks = pool.need_tasks("wemoe")
             pool.form(coefficients)
