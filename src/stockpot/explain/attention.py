@@ -32,16 +32,20 @@ class Watch:
     """The same of attention pooling heads, whose one query is learned."""
     hidden: Tensor | None = None
     """Patches that no query may look at, as booleans [images, patches]."""
+    keep: bool = True
+    """Whether weights are wanted; without them torch's fused attention does the work."""
 
 
 _current: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
-def attending(network: nn.Module, *, hidden: Tensor | None = None) -> Iterator[Watch]:
+def attending(
+    network: nn.Module, *, hidden: Tensor | None = None, keep: bool = True
+) -> Iterator[Watch]:
     """Watch the attention of every transformer inside `network`, with some patches hidden."""
     _register()
-    watch = Watch(hidden=hidden)
+    watch = Watch(hidden=hidden, keep=keep)
     configs = _configs(network)
     before = [(config, config._attn_implementation) for config in configs]
     pools = [m for m in network.modules() if isinstance(m, nn.MultiheadAttention)]
@@ -69,13 +73,18 @@ def attend(
     scaling: float | None = None,
     dropout: float = 0.0,
     **_: Any,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Plain attention in the signature that transformers expects of an attention function."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    watch = _current.get()
+    if watch is not None and not watch.keep and attention_mask is None:
+        seen = None if watch.hidden is None else ~_hidden_keys(watch.hidden, key.shape[-2])
+        rate = dropout if module.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, seen, rate, scale=scale)
+        return mixed.transpose(1, 2).contiguous(), None
     scores = query @ key.transpose(-1, -2) * scale
     if attention_mask is not None:
         scores = scores + attention_mask
-    watch = _current.get()
     weights = _softmax(scores, watch.hidden if watch else None)
     if watch is not None:
         watch.blocks.append(weights)
@@ -107,11 +116,13 @@ def _pool(
 
 def _softmax(scores: Tensor, hidden: Tensor | None) -> Tensor:
     if hidden is not None:
-        tokens = scores.shape[-1]
-        # Tokens before the patches (the class token) are never hidden.
-        hidden = F.pad(hidden, (tokens - hidden.shape[1], 0))
-        scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
+        scores = scores.masked_fill(_hidden_keys(hidden, scores.shape[-1]), float("-inf"))
     return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+def _hidden_keys(hidden: Tensor, tokens: int) -> Tensor:
+    """Hidden patches as keys [images, 1, 1, tokens]; tokens before them are never hidden."""
+    return F.pad(hidden, (tokens - hidden.shape[1], 0))[:, None, None, :]
 
 
 def _configs(network: nn.Module) -> list[Any]:

@@ -55,5 +55,5 @@ def hiding(network: nn.Module, masked: Tensor) -> Iterator[None]:
     if tower.readout == "pooling":
         # Without a class token a picture that is all masked would have nothing left to read.
         masked = masked & ~masked.all(dim=1, keepdim=True)
-    with attending(network, hidden=masked):
+    with attending(network, hidden=masked, keep=False):
         yield
