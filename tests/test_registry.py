@@ -125,3 +125,12 @@ def test_listing_needs_no_torch() -> None:
 def test_metadata_names_the_command() -> None:
     scripts = importlib.metadata.entry_points(group="console_scripts", name="stockpot")
     assert [script.value for script in scripts] == ["stockpot.cli.main:main"]
+
+
+def test_choices_are_shown_as_they_may_be_written() -> None:
+    from stockpot.harden import hardeners
+
+    shown = {row.name: row.type for row in hardeners.get("counterfactual").parameters}
+    assert shown["fill"] == "none | single | multi"  # not the alias that the source has
+    assert shown["target"] == "label | predicted"
+    assert shown["beta"] == "float"

@@ -23,7 +23,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -98,6 +107,7 @@ class Entry(Generic[F]):
     def parameters(self) -> list[Parameter]:
         """The parameters as rows for `stockpot show` and the docs."""
         docs = _argument_docs(self.doc)
+        hints = get_type_hints(self.function)
         rows = []
         for name, parameter in self._settable.items():
             required = parameter.default is parameter.empty
@@ -106,6 +116,8 @@ class Entry(Generic[F]):
             text = (
                 annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
             )
+            if get_origin(hints.get(name)) is Literal:  # what may be written, not an alias of it
+                text = " | ".join(str(choice) for choice in get_args(hints[name]))
             rows.append(Parameter(name, text, default, required, docs.get(name, "")))
         return rows
 
