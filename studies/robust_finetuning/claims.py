@@ -78,8 +78,12 @@ class Scores:
 
 def minus(first: Sequence[str] | str, second: Sequence[str] | str) -> Contrast:
     """The mean of the first models minus the mean of the second."""
-    first, second = ([names] if isinstance(names, str) else names for names in (first, second))
-    return {name: 1 / len(first) for name in first} | {name: -1 / len(second) for name in second}
+    factors: dict[str, float] = {}
+    for names, sign in ((first, 1), (second, -1)):
+        chosen = [names] if isinstance(names, str) else names
+        for name in chosen:
+            factors[name] = factors.get(name, 0) + sign / len(chosen)
+    return factors
 
 
 def claims() -> list[Claim]:

@@ -1,0 +1,89 @@
+"""The study of robust fine-tuning: its rule of choice and its contrasts, against hand-made results."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stockpot.results.schema import (
+    CellKey,
+    CellResult,
+    Cost,
+    DataFacts,
+    ModelFacts,
+    Provenance,
+    Score,
+    pack_bits,
+)
+
+FOLDER = Path(__file__).parents[2] / "studies" / "robust_finetuning"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+
+
+def cell(model: str, data: str, right: int, n: int = 100) -> CellResult:
+    correct = np.arange(n) < right
+    return CellResult(
+        key=CellKey(model=model, measure="clean", data=data),
+        scores=[Score(metric="accuracy", value=right / n, n=n)],
+        data=DataFacts(name=data, split="val", n=n, classes=2, fingerprint=data),
+        model=ModelFacts(name=model, source=model, fingerprint=model),
+        provenance=Provenance(stockpot="0"),
+        cost=Cost(wall_seconds=1.0, device="cpu"),
+        outcomes={"correct": pack_bits(correct)},
+    )
+
+
+def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
+    from choose import choose
+
+    results = [cell(f"vanilla-{rate}", "inside", right)
+               for rate, right in (("1e-4", 60), ("3e-4", 70), ("1e-3", 65))]  # fmt: skip
+    results += [cell("photo-vanilla-1e-3", "photo", 80), cell("photo-vanilla-1e-4", "photo", 70)]
+    results += [cell("drawing-vanilla-1e-4", "drawing", 50)]
+    for beta, inside, outside in ((2, 70, 40), (6, 66, 46), (20, 50, 50)):
+        results.append(cell(f"object-3e-4-{beta}", "inside", inside))
+        results += [cell(f"object-3e-4-{beta}", data, outside) for data in ("shuffled", "reversed")]
+        # At another rate everything is better, which must not matter.
+        results.append(cell("object-1e-3-20", "inside", 99))
+    chosen = choose(results)
+    assert chosen.rates == {"": 0.0003, "photo-": 0.001, "drawing-": 0.0001}
+    assert chosen.beta == 6  # (66 + 46) / 2 is the best mean
+    entries = {
+        "foundation": {"method": "contrastive", "lr": 1.0},
+        "zero-shot": {"method": "vanilla", "epochs": 0},
+        "vanilla": {"method": "vanilla", "epochs": 3},
+        "photo-object": {"method": "counterfactual", "epochs": 3, "beta": 1},
+    }
+    assert chosen.overrides(entries, "") == [
+        "harden.vanilla.lr=0.0003", "harden.photo-object.lr=0.001", "harden.photo-object.beta=6",
+    ]  # fmt: skip
+
+
+def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None) -> None:
+    from claims import Scores, minus
+
+    results = [cell(f"photo-a-s{seed}", data, right)
+               for seed, data, right in ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))]  # fmt: skip
+    results += [cell("photo-b", "x", 70), cell("photo-b", "y", 50), cell("c", "x", 1)]
+    scores = Scores(results, "photo-")
+    found = scores.contrast(minus("a", "b"), ["x", "y"])
+    assert found.value == pytest.approx((80 + 84 + 60 + 64) / 4 - 60)
+    assert found.low < found.value < found.high
+    assert found.verdict == "held"
+    assert scores.contrast({"a": 1, "b": -1, "a-missing": 0}, ["x"]) is None
+    assert scores.contrast(minus("b", ("a", "b")), ["x"]).value == pytest.approx(70 - (82 + 70) / 2)
+    assert scores.contrast(minus("a", "a"), ["x"]) == (0, 0, 0)
+
+
+def test_runs_of_the_first_seed_come_first(study: None) -> None:
+    from side_by_side import _seed
+
+    names = ["a-s2", "a-s0", "soup", "b-s1", "wise-s0"]
+    assert sorted(names, key=_seed) == ["soup", "a-s0", "wise-s0", "b-s1", "a-s2"]
