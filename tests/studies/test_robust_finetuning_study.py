@@ -1,4 +1,4 @@
-"""The study of robust fine-tuning: its rule of choice and its contrasts, against hand-made results."""
+"""The study of robust fine-tuning: its rule of choice and its contrasts, on hand-made results."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
 def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None) -> None:
     from claims import Scores, minus
 
-    results = [cell(f"photo-a-s{seed}", data, right)
-               for seed, data, right in ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))]  # fmt: skip
+    runs = ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))
+    results = [cell(f"photo-a-s{seed}", data, right) for seed, data, right in runs]
     results += [cell("photo-b", "x", 70), cell("photo-b", "y", 50), cell("c", "x", 1)]
     scores = Scores(results, "photo-")
     found = scores.contrast(minus("a", "b"), ["x", "y"])

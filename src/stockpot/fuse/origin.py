@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from stockpot.checkpoints.locate import Location
 from stockpot.fuse.jobs import Job
 from stockpot.fuse.options import DTYPES
 from stockpot.fuse.run import Request
+from stockpot.results.provenance import package_version
 
 
 def write_companions(request: Request, job: Job, folder: Path, hashes: FileHashes | None) -> None:
@@ -35,7 +35,7 @@ def write_companions(request: Request, job: Job, folder: Path, hashes: FileHashe
                     command=request.options.command or _python_call(request, params),
                     parents=parents,
                     notes=_notes(request, job, model),
-                    version=version("stockpot"),
+                    version=package_version("stockpot"),
                 ),
             )
 
