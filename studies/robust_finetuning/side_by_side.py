@@ -58,7 +58,6 @@ class Kitchen:
         recipe: str,
         folder: Path,
         overrides: Iterable[str] = (),
-        only: Iterable[str] = (),
     ) -> bool:
         """Make and measure the models of a recipe, the first seed of each first.
 
@@ -66,7 +65,6 @@ class Kitchen:
             recipe: its path.
             folder: the run folder.
             overrides: as for `stockpot run --set`.
-            only: these models and no others.
 
         Returns:
             Whether everything was done before the deadline.
@@ -77,8 +75,7 @@ class Kitchen:
         check(file)
         _remember(file, folder)
         made_from = parents(file.recipe)
-        chosen = list(only) or sorted(build_order(file), key=_seed)
-        waiting = [name for name in chosen if name not in file.recipe.models]
+        waiting = [n for n in sorted(build_order(file), key=_seed) if n not in file.recipe.models]
         finished = {name for name in made_from if (folder / "models" / name).exists()}
         running: dict[Future[tuple[str, float, float]], str] = {}
         lost: set[str] = set()

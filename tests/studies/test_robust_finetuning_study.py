@@ -87,3 +87,33 @@ def test_runs_of_the_first_seed_come_first(study: None) -> None:
 
     names = ["a-s2", "a-s0", "soup", "b-s1", "wise-s0"]
     assert sorted(names, key=_seed) == ["soup", "a-s0", "wise-s0", "b-s1", "a-s2"]
+
+
+def test_what_is_tuned_is_what_the_recipes_train() -> None:
+    import yaml
+
+    tuning, main, domains = (
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in (
+            FOLDER / "tuning.yaml",
+            FOLDER.parents[1] / "recipes" / "robust_finetuning.yaml",
+            FOLDER.parents[1] / "recipes" / "robust_finetuning_domains.yaml",
+        )
+    )
+    chosen = {"lr", "beta", "seeds"}
+
+    def same(tried: dict, used: dict) -> bool:
+        return {k: v for k, v in tried.items() if k not in chosen} == {
+            k: v for k, v in used.items() if k not in chosen
+        }
+
+    assert tuning["harden"]["foundation"] == main["harden"]["foundation"]
+    assert same(tuning["harden"]["vanilla-1e-4"], main["harden"]["vanilla"])
+    assert same(tuning["harden"]["object-3e-4-20"], main["harden"]["object-single"])
+    assert same(tuning["harden"]["photo-vanilla-1e-3"], main["harden"]["photo-vanilla"])
+    drawing = {**tuning["harden"]["drawing-vanilla-1e-4"], "data": "train"}
+    assert same(drawing, domains["harden"]["vanilla"])
+    for name in ("mixed", "train", "photos"):
+        assert tuning["data"][name] == main["data"][name]
+    assert tuning["data"]["drawings"] == domains["data"]["train"]
+    assert not [n for n, data in tuning["data"].items() if data.get("split", "test") == "test"]
