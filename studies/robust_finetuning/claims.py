@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stockpot.results.groups import Answers, answers, resampled
-from stockpot.results.schema import CellResult
+from stockpot.results.groups import Answers, Draws, resampled
 
 MASKS, FILLS = ("random", "context", "object"), ("none", "single", "multi")
 SHARES = (25, 50, 75)
@@ -51,13 +49,13 @@ class Claim(NamedTuple):
 class Scores:
     """Per-image answers of the models whose names begin with a prefix, which is left out."""
 
-    def __init__(self, results: Sequence[CellResult], prefix: str = "") -> None:
+    def __init__(self, found: Mapping[str, Mapping[str, Answers]], prefix: str = "") -> None:
         self._runs: dict[str, list[Answers]] = {
             name.removeprefix(prefix): list(runs.values())
-            for name, runs in answers(results).items()
+            for name, runs in found.items()
             if name.startswith(prefix)
         }
-        self._draws: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._draws: Draws = {}
 
     def runs(self, name: str, data: Sequence[str]) -> list[Answers]:
         """The runs of a model that were scored on all of `data`."""

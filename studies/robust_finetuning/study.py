@@ -16,7 +16,7 @@ from typing import NamedTuple
 from claims import Scores, claims
 
 from stockpot.report.scatter import scatter
-from stockpot.results.groups import GroupMean, group_means
+from stockpot.results.groups import Answers, GroupMean, answers, means_of
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 
@@ -27,6 +27,11 @@ STYLE = (
     "#66706a}.dot{fill:#b4532a}.mark{fill:#fff;font-size:9.5px;font-weight:700;text-anchor:middle}"
     "</style><rect width='100%' height='100%' fill='#fbfaf7'/>"
 )
+
+
+COPIES = {"inside": 4, "shuffled": 4, "reversed": 4, "family": 4}
+"""Pictures of one object, which follow one another; they are no independent images."""
+Found = dict[str, dict[str, Answers]]
 
 
 class Experiment(NamedTuple):
@@ -66,15 +71,32 @@ def text(mean: GroupMean) -> str:
     return f"{100 * mean.value:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def score_rows(given: Experiment, results: Sequence[CellResult]) -> list[dict[str, object]]:
+def by_object(results: Sequence[CellResult]) -> Found:
+    """Answers, where pictures of one object count as one image with a share that is right."""
+
+    def joined(run: Answers) -> Answers:
+        return {
+            data: right.reshape(-1, COPIES.get(data, 1)).mean(axis=1) for data, right in run.items()
+        }
+
+    return {
+        name: {run: joined(found) for run, found in runs.items()}
+        for name, runs in answers(results).items()
+    }
+
+
+def score_rows(given: Experiment, results: Found) -> list[dict[str, object]]:
     """Every model: the mean inside, the mean outside, and each dataset; and the figure."""
     sets = [*given.inside, *given.outside]
     groups = {"inside": given.inside, "outside": given.outside} | {f"on {d}": [d] for d in sets}
-    means = {title: group_means(results, data) for title, data in groups.items()}
+    means = {title: means_of(results, data) for title, data in groups.items()}
     inside, outside = means["inside"], means["outside"]
     names = sorted(set(inside) & set(outside), key=lambda name: -outside[name].value)
     first = names[0]
-    print(f"## {given.name}: {inside[first].n:,} images inside, {outside[first].n:,} outside\n")
+    independent = "objects" if given.name == "contexts" else "images"
+    print(
+        f"## {given.name}: {inside[first].n:,} {independent} inside, {outside[first].n:,} outside\n"
+    )
     rows: list[dict[str, object]] = []
     for place, name in enumerate(names, start=1):
         row: dict[str, object] = {"experiment": given.name, "point": place}
@@ -107,7 +129,7 @@ def _renamed(mean: GroupMean, given: Experiment) -> GroupMean:
     return mean._replace(name=mean.name.removeprefix(given.prefix))
 
 
-def claim_rows(runs: Sequence[Sequence[CellResult]]) -> list[dict[str, object]]:
+def claim_rows(runs: Sequence[Found]) -> list[dict[str, object]]:
     """Every claim in every experiment."""
     shown = [given for given in EXPERIMENTS if given.run < len(runs)]
     scores = {given.name: Scores(runs[given.run], given.prefix) for given in shown}
@@ -165,12 +187,13 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python studies/robust_finetuning/study.py RUN [RUN_DOMAINS]")
     runs = [load_results(folder) for folder in sys.argv[1:]]
+    found = [by_object(results) for results in runs]
     scored: list[dict[str, object]] = []
     for given in EXPERIMENTS:
         if given.run < len(runs):
-            scored += score_rows(given, runs[given.run])
+            scored += score_rows(given, found[given.run])
     write_csv(HERE / "scores.csv", scored)
-    write_csv(HERE / "claims.csv", claim_rows(runs))
+    write_csv(HERE / "claims.csv", claim_rows(found))
     if masks := mask_rows(runs[0]):
         write_csv(HERE / "masks.csv", masks)
 

@@ -76,6 +76,19 @@ def test_the_spread_of_runs_widens_the_interval() -> None:
     assert widths[1] > 1.5 * widths[0]
 
 
+def test_the_same_objects_in_two_datasets_are_drawn_together() -> None:
+    """Answers that agree image by image say no more twice than once; unrelated ones do."""
+    right = flags(0.5, seed=3)
+    widths = {}
+    for name, second in (("same", right), ("other", flags(0.5, seed=4)), ("against", ~right)):
+        found = group_means([cell("a", "in", right), cell("a", "out", second)], ["in", "out"])["a"]
+        widths[name] = found.interval.high - found.interval.low
+    once = group_means([cell("a", "in", right)], ["in"])["a"].interval
+    assert widths["same"] == pytest.approx(once.high - once.low)
+    assert widths["other"] == pytest.approx(widths["same"] / math.sqrt(2), rel=0.1)
+    assert widths["against"] == pytest.approx(0, abs=1e-6)
+
+
 def test_models_without_every_dataset_are_left_out() -> None:
     assert "zero" not in group_means(cells()[1:], ["in", "out"])
 

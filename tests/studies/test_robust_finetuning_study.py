@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stockpot.results.groups import answers
 from stockpot.results.schema import (
     CellKey,
     CellResult,
@@ -72,7 +73,7 @@ def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None)
     runs = ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))
     results = [cell(f"photo-a-s{seed}", data, right) for seed, data, right in runs]
     results += [cell("photo-b", "x", 70), cell("photo-b", "y", 50), cell("c", "x", 1)]
-    scores = Scores(results, "photo-")
+    scores = Scores(answers(results), "photo-")
     found = scores.contrast(minus("a", "b"), ["x", "y"])
     assert found.value == pytest.approx((80 + 84 + 60 + 64) / 4 - 60)
     assert found.low < found.value < found.high
@@ -80,6 +81,14 @@ def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None)
     assert scores.contrast({"a": 1, "b": -1, "a-missing": 0}, ["x"]) is None
     assert scores.contrast(minus("b", ("a", "b")), ["x"]).value == pytest.approx(70 - (82 + 70) / 2)
     assert scores.contrast(minus("a", "a"), ["x"]) == (0, 0, 0)
+
+
+def test_pictures_of_one_object_count_as_one_image(study: None) -> None:
+    from study import by_object
+
+    found = by_object([cell("a", "inside", 6, n=12), cell("a", "photo", 6, n=12)])["a"]["a"]
+    assert found["inside"].tolist() == [1, 0.5, 0]
+    assert len(found["photo"]) == 12
 
 
 def test_runs_of_the_first_seed_come_first(study: None) -> None:

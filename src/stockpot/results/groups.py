@@ -9,7 +9,7 @@ A dataset that only `corruption` was measured on counts by its mean over corrupt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ from stockpot.seeds import name_of
 RESAMPLES = 1000
 Answers = dict[str, NDArray[np.float32]]
 """By dataset, for each image the share of answers that are right; 0 or 1 for a single answer."""
+Draws = dict[int, NDArray[np.float32]]
+"""By number of images, how often each is drawn in each resample."""
 
 
 class GroupMean(NamedTuple):
@@ -40,8 +42,14 @@ def group_means(
     results: Sequence[CellResult], data: Sequence[str], *, seed: int = 0
 ) -> dict[str, GroupMean]:
     """For every model that has per-image outcomes on all of `data`, by name without its seed."""
-    found = answers(results)
-    draws: dict[tuple[str, int], NDArray[np.float32]] = {}
+    return means_of(answers(results), data, seed=seed)
+
+
+def means_of(
+    found: Mapping[str, Mapping[str, Answers]], data: Sequence[str], *, seed: int = 0
+) -> dict[str, GroupMean]:
+    """The same from answers, which may have been averaged over images that belong together."""
+    draws: Draws = {}
     means = {}
     for name, runs in found.items():
         whole = [by_data for by_data in runs.values() if set(data) <= set(by_data)]
@@ -77,19 +85,21 @@ def _right(cell: CellResult) -> NDArray[np.float32] | None:
 def resampled(
     runs: Sequence[Answers],
     data: Sequence[str],
-    draws: dict[tuple[str, int], NDArray[np.float32]],
+    draws: Draws,
     seed: int = 0,
 ) -> NDArray[np.float64]:
     """The mean over datasets and runs in every resample; equal seeds draw the same images.
 
     So the difference of two models' resamples is that of a paired comparison, run n against run n.
+    Datasets of equal size are drawn together, since they may show the same objects; where they do
+    not, that changes nothing.
     """
     generator = np.random.default_rng([seed, len(runs)])
     chosen = generator.integers(0, len(runs), size=(RESAMPLES, len(runs)))
     total = np.zeros(RESAMPLES)
-    for number, name in enumerate(data):
+    for name in data:
         correct = np.stack([run[name] for run in runs])
-        weights = _weights(name, number, correct.shape[1], draws, seed)
+        weights = _weights(correct.shape[1], draws, seed)
         accuracy = weights @ correct.T
         total += np.take_along_axis(accuracy, chosen, axis=1).mean(axis=1)
     return total / len(data)
@@ -99,7 +109,7 @@ def _mean(
     name: str,
     runs: Sequence[Answers],
     data: Sequence[str],
-    draws: dict[tuple[str, int], NDArray[np.float32]],
+    draws: Draws,
     seed: int,
 ) -> GroupMean:
     each = tuple(float(np.mean([run[key].mean() for key in data])) for run in runs)
@@ -109,19 +119,12 @@ def _mean(
     return GroupMean(name, float(np.mean(each)), interval, each, sum(len(runs[0][k]) for k in data))
 
 
-def _weights(
-    name: str,
-    number: int,
-    n: int,
-    draws: dict[tuple[str, int], NDArray[np.float32]],
-    seed: int,
-) -> NDArray[np.float32]:
+def _weights(n: int, draws: Draws, seed: int) -> NDArray[np.float32]:
     """How often each image is drawn in each resample, divided by their number."""
-    key = (name, n)
-    if key not in draws:
-        generator = np.random.default_rng([seed, number, n])
+    if n not in draws:
+        generator = np.random.default_rng([seed, n])
         counts = np.stack(
             [np.bincount(generator.integers(0, n, n), minlength=n) for _ in range(RESAMPLES)]
         )
-        draws[key] = (counts / n).astype(np.float32)
-    return draws[key]
+        draws[n] = (counts / n).astype(np.float32)
+    return draws[n]
