@@ -15,6 +15,7 @@ class Linear:
 
     name = "linear"
     step = 0.1
+    half = False
 
     def to(self, device: torch.device) -> Linear:
         return self

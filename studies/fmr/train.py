@@ -22,10 +22,8 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "zoo_dynamic.yaml"
 LANES = (
     ("cifar-pgd",),
     ("cifar-vanilla", "cifar-grey", "cifar-augmented", "cifar-vanilla-2"),
-    ("cifar-augmix",),
-    ("lenet", "mnist-resnet", "lenet-affine", "lenet-2", "lenet-3"),
-    ("lenet-pgd", "lenet-l2"),
-    ("lenet-augmix",),
+    ("cifar-augmix", "lenet-augmix"),
+    ("lenet", "lenet-pgd", "lenet-affine", "mnist-resnet", "lenet-l2", "lenet-2", "lenet-3"),
 )
 
 

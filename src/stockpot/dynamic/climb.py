@@ -186,9 +186,8 @@ def _moved(team: _Team, task: Task, steps: Stepper, gradient: Tensor, accepted: 
 
 def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tuple[Tensor, ...]:
     """Encode what was accepted just now: its latents, its reconstruction, and the loss of that."""
-    with torch.no_grad(), task.watch.part("generator"), task.autocast(pixels):
-        encoded = task.generator.encode(pixels, team.seeds)
-    team.latents = _where(accepted, encoded.latents.float(), team.latents)
+    encoded = task.encode(pixels, team.seeds)
+    team.latents = _where(accepted, encoded.latents, team.latents)
     team.last_good = _where(accepted, team.latents, team.last_good)
     team.context = _where(accepted, encoded.context, team.context)
     with torch.enable_grad():

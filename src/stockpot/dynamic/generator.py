@@ -34,6 +34,8 @@ class Generator(Protocol):
     name: str
     step: float
     """A step size at which a search of fifty steps changes images visibly."""
+    half: bool
+    """Whether it may run in mixed precision: a network may, a formula on pixels gains nothing."""
 
     def to(self, device: torch.device) -> Generator:
         """The same generator on a device."""
@@ -68,6 +70,7 @@ class Parametric:
 
     name = ""
     step = 0.05
+    half = False
     rest = 0.0
 
     def __init__(self, low: float = -1.0, high: float = 1.0) -> None:

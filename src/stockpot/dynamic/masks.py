@@ -96,7 +96,6 @@ def latents_of(
 
 def _penalty() -> dict[str, str]:
     # From 1.8 on l1_ratio alone means a mixture of penalties; before it, this has to be said.
-    from importlib.metadata import version
-
-    major, minor = (int(part) for part in version("scikit-learn").split(".")[:2])
+    version: str = import_extra("sklearn", "masks").__version__
+    major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (1, 8) else {"penalty": "elasticnet"}

@@ -71,9 +71,7 @@ def search(
             f"{task.rules.budget}, {restarts}, {task.rules.backtrack} and {fgsm}."
         )
     begin = _fgsm(task.model, pixels, targets, fgsm) if fgsm else pixels
-    with torch.no_grad(), task.watch.part("generator"), task.autocast(pixels):
-        encoded = task.generator.encode(begin, seeds)
-    encoded = encoded._replace(latents=encoded.latents.float())
+    encoded = task.encode(begin, seeds)
     climb = Climb(encoded, pixels.shape)
     climb.run(task, targets, labels, seeds)
     validated = climb.accepted > 0

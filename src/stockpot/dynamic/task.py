@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.dynamic.generator import Generator, PixelClamp, into_box
+from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, into_box
 from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
@@ -34,7 +34,7 @@ class Rules:
         backtrack: how often in a row a refused step is halved before the climb ends.
         accept: when the oracle's judgement stands for the label.
         pixel_clamp: how the gradient meets pixels that were cut to [0, 1].
-        precision: `bf16` runs generator, model and oracle in bfloat16.
+        precision: `bf16` runs the networks of generator, model and oracle in bfloat16.
     """
 
     budget: int = 50
@@ -69,14 +69,22 @@ class Task:
         own = shares.gather(1, labels[:, None])[:, 0]
         return self.rules.accept.accepts(shares, labels), own
 
-    def autocast(self, pixels: Tensor) -> torch.autocast:
-        """Lower precision where the rules ask for it."""
-        half = self.rules.precision == "bf16"
+    def autocast(self, pixels: Tensor, *, suits: bool = True) -> torch.autocast:
+        """Lower precision where the rules ask for it and it suits."""
+        half = self.rules.precision == "bf16" and suits
         return torch.autocast(pixels.device.type, torch.bfloat16, enabled=half)
+
+    def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
+        """What stands for these images, in full precision."""
+        suits = self.generator.half
+        with torch.no_grad(), self.watch.part("generator"), self.autocast(pixels, suits=suits):
+            encoded = self.generator.encode(pixels, seeds)
+        return encoded._replace(latents=encoded.latents.float())
 
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
         """The generator's images, in full precision."""
-        with self.watch.part("generator"), self.autocast(latents):
+        suits = self.generator.half
+        with self.watch.part("generator"), self.autocast(latents, suits=suits):
             pixels = self.generator.decode(latents, context).float()
         return into_box(pixels, self.rules.pixel_clamp)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -33,18 +35,24 @@ class FrequencyGenerator(Parametric):
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
         """Weigh the spectrum; gains between the middles of two rings are interpolated."""
         height, width = context.shape[-2:]
-        up = torch.fft.fftfreq(height, device=context.device)
-        across = torch.fft.rfftfreq(width, device=context.device)
-        radius = (up[:, None].square() + across.square()).sqrt()
-        place = radius / radius.max() * (self.bands - 1)
-        below = place.floor().long().clamp(max=self.bands - 2)
-        share = (place - below).to(latents.dtype)
         gains = latents.float().view(-1, 3, self.bands)
-        logarithm = gains[:, :, below] * (1 - share) + gains[:, :, below + 1] * share
-        # The mean brightness is no spatial frequency: it stays.
-        logarithm = logarithm * (radius > 0)
+        rings = _rings(self.bands, height, width, context.device)
+        logarithm = (gains @ rings).view(-1, 3, height, width // 2 + 1)
         spectrum = torch.fft.rfft2(context.float()) * logarithm.exp()
         return torch.as_tensor(torch.fft.irfft2(spectrum, s=(height, width)))
+
+
+@lru_cache(maxsize=16)
+def _rings(bands: int, height: int, width: int, device: torch.device) -> Tensor:
+    """How much each ring counts at each frequency, as a matrix: one product for all images."""
+    with torch.inference_mode(False):
+        up = torch.fft.fftfreq(height, device=device)
+        across = torch.fft.rfftfreq(width, device=device)
+        radius = (up[:, None].square() + across.square()).sqrt().flatten()
+        place = radius / radius.max() * (bands - 1)
+        distance = (place - torch.arange(bands, device=device)[:, None]).abs()
+        # The mean brightness is no spatial frequency: it stays.
+        return torch.as_tensor((1 - distance).clamp_min(0) * (radius > 0))
 
 
 @generators.register("frequency")

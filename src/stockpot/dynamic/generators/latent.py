@@ -17,6 +17,8 @@ ZOO = "small-vqgan"
 class LatentGenerator:
     """The latents before quantisation move; the image is what their codes decode to."""
 
+    half = True
+
     def __init__(
         self, autoencoder: Autoencoder, *, name: str, step: float, reach: float | None
     ) -> None:

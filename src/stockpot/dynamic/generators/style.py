@@ -22,6 +22,7 @@ class StyleGenerator(Parametric):
 
     name = "style"
     step = 0.05
+    half = True
 
     def __init__(self, autoencoder: Autoencoder, limit: float) -> None:
         super().__init__(-limit, limit)
