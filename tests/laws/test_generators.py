@@ -17,6 +17,7 @@ from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Generator, into_box
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.warp import _spline
+from stockpot.dynamic.task import Rules, Task
 
 
 @cache
@@ -150,3 +151,16 @@ def test_the_elastic_field_is_the_bicubic_one() -> None:
     wanted = F.interpolate(units, size=(7, 12), mode="bicubic", align_corners=True)
     found = units.flatten(2) @ _spline(5, 7, 12, torch.device("cpu"))
     assert torch.allclose(found.view(wanted.shape), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["colour", "warp", "frequency", "mixture"])
+def test_what_has_no_network_is_exact_in_mixed_precision(name: str) -> None:
+    generator = generators.get(name)()
+    pixels = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(2))
+    seeds = torch.arange(2)
+    found = []
+    for precision in ("fp32", "bf16"):
+        task = Task(lambda images: images, generator, None, Rules(precision=precision))
+        encoded = task.encode(pixels, seeds)
+        found.append(task.decode(encoded.latents + 0.1, encoded.context))
+    assert torch.equal(*found)
