@@ -19,7 +19,7 @@ def step_to_plane(norm: Norm, points: Tensor, normals: Tensor, offsets: Tensor) 
     need = offsets - (normals * points).sum(dim=1)
     toward = normals.sign() * need.sign()[:, None]
     weight = normals.abs()
-    room = torch.where(toward > 0, 1 - points, points).clamp(min=0) * (toward != 0)
+    room = torch.where(toward > 0, 1 - points, points).clamp_(min=0)
     sizes = _SIZES[norm](weight, room, need.abs())
     return toward * sizes
 
@@ -51,15 +51,14 @@ def _budget(speed: Tensor, ends: Tensor, need: Tensor) -> Tensor:
     The sum is concave and piecewise linear in r, so Newton's method started at 0 comes up to the
     answer from below and is exact once no further coordinate stops: a few passes, without a sort.
     """
-    budget = torch.zeros_like(need)
+    budget, lacking = torch.zeros_like(need), need
     for _ in range(ends.shape[1] + 1):
-        moving = ends > budget[:, None]
-        slope = (speed * moving).sum(dim=1)
-        lacking = need - (speed * torch.minimum(ends, budget[:, None])).sum(dim=1)
+        slope = torch.where(ends > budget[:, None], speed, 0).sum(dim=1)
         further = (slope > 0) & (lacking > 1e-6 * need)
         if not bool(further.any()):
             break
         budget = torch.where(further, budget + lacking / slope.clamp(min=1e-30), budget)
+        lacking = need - torch.minimum(ends, budget[:, None]).mul_(speed).sum(dim=1)
     return torch.minimum(budget, ends.amax(dim=1))
 
 

@@ -40,9 +40,13 @@ def per_image(values: Tensor, like: Tensor) -> Tensor:
 
 def norm_of(norm: Norm, delta: Tensor) -> Tensor:
     """The norm of each image's change."""
-    order = {"linf": torch.inf, "l2": 2.0, "l1": 1.0}[norm]
-    length: Tensor = torch.linalg.vector_norm(delta.flatten(1), ord=order, dim=1)
-    return length
+    # The general function is ten times slower on a CPU than plain reductions.
+    size = delta.flatten(1)
+    if norm == "linf":
+        return size.abs().amax(dim=1)
+    if norm == "l1":
+        return size.abs().sum(dim=1)
+    return size.square().sum(dim=1).sqrt_()
 
 
 def project_l1(origin: Tensor, delta: Tensor, eps: float) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.attack.fold import Model, folded
+from stockpot.attack.freeze import frozen
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
 
@@ -56,11 +57,14 @@ class Victim:
                 f"expected eot >= 1 and piece >= 1, got {self.eot} and {self.piece}."
             )
         self._run: Model = self.model
+        self._look: Model | None = None
 
     def prepare(self, images: Tensor) -> None:
         """Make the faster model that `forward` asks for; to be called in evaluation mode."""
         if self.forward == "folded":
             self._run = folded(self.model, images)
+            if self.precision == "fp32" and self._run is not self.model:
+                self._look = frozen(self._run, images)
             if self.precision == "bf16" and isinstance(self._run, nn.Module):
                 # The copy is ours: its weights can be bfloat16, which spares a cast at every look.
                 self._run = self._run.bfloat16() if self._run is not self.model else self._run
@@ -79,17 +83,24 @@ class Victim:
     def averaging(self, eot: int) -> Victim:
         """The same model, run in the same way, with other draws for every look."""
         other = replace(self, eot=eot)
-        other._run = self._run
+        other._run, other._look = self._run, self._look
         return other
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Logits without gradients, averaged over `eot` passes."""
         with torch.no_grad():
+            if self._look is not None:
+                return self._logits(self._look, pixels)
             parts = [
                 sum(self._forward(part) for _ in range(self.eot)) / self.eot
                 for part in self._pieces(pixels)
             ]
         return torch.cat(cast("list[Tensor]", parts))
+
+    def _logits(self, graph: Model, pixels: Tensor) -> Tensor:
+        """By a frozen graph, which is the same in every pass and knows its own layout."""
+        self.forwards += len(pixels) * self.eot
+        return torch.cat([graph(part) for part in pixels.contiguous().split(self._size(pixels))])
 
     def ascend(self, pixels: Tensor, criterion: Criterion, *fields: Tensor) -> Ascent:
         """Loss, its gradient with respect to the pixels, and the logits."""

@@ -140,12 +140,7 @@ def _advance(
     state: _State, gaps: Tensor, slopes: Tensor, seen: Tensor, start: Tensor, s: _Settings
 ) -> Tensor:
     """Step to the nearest linearised boundary, from the walk and from the image, and mix both."""
-    flat = slopes.flatten(2)
-    dual = {"linf": 1.0, "l2": 2.0, "l1": torch.inf}[s.norm]
-    distance = gaps.abs() / flat.norm(p=dual, dim=2).clamp(min=1e-12)
-    nearest = distance.argmin(dim=1)
-    rows = torch.arange(len(nearest), device=nearest.device)
-    normal, gap = flat[rows, nearest], gaps[rows, nearest]
+    normal, gap = _nearest(gaps, slopes.flatten(2), s.norm)
     offset = (normal * seen.flatten(1)).sum(dim=1) - gap
     walk, origin = start.flatten(1), state.origin.flatten(1)
     steps = step_to_plane(
@@ -160,3 +155,14 @@ def _advance(
     pull = (long_along / (long_along + long_direct)).clamp(0, s.alpha)[:, None]
     mixed = (walk + s.overshoot * along) * (1 - pull) + (origin + s.overshoot * direct) * pull
     return mixed.clamp(0, 1).view_as(state.now)
+
+
+def _nearest(gaps: Tensor, slopes: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """Normal and gap of the nearest of several planes, image by image."""
+    if gaps.shape[1] == 1:
+        return slopes[:, 0], gaps[:, 0]
+    dual: Norm = {"linf": "l1", "l2": "l2", "l1": "linf"}[norm]  # type: ignore[assignment]
+    lengths = norm_of(dual, slopes.flatten(0, 1)).view_as(gaps)
+    chosen = (gaps.abs() / lengths.clamp(min=1e-12)).argmin(dim=1)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    return slopes[rows, chosen], gaps[rows, chosen]
