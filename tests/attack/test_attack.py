@@ -10,6 +10,7 @@ from torch import nn
 from stockpot.attack.draws import normal, signs, uniform
 from stockpot.attack.flags import is_softmax
 from stockpot.attack.fold import folded
+from stockpot.attack.freeze import frozen
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
@@ -263,3 +264,22 @@ def test_a_twin_follows_the_model_it_was_made_of() -> None:
     torch.testing.assert_close(other(images), model(images), rtol=1e-4, atol=1e-4)
     plain = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 4))
     assert twin_of(plain, images, torch.float32) is plain
+
+
+def test_a_frozen_graph_says_the_same_or_is_not_used() -> None:
+    images = pictures()
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 4)).eval()
+    graph = frozen(network, images)
+    assert graph is not network
+    for size in (1, 7, 40):
+        with torch.no_grad():
+            seen = graph(images[:size])
+            torch.testing.assert_close(seen, network(images[:size]), rtol=1e-4, atol=1e-4)
+
+    class AsksForSize(nn.Module):
+        def forward(self, pixels):
+            return network(pixels) * len(pixels)  # a trace would take the size for a constant
+
+    asks = AsksForSize()
+    assert frozen(asks, images) is asks
+    assert frozen(lambda pixels: network(pixels), images).__name__ == "<lambda>"

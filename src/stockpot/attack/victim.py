@@ -100,7 +100,8 @@ class Victim:
     def _logits(self, graph: Model, pixels: Tensor) -> Tensor:
         """By a frozen graph, which is the same in every pass and knows its own layout."""
         self.forwards += len(pixels) * self.eot
-        return torch.cat([graph(part) for part in pixels.contiguous().split(self._size(pixels))])
+        parts = torch.split(pixels.contiguous(), self._size(pixels))
+        return torch.cat([graph(part) for part in parts])
 
     def ascend(self, pixels: Tensor, criterion: Criterion, *fields: Tensor) -> Ascent:
         """Loss, its gradient with respect to the pixels, and the logits."""
