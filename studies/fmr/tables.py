@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stockpot.measure.dynamic.agreement import accuracy_table, fmr_table, rank_agreement
+from stockpot.measure.dynamic.agreement import Agreement, accuracy_table, fmr_table, rank_agreement
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import load_results
 
@@ -94,7 +94,7 @@ def transfer_table(folder: Path) -> list[str]:
     return [*lines, ""]
 
 
-def agreement_table(folder: Path) -> list[str]:
+def agreements(folder: Path) -> list[Agreement]:
     """Do generators, oracles and static corruptions rank the models alike?"""
     settings = {}
     for generator in GENERATORS:
@@ -108,19 +108,24 @@ def agreement_table(folder: Path) -> list[str]:
     static = cells(folder / "static")
     if static:
         settings["corruptions"] = {c.key.model: static_table(c) for c in static}
-    lines = []
+    pairs = []
     for first, second in combinations(settings, 2):
         if "oracle" in first + second and not {first, second} & {"vqgan", "corruptions"}:
             continue  # oracles are compared under the same generator only
         names = sorted(settings[first].keys() & settings[second].keys())
-        if len(names) < 4:
-            continue
-        tables = {key: [settings[key][name] for name in names] for key in (first, second)}
-        (pair,) = rank_agreement(tables, resamples=500)
-        lines.append(
-            f"| {pair.first} | {pair.second} | {len(names)} | {pair.correlation:.2f} | "
-            f"[{pair.low:.2f}, {pair.high:.2f}] |"
-        )
+        if len(names) >= 4:
+            tables = {key: [settings[key][name] for name in names] for key in (first, second)}
+            pairs += rank_agreement(tables, resamples=500)
+    return pairs
+
+
+def agreement_table(folder: Path) -> list[str]:
+    """Rank correlations with their intervals."""
+    lines = [
+        f"| {pair.first} | {pair.second} | {pair.models} | {pair.correlation:.2f} | "
+        f"[{pair.low:.2f}, {pair.high:.2f}] |"
+        for pair in agreements(folder)
+    ]
     if not lines:
         return []
     head = ["**Rank agreement** (Spearman's correlation of the models' FMR; 95 % over images)", ""]
