@@ -18,8 +18,8 @@ from PIL import Image, ImageDraw
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from settings import GENERATORS
 from tables import (
-    GENERATORS,
     agreement_table,
     audit_table,
     cells,

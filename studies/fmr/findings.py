@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tables import GENERATORS, agreements, cells, find, rungs
+from settings import GENERATORS
+from tables import agreements, cells, find, rungs
 
 from stockpot.datasets.load import load_dataset
 from stockpot.results.schema import CellResult

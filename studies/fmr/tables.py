@@ -7,12 +7,11 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from settings import GENERATORS
 
 from stockpot.measure.dynamic.agreement import Agreement, accuracy_table, fmr_table, rank_agreement
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import load_results
-
-GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
 
 
 def cells(folder: Path) -> list[CellResult]:
