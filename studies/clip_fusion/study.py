@@ -6,8 +6,8 @@
     python studies/clip_fusion/study.py runs
 
 Writes CSV files and figures beside this file (figures need matplotlib), and puts the tables between
-the marks of README.md. `--switched` also makes EMR and TALL masks, which give a model per task, and
-measures each on its own task.
+the marks of README.md. `--switched` makes EMR and TALL masks, which give a model per task, and
+measures each on its own task; the tables then have them too.
 """
 
 from __future__ import annotations
@@ -172,25 +172,29 @@ def order(results: list[CellResult], chain: Sequence[str]) -> None:
     put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
 
 
-def switched(pool: Path, out: Path) -> list[TaskRow]:
-    """Methods that give a model per member: each is measured on the task of its member."""
+SWITCHED = ("emr", "tall_mask")
+
+
+def make_switched(pool: Path, out: Path) -> None:
+    """Make the methods that give a model per member; measure each model on its member's task."""
     from stockpot.fuse.run import fuse
     from stockpot.measure.run import measure
 
-    rows = []
     members = {name: pool / name for name in EXPERT_OF.values()}
-    for method in ("emr", "tall_mask"):
+    for method in SWITCHED:
         if not (out / method).is_dir():
             fuse(method, members, base=pool / "clip-base", out=out / method)
-        scores: list[Score | None] = []
         for task, member in EXPERT_OF.items():
-            cells = measure(
-                {f"{method}-{member}": out / method / member},
-                {"clean": {"per_class": False}},
-                data=task,
-                out=out / "scores",
-            )
-            scores.append(cells[0].score("accuracy"))
+            models = {f"{method}-{member}": out / method / member}
+            measure(models, {"clean": {"per_class": False}}, data=task, out=out, batch_size=1024)
+
+
+def switched(out: Path) -> list[TaskRow]:
+    """A row for each of those methods, from its saved results."""
+    found = {(cell.key.model, cell.key.data): cell for cell in load_results(out)}
+    rows = []
+    for method in SWITCHED:
+        scores = [found[f"{method}-{m}", t].score("accuracy") for t, m in sorted(EXPERT_OF.items())]
         rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
     return rows
 
@@ -268,7 +272,10 @@ def main(arguments: list[str]) -> None:
     if "--switched" in arguments:
         import stockpot
 
-        extra = switched(Path(stockpot.__file__).parent / "zoo" / "models", runs / "clip_switched")
+        make_switched(Path(stockpot.__file__).parent / "zoo" / "models", runs / "clip_switched")
+        return
+    if (runs / "clip_switched").is_dir():
+        extra = switched(runs / "clip_switched")
     fused = load_results(runs / "clip_fusion")
     fusion(fused, extra)
     order(
