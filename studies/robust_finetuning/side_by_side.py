@@ -46,7 +46,7 @@ def carry_out(task: Task) -> tuple[str, float, float]:
 class Kitchen:
     """Worker processes that live through several recipes, with the data they have loaded."""
 
-    def __init__(self, workers: int, deadline: float) -> None:
+    def __init__(self, workers: int, deadline: float = float("inf")) -> None:
         self.workers, self.deadline = workers, deadline
         self.start = time.monotonic()
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -92,7 +92,7 @@ class Kitchen:
                     running[self.pool.submit(carry_out, task)] = name
             if not running:
                 break
-            left = max(0.0, self.deadline - time.monotonic())
+            left = min(max(0.0, self.deadline - time.monotonic()), 3600.0)
             done, _ = wait(running, timeout=left, return_when=FIRST_COMPLETED)
             for future in done:
                 name = running.pop(future)

@@ -1,9 +1,11 @@
-"""The whole study on one GPU: tuning on validation pictures, then both recipes with what it chose.
+"""The whole study: tuning on validation pictures, then both recipes with what it chose.
 
-    python studies/robust_finetuning/on_gpu.py --workers 8 --seconds 330
+    python studies/robust_finetuning/run.py --workers 8
 
-What is finished when time runs out lies in runs/; started again, it goes on. `--set` (for all
-recipes that have the key) makes it small: --set data.train.limit=64.
+What is finished lies in runs/; stopped and started again, it goes on. Small enough for a CPU:
+
+    python studies/robust_finetuning/run.py --workers 2 --train epochs=2 --train batch_size=64 \\
+        --set data.train.limit=640 --set data.photos.limit=640 --set data.photo-c.limit=50
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def everywhere(recipe: str, setting: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="a.b=c")
     parser.add_argument("--train", action="append", default=[], help="such as epochs=1, for all")
