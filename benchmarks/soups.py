@@ -2,12 +2,13 @@
 
     python benchmarks/soups.py                       # zoo members; a sample of the 480 soups
     python benchmarks/soups.py --full                # all 480, and racing over 20 draws
-    python benchmarks/soups.py --family vit-b16 --device cuda --full --tf32
+    python benchmarks/soups.py --family vit-b16 --device cuda --full --bf16
 
 The time of our soups and of as many bare forward passes of one model, on the same batches, is
 taken in turns, so that both meet the same machine. Forming a soup, predictions and losses are ours
-to pay. `--tf32` lets a GPU multiply in TF32, on both sides. Racing chooses on half of the images
-and is scored on the other half, as is the grid.
+to pay. `--tf32` lets a GPU multiply in TF32, `--bf16` in bfloat16, on both sides; with `--bare 4`
+bare passes are timed beside every fourth group of soups and counted four times. Racing chooses on
+half of the images and is scored on the other half, as is the grid.
 """
 
 from __future__ import annotations
@@ -70,16 +71,26 @@ def bare(model: Classifier, shots: Shots, times: int) -> None:
                 model(batch)
 
 
-def timed(pool: Pool, soups: torch.Tensor, shots: Shots, turn: int) -> tuple[Matrix, float, float]:
-    parts, ours, floor = [], 0.0, 0.0
+def timed(
+    pool: Pool, soups: torch.Tensor, shots: Shots, turn: int, every: int, until: float
+) -> tuple[Matrix, float, float]:
+    """All soups, and as many bare passes; what was reached where time runs out."""
+    parts, ours, floor, passes, done = [], 0.0, 0.0, 0, 0
     evaluate(pool, soups[:1], shots)
-    for chunk in soups.split(turn):
-        floor += seconds(lambda c=chunk: bare(pool.model, shots, len(c)), pool.device)
+    for number, chunk in enumerate(soups.split(turn)):
+        if time.perf_counter() > until:
+            break
+        if number % every == 0:
+            floor += seconds(lambda c=chunk: bare(pool.model, shots, len(c)), pool.device)
+            passes += len(chunk)
         ours += seconds(lambda c=chunk: parts.append(evaluate(pool, c, shots)), pool.device)
+        done += len(chunk)
+        if number % 24 == 23:
+            print(f"  {done} soups: ratio {ours / (floor / passes * done):.3f}", flush=True)
     joined = [
         np.concatenate([getattr(p, f) for p in parts]) for f in ("weights", "correct", "loss")
     ]
-    return Matrix(*joined), ours, floor
+    return Matrix(*joined), ours, floor / passes * done
 
 
 def raced(matrix: Matrix, draws: int) -> None:
@@ -113,7 +124,11 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="all 480 soups, and racing")
     parser.add_argument("--every", type=int, default=1, help="with --full: every so-many-th soup")
     parser.add_argument("--tf32", action="store_true", help="single precision by TF32 on a GPU")
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 where the device can")
+    parser.add_argument("--bare", type=int, default=1, help="bare passes beside every so-many-th")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop, with what there is")
     options = parser.parse_args()
+    until = time.perf_counter() + options.seconds
     if options.tf32:
         torch.set_float32_matmul_precision("high")
     n, device = options.images or (1000 if options.full else 128), torch.device(options.device)
@@ -122,10 +137,11 @@ def main() -> None:
     shots = read_shots(data, pool.model, device=device, batch_size=options.batch_size)
     grid = affine_grid(4, low=-0.4, high=1.4, step=0.2)
     soups = grid[:: options.every] if options.full else grid[::40]
-    matrix, ours, floor = timed(pool, soups, shots, turn=4)
+    with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
+        matrix, ours, floor = timed(pool, soups, shots, 4, options.bare, until)
     print(
-        f"{options.family}, {device}: {len(soups)} of {len(grid)} soups x {len(shots)} images: "
-        f"ours {ours:.1f} s, bare forward passes {floor:.1f} s, ratio {ours / floor:.2f} "
+        f"{options.family}, {device}: {len(matrix.weights)} of {len(grid)} soups x "
+        f"{len(shots)} images: ours {ours:.1f} s, bare forward passes {floor:.1f} s, ratio {ours / floor:.2f} "
         "(target 1.3)"
     )
     if options.full and options.every == 1 and options.family == "zoo":
