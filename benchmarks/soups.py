@@ -141,8 +141,8 @@ def main() -> None:
         matrix, ours, floor = timed(pool, soups, shots, 4, options.bare, until)
     print(
         f"{options.family}, {device}: {len(matrix.weights)} of {len(grid)} soups x "
-        f"{len(shots)} images: ours {ours:.1f} s, bare forward passes {floor:.1f} s, ratio {ours / floor:.2f} "
-        "(target 1.3)"
+        f"{len(shots)} images: ours {ours:.1f} s, bare forward passes {floor:.1f} s, "
+        f"ratio {ours / floor:.2f} (target 1.3)"
     )
     if options.full and options.every == 1 and options.family == "zoo":
         accuracy = 100 * matrix.accuracy()
