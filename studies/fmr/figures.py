@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
-from settings import GENERATORS
+from settings import GENERATORS, NETS
 from tables import (
     agreement_table,
     audit_table,
@@ -144,7 +144,8 @@ def pictures(folder: Path, data: str) -> None:
     """Originals and what each generator made of them against one model."""
     strips = []
     for generator in GENERATORS:
-        found = cells(folder / f"main-{generator}")
+        plain = NETS[data][0]
+        found = sorted(cells(folder / f"main-{generator}"), key=lambda c: c.key.model != plain)
         if not found or not found[0].pictures:
             continue
         images = [Image.open(BytesIO(base64.b64decode(p.png))) for p in found[0].pictures[:6]]
