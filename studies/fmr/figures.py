@@ -26,6 +26,7 @@ from tables import (
     find,
     ladder_table,
     main_table,
+    overview,
     plain_table,
     rungs,
     sparse_table,
@@ -43,6 +44,7 @@ def main(folder: Path) -> None:
     for data in DATA:
         if (folder / data).is_dir():
             lines += [f"## {data}", ""]
+            lines += overview(folder / data)
             lines += main_table(folder / data, data, rows)
             lines += transfer_table(folder / data)
             lines += agreement_table(folder / data)
@@ -114,13 +116,13 @@ def curves(folder: Path) -> None:
 
 
 def ladders(folder: Path) -> None:
-    """FMR over step sizes and over budgets, for each dataset."""
+    """Matched FMR over step sizes and over budgets, for each dataset."""
     figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey=True)
     for line, (kind, label) in enumerate((("step", "step size"), ("budget", "budget"))):
         for axis, data in zip(axes[line], DATA, strict=True):
             found = rungs(folder / data, kind)
             for name in dict.fromkeys(cell.key.model for _, cell in found):
-                points = [(x, find(c, "fmr")) for x, c in found if c.key.model == name]
+                points = [(x, find(c, "matched_fmr")) for x, c in found if c.key.model == name]
                 seen = [(x, s) for x, s in points if s is not None]
                 axis.errorbar(
                     [x for x, _ in seen],
@@ -134,7 +136,7 @@ def ladders(folder: Path) -> None:
             axis.set_title(data, fontsize=10)
             if found:
                 axis.legend(fontsize=7)
-        axes[line][0].set_ylabel("FMR (%)")
+        axes[line][0].set_ylabel("matched FMR (%)")
     figure.tight_layout()
     figure.savefig(HERE / "ladders.png", dpi=90)
     plt.close(figure)

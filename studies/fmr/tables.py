@@ -38,6 +38,30 @@ def text(cell: CellResult, metric: str, *, interval: bool = True) -> str:
     return value
 
 
+def overview(folder: Path) -> list[str]:
+    """One line per model: SA, and FMR under every generator."""
+    lines = []
+    for metric, title in (("fmr", "FMR"), ("matched_fmr", "matched FMR")):
+        found = {
+            generator: {cell.key.model: cell for cell in cells(folder / f"main-{generator}")}
+            for generator in GENERATORS
+        }
+        found = {generator: known for generator, known in found.items() if known}
+        if not found:
+            return []
+        first = next(iter(found.values()))
+        n = next(iter(first.values())).data.n
+        lines += [f"**{title} (%)**, {n} images", ""]
+        lines += ["| model | SA | " + " | ".join(found) + " |", "|---|---|" + "---|" * len(found)]
+        for name, cell in first.items():
+            shown = [
+                text(known[name], metric) if name in known else "-" for known in found.values()
+            ]
+            lines.append(f"| {name} | {text(cell, 'accuracy')} | " + " | ".join(shown) + " |")
+        lines.append("")
+    return lines
+
+
 def main_table(folder: Path, data: str, rows: list[dict[str, object]]) -> list[str]:
     """SA, VR, PA and FMR of every model under every generator."""
     lines = []
