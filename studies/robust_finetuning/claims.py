@@ -44,6 +44,8 @@ class Claim(NamedTuple):
     contrast: Contrast
     side: str
     """`inside` or `outside`."""
+    detail: bool = False
+    """Part of a mean that is a claim of its own."""
 
 
 class Scores:
@@ -88,8 +90,10 @@ def claims() -> list[Claim]:
     """All comparisons, in the order of the list."""
     found: list[Claim] = []
 
-    def add(name: str, text: str, contrast: Contrast, side: str = "outside") -> None:
-        found.append(Claim(name, text, contrast, side))
+    def add(
+        name: str, text: str, contrast: Contrast, side: str = "outside", detail: bool = False
+    ) -> None:
+        found.append(Claim(name, text, contrast, side, detail))
 
     add("M1", "vanilla gains inside over zero-shot", minus("vanilla", "zero-shot"), "inside")
     add("M1", "vanilla loses outside against zero-shot", minus("zero-shot", "vanilla"))
@@ -106,13 +110,13 @@ def claims() -> list[Claim]:
     for mask in MASKS:
         for better, worse in (("single", "none"), ("multi", "none"), ("single", "multi")):
             add("M3", f"{mask}: {better} beats {worse} outside",
-                minus(f"{mask}-{better}", f"{mask}-{worse}"))  # fmt: skip
+                minus(f"{mask}-{better}", f"{mask}-{worse}"), detail=True)  # fmt: skip
     for better, worse in (("object", "random"), ("random", "context"), ("object", "context")):
         add("M4", f"{better} masks beat {worse} ones outside, mean of all fills",
             minus(_over_fills(better), _over_fills(worse)))  # fmt: skip
         for fill in FILLS:
             add("M4", f"{fill}: {better} masks beat {worse} ones outside",
-                minus(f"{better}-{fill}", f"{worse}-{fill}"))  # fmt: skip
+                minus(f"{better}-{fill}", f"{worse}-{fill}"), detail=True)  # fmt: skip
     for share in SHARES:
         for side in ("inside", "outside"):
             add("M6", f"WiSE-FT {share} % beats vanilla {side}",

@@ -147,7 +147,7 @@ def claim_rows(runs: Sequence[Found]) -> list[dict[str, object]]:
                      "points": round(found.value, 2), "low": round(found.low, 2),
                      "high": round(found.high, 2), "verdict": found.verdict}
                 )  # fmt: skip
-        if any(line[2:]):
+        if any(line[2:]) and not claim.detail:
             lines.append(line)
     print("## Claims, differences in points [95 %]\n")
     table(["claim", "says", *(given.name for given in shown)], lines)

@@ -82,7 +82,7 @@ def attend(
         rate = dropout if module.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, seen, rate, scale=scale)
         return mixed.transpose(1, 2).contiguous(), None
-    scores = query @ key.transpose(-1, -2) * scale
+    scores = (query * scale) @ key.transpose(-1, -2)  # queries are fewer numbers than scores
     if attention_mask is not None:
         scores = scores + attention_mask
     weights = _softmax(scores, watch.hidden if watch else None)
@@ -105,7 +105,7 @@ def _pool(
         n, tokens, _ = tensor.shape
         return tensor.view(n, tokens, pool.num_heads, -1).transpose(1, 2)
 
-    scores = heads(queries) @ heads(keys).transpose(-1, -2) * pool.head_dim**-0.5
+    scores = (heads(queries) * pool.head_dim**-0.5) @ heads(keys).transpose(-1, -2)
     watch = _current.get()
     weights = _softmax(scores, watch.hidden if watch else None)
     if watch is not None:

@@ -51,7 +51,7 @@ def rollout(
 
 def weighted(attention: Tensor, gradient: Tensor) -> Tensor:
     """The mean over heads of the positive part of gradient times attention."""
-    return (gradient.float() * attention.float()).clamp(min=0).mean(dim=1)
+    return (gradient.float() * attention.float()).clamp_(min=0).mean(dim=1)
 
 
 def propagate(row: Tensor, mixing: Sequence[Tensor]) -> Tensor:
