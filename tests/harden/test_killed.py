@@ -24,8 +24,10 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from pico import make_dataset
-from stockpot.harden.run import harden
-harden("adversarial", Path(sys.argv[1]), make_dataset(), out=sys.argv[2], **{settings})
+from stockpot.harden import run
+from stockpot.harden.loop import Resume
+run.Resume = lambda path: Resume(path, every=100)  # so that a short run can be caught midway
+run.harden("adversarial", Path(sys.argv[1]), make_dataset(), out=sys.argv[2], **{settings})
 """
 
 
