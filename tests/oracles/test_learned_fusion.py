@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.fuse.adaptive.mask import Mask
+from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.modules import surgery
 from stockpot.fuse.modules.blocks import pruned
 from stockpot.fuse.run import fuse
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.modules.low_rank import ExpertLinear
+from stockpot.models.modules.surgery import corrected
 from stockpot.models.modules.weight_ensemble import Router, mix_block
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -151,3 +156,52 @@ def test_low_rank_experts(name: str, gate: int, rank: int, top_k: int) -> None:
     with torch.no_grad():
         got = experts(INPUTS["tokens"])
     torch.testing.assert_close(got, WANT[f"smile_{name}"], rtol=1e-4, atol=1e-5)
+
+
+def uniforms(pool: TaskPool, draw: int) -> list[Tensor]:
+    """The numbers behind a draw of the recorded masks."""
+    order = sorted(pool.names)
+    found = []
+    for name, span in zip(pool.names, pool.spans, strict=True):
+        generator = torch.Generator().manual_seed(1000 * draw + order.index(name))
+        found.append(torch.rand(span.stop - span.start, generator=generator))
+    return found
+
+
+@pytest.mark.parametrize("merge", ["ta", "task", "layer"])
+def test_concrete(merge: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = itertools.count()
+
+    def draw(mask: Mask, *, resample: bool = False) -> None:
+        mask._set(uniforms(mask._pool, next(draws)))
+
+    monkeypatch.setattr(Mask, "draw", draw)
+    monkeypatch.setattr(Mask, "finish", draw)
+    settings: dict[str, Any] = {"merge": "task_arithmetic", "steps": 3}
+    if merge != "ta":
+        settings = {"merge": f"adamerging_{merge}", "steps": 1, "inner_lr": 0.1,
+                    "adapt_steps": 3, "adapt_lr": 0.01}  # fmt: skip
+    got = ours("concrete", lr=0.05, scale=0.3, temperature=0.5, batch_size=12, **settings)
+    for name, values in part(WANT, f"concrete_{merge}/").items():
+        torch.testing.assert_close(got[name], values, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_surgery(task: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All pictures in every step, as they were recorded.
+    monkeypatch.setattr(torch, "randint", lambda n, size, generator: torch.arange(n))
+    pixels = INPUTS[f"pixels.{task}"].float() / 255
+
+    def features(prefix: str) -> Tensor:
+        with torch.no_grad():
+            pooled = Tower(prefix, task).model(pixel_values=pixels).pooler_output
+            return F.normalize(F.linear(pooled, INPUTS["projection"]), dim=-1)
+
+    found = features("base.")
+    down, up, *_ = surgery._correct(
+        found, features(f"m{task}."), rank=4, steps=5, lr=0.01, size=12, seed=70 + task
+    )
+    torch.testing.assert_close(down, WANT[f"surgery_down/{task}"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(up, WANT[f"surgery_up/{task}"], rtol=1e-4, atol=1e-5)
+    got = corrected(found, down, up)
+    torch.testing.assert_close(got, WANT[f"surgery/{task}"], rtol=1e-4, atol=1e-5)
