@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.statistics import paired_bootstrap
@@ -86,12 +87,16 @@ def fusion(results: list[CellResult], extra: Sequence[TaskRow]) -> None:
     rows = [row for row in rows if row.mean is not None]  # a run may still be under way
     rows.sort(key=lambda row: row.mean.value if row.mean else 0.0)
     write_csv("fusion.csv", table.tasks, [*rows, *(r for r in swept if r not in rows)])
-    body = [
-        [row.model.replace("-scale=0.3", " (scale 0.3)"), *(_percent(s) for s in row.scores),
-         shown(row.mean)]
-        for row in rows
-    ]  # fmt: skip
-    put("fusion", markdown(["method", *table.tasks, "mean [95 %]"], body))
+    found = by_model(results)
+    body = []
+    for row in rows:
+        name = "experts" if row.model.startswith("each expert") else row.model
+        over = gain(found, "clip-base", name) if name != "clip-base" else None
+        shown_name = row.model.replace("-scale=0.3", " (scale 0.3)")
+        body.append(
+            [shown_name, *(_percent(s) for s in row.scores), shown(row.mean), str(over or "")]
+        )
+    put("fusion", markdown(["method", *table.tasks, "mean [95 %]", "over the base [95 %]"], body))
     line = [
         [row.model.partition("=")[2], *(_percent(s) for s in row.scores), shown(row.mean)]
         for row in swept
@@ -146,30 +151,86 @@ def robustness(results: list[CellResult]) -> None:
     draw_severities(graded, starts, severities)
 
 
+def by_model(results: list[CellResult]) -> dict[tuple[str, str], CellResult]:
+    """(model, task) -> its result; `experts` takes each task's own expert."""
+    found = {(cell.key.model, cell.key.data): cell for cell in results}
+    for task, expert in EXPERT_OF.items():
+        if (expert, task) in found:
+            found["experts", task] = found[expert, task]
+    return found
+
+
+def gain(found: dict[tuple[str, str], CellResult], first: str, second: str) -> Difference | None:
+    """The mean over tasks of what the second is better than the first, on the same images."""
+    tasks = list(EXPERT_OF)
+    if not all((name, task) in found for name in (first, second) for task in tasks):
+        return None
+    parts = [
+        paired_bootstrap(
+            found[second, task].outcome("correct"), found[first, task].outcome("correct")
+        )
+        for task in tasks
+    ]
+    value = sum(part.difference for part in parts) / len(tasks)
+    down = sum((part.difference - part.low) ** 2 for part in parts) ** 0.5 / len(tasks)
+    up = sum((part.high - part.difference) ** 2 for part in parts) ** 0.5 / len(tasks)
+    return Difference(value, value - down, value + up)
+
+
+class Difference(NamedTuple):
+    """Points with their 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
+    @property
+    def verdict(self) -> str:
+        if self.low > 0:
+            return "holds"
+        return "the other way round" if self.high < 0 else "not told apart"
+
+
 def order(results: list[CellResult], chain: Sequence[str]) -> None:
     """Whether each method of the published order beats the one before it, on the same images."""
-    by_cell = {(cell.key.model, cell.key.data): cell for cell in results}
-    for task, expert in EXPERT_OF.items():
-        if (expert, task) in by_cell:
-            by_cell["experts", task] = by_cell[expert, task]
-    tasks = list(EXPERT_OF)
+    found = by_model(results)
     body = []
-    chain = [name for name in chain if all((name, task) in by_cell for task in tasks)]
+    chain = [name for name in chain if gain(found, name, name) is not None]
     for first, second in itertools.pairwise(chain):
-        differences = [
-            paired_bootstrap(
-                by_cell[second, task].outcome("correct"), by_cell[first, task].outcome("correct")
-            )
-            for task in tasks
-        ]
-        value = sum(pair.difference for pair in differences) / len(tasks)
-        down = sum((pair.difference - pair.low) ** 2 for pair in differences) ** 0.5 / len(tasks)
-        up = sum((pair.high - pair.difference) ** 2 for pair in differences) ** 0.5 / len(tasks)
-        low, high = value - down, value + up
-        verdict = "holds" if low > 0 else "the other way round" if high < 0 else "not told apart"
-        interval = f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
-        body.append([f"{first} < {second}", interval, verdict])
+        difference = gain(found, first, second)
+        if difference is not None:
+            body.append([f"{first} < {second}", str(difference), difference.verdict])
     put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
+
+
+def pools() -> None:
+    """The candidate pools on validation images, from pools.csv."""
+    with (HERE / "pools.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    found = {(row["pool"], row["model"], row["task"]): float(row["accuracy"]) for row in rows}
+    simple = list(dict.fromkeys(r["model"] for r in rows if not r["model"].startswith("clip-")))
+    body = []
+    for pool in dict.fromkeys(row["pool"] for row in rows):
+        base = [found[pool, "clip-base", task] for task in EXPERT_OF]
+        own = [found[pool, expert, task] for task, expert in EXPERT_OF.items()]
+        means = {
+            name: sum(found[pool, name, task] for task in EXPERT_OF) / len(EXPERT_OF)
+            for name in simple
+        }
+        best = max(means, key=means.__getitem__)
+        start, goal = sum(base) / len(base), sum(own) / len(own)
+        pairs = [f"{100 * a:.0f} / {100 * b:.0f}" for a, b in zip(base, own, strict=True)]
+        least = min(b - a for a, b in zip(base, own, strict=True))
+        body.append(
+            [pool, *pairs, f"{100 * start:.1f} / {100 * goal:.1f}", f"{100 * least:.1f}",
+             f"{best}: {100 * means[best]:.1f}", f"{(means[best] - start) / (goal - start):.2f}"]
+        )  # fmt: skip
+    body.sort(key=lambda row: row[-1], reverse=True)
+    head = ["pool", *EXPERT_OF, "mean", "smallest gain", "best simple fusion", "share"]
+    put("pools", markdown(head, body))
 
 
 SWITCHED = ("emr", "tall_mask")
@@ -283,6 +344,7 @@ def main(arguments: list[str]) -> None:
         ["clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
          "adamerging-layer", "wemoe", "experts"],
     )  # fmt: skip
+    pools()
     generalisation(load_results(runs / "clip_generalisation"))
     robustness(load_results(runs / "clip_robustness"))
 
