@@ -52,3 +52,13 @@ def test_the_decisions_are_the_models() -> None:
     with torch.no_grad():
         right = (model(result.images).argmax(dim=1) == labels).numpy()
     assert np.array_equal(right & result.correct.numpy(), result.robust.numpy())
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_walks_that_stop_early_find_what_whole_walks_find(norm: str) -> None:
+    model, (images, labels) = load_model("robust"), load_images(40)
+    ask = {"norm": norm, "eps": EPS[norm], "method": "fab", "steps": 60, "targets": 2}
+    whole = attack(model, images, labels, check=False, **ask)
+    early = attack(model, images, labels, check=False, patience=20, **ask)
+    assert abs(int(whole.robust.sum()) - int(early.robust.sum())) <= 1
+    assert early.queries.sum() < 0.6 * whole.queries.sum()

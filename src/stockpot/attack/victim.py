@@ -101,7 +101,7 @@ class Victim:
         """By a frozen graph, which is the same in every pass and knows its own layout."""
         self.forwards += len(pixels) * self.eot
         parts = torch.split(pixels.contiguous(), self._size(pixels))
-        return torch.cat([graph(part) for part in parts])
+        return _joined([graph(part) for part in parts])
 
     def ascend(self, pixels: Tensor, criterion: Criterion, *fields: Tensor) -> Ascent:
         """Loss, its gradient with respect to the pixels, and the logits."""
@@ -114,10 +114,12 @@ class Victim:
             with torch.enable_grad():
                 seen = [self._forward(part) for _ in range(self.eot)]
                 loss = sum(criterion(each, *(field[rows] for field in fields)) for each in seen)
-            gradients.append(self._gradient(cast(Tensor, loss).sum(), part) / self.eot)
-            losses.append(cast(Tensor, loss).detach() / self.eot)
-            logits.append(torch.stack([each.detach() for each in seen]).mean(dim=0))
-        return Ascent(torch.cat(losses), torch.cat(gradients), torch.cat(logits))
+            # All else is in the usual layout; operations on mixed layouts are slow.
+            gradients.append(self._gradient(cast(Tensor, loss).sum(), part).contiguous())
+            losses.append(cast(Tensor, loss).detach())
+            logits.append(cast(Tensor, sum(each.detach() for each in seen)))
+        whole = Ascent(_joined(losses), _joined(gradients), _joined(logits))
+        return whole if self.eot == 1 else Ascent(*(value / self.eot for value in whole))
 
     def slopes(self, pixels: Tensor, labels: Tensor, classes: Tensor) -> Slopes:
         """Linearise the gaps between the true class and some others, `classes` being N x K."""
@@ -138,7 +140,7 @@ class Victim:
             gaps.append(gap.detach())
             gradients.append(torch.stack(columns, dim=1))
             wrong.append(logits.detach().argmax(dim=1) != labels[rows])
-        return Slopes(torch.cat(gaps), torch.cat(gradients), torch.cat(wrong))
+        return Slopes(_joined(gaps), _joined(gradients), _joined(wrong))
 
     def _gradient(self, loss: Tensor, pixels: Tensor, keep: bool = False) -> Tensor:
         if not loss.requires_grad:
@@ -171,6 +173,10 @@ class Victim:
             nhwc = part.device.type == "cpu" and part.ndim == 4
             layout = torch.channels_last if nhwc else torch.contiguous_format
             yield part.contiguous(memory_format=layout)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 @contextmanager

@@ -40,7 +40,8 @@ def autoattack(
         version: `standard`; `plus` with more attacks and restarts; `rand` for randomised models.
         steps: of each gradient attack.
         queries: of Square.
-        patience: a FAB walk that has come no nearer in this many steps stops; 0 walks to the end.
+        patience: a FAB walk that has come no nearer in this many steps stops, and so does one that
+            will not reach the ball at its pace; 0 walks to the end.
         eot: forward passes averaged for every look in `rand`.
     """
     if version == "rand":

@@ -45,8 +45,9 @@ def fab(
         alpha: the largest pull back to the original image.
         overshoot: how far to step beyond the linearised boundary.
         back: how much of the change is kept after crossing the boundary.
-        patience: a walk that has come no nearer (by a thousandth) in this many steps stops; 0 walks
-            to the end.
+        patience: a walk that has come no nearer (by a thousandth) in this many steps stops, and
+            where only accuracy counts one that at its pace will end well outside the ball; 0
+            walks to the end.
     """
     if steps < 0 or restarts < 1 or targets < 1:
         raise BadParameterError(
@@ -71,6 +72,9 @@ def fab(
     return planned(outcome, len(aims) * restarts * (steps + 2))
 
 
+_GRACE = 1.1
+
+
 @dataclass(frozen=True)
 class _Settings:
     norm: Norm
@@ -91,6 +95,8 @@ class _State:
     now: Tensor
     idle: Tensor
     """Steps since the walk last came nearer."""
+    earlier: Tensor
+    """The distance when it was last looked at."""
 
 
 def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settings) -> Outcome:
@@ -98,7 +104,10 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
     images, loss = outcome.images, outcome.loss
     fallen, queries, flat = outcome.fallen, outcome.queries, outcome.flat
     rows = torch.arange(len(task), device=start.device)
-    state = _State(rows, task.images, task.labels, classes, start, torch.zeros_like(rows))
+    state = _State(
+        rows, task.images, task.labels, classes, start, torch.zeros_like(rows),
+        torch.full_like(loss, torch.inf),
+    )  # fmt: skip
     for number in range(s.steps + 1):
         gaps, slopes, wrong = victim.slopes(state.now, state.labels, state.classes)
         queries[state.rows] += 1
@@ -123,6 +132,11 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
         done = reached & task.leave
         if s.patience:
             done |= state.idle >= s.patience
+            block = max(1, s.patience // 2)
+            if task.leave and number and number % block == 0:
+                now = -loss[state.rows]
+                done |= _too_slow(state.earlier, now, s.eps, (s.steps - number) / block)
+                state.earlier = now
         if bool(done.any()):
             state = take(state, (~done).nonzero()[:, 0])
             if not len(state.rows):
@@ -134,6 +148,15 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
         fallen[near] = victim.logits(images[near]).argmax(dim=1) != task.labels[near]
         queries[near] += victim.eot
     return Outcome(images, fallen, loss, queries, outcome.planned, flat)
+
+
+def _too_slow(earlier: Tensor, now: Tensor, eps: float, blocks: float) -> Tensor:
+    """Whether a walk that goes on at its recent pace ends well outside the ball.
+
+    A walk converges: it comes nearer by ever smaller shares, so the pace is a generous forecast.
+    """
+    pace = torch.where(torch.isinf(earlier), 0, now / earlier)
+    return now * pace**blocks > _GRACE * eps
 
 
 def _advance(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,8 +11,8 @@ from torch import Tensor
 from stockpot.attack import attacks
 from stockpot.attack.draws import signs, uniform
 from stockpot.attack.losses import margin
-from stockpot.attack.patches import Patches, bump, tiles, transfer
-from stockpot.attack.projection import per_image, project
+from stockpot.attack.moves import Moves, on_sphere
+from stockpot.attack.patches import tiles
 from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
@@ -52,8 +52,7 @@ class _State:
     seeds: Tensor
     best: Tensor
     loss: Tensor
-    numbers: Tensor
-    """Random numbers of the coming steps, N x steps x (5 + channels)."""
+    moves: Moves
 
 
 _BLOCK = 64  # steps whose random numbers are drawn at once
@@ -63,27 +62,27 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
     norm, eps = task.threat.norm, task.threat.radius
     first = _first_image(norm, task.images, task.seeds, eps, restart)
     outcome = untouched(task)
-    images, fallen, queries = first.clone(), outcome.fallen, outcome.queries
+    images, fallen, losses = first.clone(), outcome.fallen, outcome.loss.clone()
+    queries = torch.full_like(outcome.queries, steps * victim.eot)
     state = _State(
         torch.arange(len(task), device=first.device),
         task.images,
         task.labels,
         task.seeds,
-        first.clone(),
+        first.clone(memory_format=torch.contiguous_format),
         outcome.loss,
-        first,
+        Moves(norm, task.images, eps),
     )
-    losses = outcome.loss.clone()
     candidate = first
     for number in range(steps):
         if number % _BLOCK == 0:
             shape = (_BLOCK, 5 + first.shape[1])
-            state.numbers = uniform(state.seeds, shape, 5, restart, number).to(first)
+            numbers = uniform(state.seeds, shape, 5, restart, number).to(first)
+            sides = [_side(number + i, area, first.shape, norm) for i in range(_BLOCK)]
+            state.moves.plan(numbers, sides)
         if number:
-            side = _side(number, area, task.images.shape, norm)
-            candidate = _propose(norm, state, eps, side, state.numbers[:, number % _BLOCK])
+            candidate = state.moves.propose(state.best, number % _BLOCK)
         logits = victim.logits(candidate)
-        queries[state.rows] += victim.eot
         found = margin(logits, state.labels).to(state.loss)
         better = (found > state.loss).nonzero()[:, 0]
         if len(better):  # late in a search most proposals fail
@@ -93,8 +92,10 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
             gone = state.rows[wrong]
             fallen[gone] = True
             if task.leave:
+                queries[gone] = (number + 1) * victim.eot
                 images[gone], losses[gone] = candidate[wrong], found[wrong]
-                state = take(state, (~wrong).nonzero()[:, 0])
+                standing = (~wrong).nonzero()[:, 0]
+                state = replace(take(state, standing), moves=state.moves.take(standing))
                 if not len(state.rows):
                     break
     images[state.rows], losses[state.rows] = state.best, state.loss
@@ -107,30 +108,7 @@ def _first_image(norm: Norm, origin: Tensor, seeds: Tensor, eps: float, restart:
         stripes = signs(seeds, (channels, 1, width), 4, restart).to(origin)
         return (origin + eps * stripes).clamp_(0, 1)
     delta = tiles(norm, signs(seeds, (channels, 5, 5), 4, restart).to(origin), height, width)
-    return _on_sphere(norm, origin, delta, eps)
-
-
-def _propose(norm: Norm, state: _State, eps: float, side: int, numbers: Tensor) -> Tensor:
-    height, width = state.origin.shape[-2:]
-    free = numbers.new_tensor([height - side + 1, width - side + 1] * 2)
-    corners = (numbers[:, :4] * free).long()
-    window = Patches(corners[:, 0], corners[:, 1], side)
-    sign = torch.where(numbers[:, 5:, None, None] < 0.5, -1.0, 1.0).to(state.best)
-    if norm == "linf":
-        return window.write(state.best, (window.read(state.origin) + eps * sign).clamp_(0, 1))
-    other = Patches(corners[:, 2], corners[:, 3], side)
-    shape = bump(norm, side, sign)
-    turned = numbers[:, 4, None, None, None] < 0.5
-    change = sign * torch.where(turned, shape.T, shape)
-    delta = transfer(norm, state.best - state.origin, window, other, change, eps)
-    return _on_sphere(norm, state.origin, delta, eps)
-
-
-def _on_sphere(norm: Norm, origin: Tensor, delta: Tensor, eps: float) -> Tensor:
-    if norm == "l1":
-        return project("l1", origin, origin + delta, eps)
-    length = per_image(delta.flatten(1).norm(dim=1), delta).clamp(min=1e-12)
-    return (origin + delta / length * eps).clamp_(0, 1)
+    return on_sphere(norm, origin, delta, eps)
 
 
 def _side(number: int, area: float, shape: torch.Size, norm: Norm) -> int:
