@@ -44,6 +44,7 @@ RECORDED = {
     "autoattack apgd robust": (32.5, 60.6),
     "autoattack apgd nominal": (32.4, 0),
     "autoattack standard robust": (1940, 31),
+    "autoattack standard nominal": (97.5, 0),
 }
 LIMITS = {"apgd robust": 0.7, "apgd nominal": 0.4, "standard robust": 0.5, "standard nominal": 0.5}
 PLAIN, FAST = {"forward": "plain"}, {"precision": "bf16"}
