@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -108,6 +109,7 @@ def main() -> None:
         return time.perf_counter() - start
 
     vanilla = step_with(hardeners.get("vanilla")())
+    sys.stdout.reconfigure(line_buffering=True)  # a run that is cut short has said what it knew
     print(
         f"{chosen.family}, {size} px, {sum(p.numel() for p in model.parameters()):,} parameters, "
         f"batch {chosen.batch}, {chosen.precision}, {device}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from claims import Scores, claims
+from claims import Claim, Scores, claims
 
 from stockpot.report.scatter import scatter
 from stockpot.results.groups import Answers, GroupMean, answers, means_of
@@ -42,13 +42,17 @@ class Experiment(NamedTuple):
     prefix: str
     inside: list[str]
     outside: list[str]
+    kinds: dict[str, list[str]]
+    """The sets outside by what has changed."""
 
 
 EXPERIMENTS = (
-    Experiment("contexts", 0, "", ["inside"], ["shuffled", "reversed", "family"]),
-    Experiment("photographs", 0, "photo-", ["photo"], ["photo-c", "drawing", "icon"]),
-    Experiment("drawings", 1, "", ["drawing"], ["photo", "icon"]),
-)
+    Experiment("contexts", 0, "", ["inside"], ["shuffled", "reversed", "family"],
+               {"contexts": ["shuffled", "reversed"], "icon family": ["family"]}),
+    Experiment("photographs", 0, "photo-", ["photo"], ["photo-c", "drawing", "icon"],
+               {"corruptions": ["photo-c"], "other domains": ["drawing", "icon"]}),
+    Experiment("drawings", 1, "", ["drawing"], ["photo", "icon"], {"domains": ["photo", "icon"]}),
+)  # fmt: skip
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
@@ -130,27 +134,45 @@ def _renamed(mean: GroupMean, given: Experiment) -> GroupMean:
 
 
 def claim_rows(runs: Sequence[Found]) -> list[dict[str, object]]:
-    """Every claim in every experiment."""
+    """Every claim in every experiment, over all sets outside and by what has changed there."""
     shown = [given for given in EXPERIMENTS if given.run < len(runs)]
     scores = {given.name: Scores(runs[given.run], given.prefix) for given in shown}
     rows: list[dict[str, object]] = []
-    lines = []
+
+    def compared(claim: Claim, given: Experiment, kind: str, data: list[str]) -> str:
+        found = scores[given.name].contrast(claim.contrast, data)
+        if found is None:
+            return ""
+        rows.append(
+            {"experiment": given.name, "sets": kind, "claim": claim.name, "text": claim.text,
+             "points": round(found.value, 2), "low": round(found.low, 2),
+             "high": round(found.high, 2), "verdict": found.verdict}
+        )  # fmt: skip
+        return f"{found} {found.verdict}"
+
+    whole, parts = [], []
     for claim in claims():
-        line = [claim.name, claim.text]
-        for given in shown:
-            data = given.inside if claim.side == "inside" else given.outside
-            found = scores[given.name].contrast(claim.contrast, data)
-            line.append(f"{found} {found.verdict}" if found else "")
-            if found:
-                rows.append(
-                    {"experiment": given.name, "claim": claim.name, "text": claim.text,
-                     "points": round(found.value, 2), "low": round(found.low, 2),
-                     "high": round(found.high, 2), "verdict": found.verdict}
-                )  # fmt: skip
-        if any(line[2:]) and not claim.detail:
-            lines.append(line)
+        side = claim.side
+        line = [
+            compared(claim, given, side, given.inside if side == "inside" else given.outside)
+            for given in shown
+        ]
+        if any(line) and not claim.detail:
+            whole.append([claim.name, claim.text, *line])
+        if side == "outside":
+            line = [
+                compared(claim, given, kind, data)
+                for given in shown
+                for kind, data in given.kinds.items()
+                if len(given.kinds) > 1
+            ]
+            if any(line) and not claim.detail:
+                parts.append([claim.name, claim.text.replace(" outside", ""), *line])
     print("## Claims, differences in points [95 %]\n")
-    table(["claim", "says", *(given.name for given in shown)], lines)
+    table(["claim", "says", *(given.name for given in shown)], whole)
+    print("## The same by what has changed outside\n")
+    kinds = [kind for given in shown for kind in given.kinds if len(given.kinds) > 1]
+    table(["claim", "says", *kinds], parts)
     return rows
 
 
