@@ -34,7 +34,7 @@ class Rules:
         backtrack: how often in a row a refused step is halved before the climb ends.
         accept: when the oracle's judgement stands for the label.
         pixel_clamp: how the gradient meets pixels that were cut to [0, 1].
-        precision: `bf16` runs the networks of generator, model and oracle in bfloat16.
+        precision: `bf16` runs the networks of generator and model in bfloat16.
     """
 
     budget: int = 50
@@ -64,7 +64,8 @@ class Task:
         if self.oracle is None:
             every = torch.ones(len(pixels), dtype=torch.bool, device=pixels.device)
             return every, every.float()
-        with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels):
+        # In full precision whatever the rules say: its verdicts decide which images count.
+        with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels, suits=False):
             shares = self.oracle.judge(pixels).float()
         own = shares.gather(1, labels[:, None])[:, 0]
         return self.rules.accept.accepts(shares, labels), own
