@@ -53,7 +53,8 @@ def main() -> None:
     given = parser.parse_args()
     recipe = load_recipe(str(RECIPE), given.set).recipe
     made_from = parents(recipe)
-    for name in dict.fromkeys(start for lane in LANES for n in lane for start in made_from[n]):
+    starts = dict.fromkeys(start for lane in LANES for name in lane for start in made_from[name])
+    for name in (start for start in starts if start in recipe.models):
         if not (given.out / "models" / name).exists():
             make_model(recipe, name, given.out)
     lanes = [Lane(recipe, names, given.out) for names in LANES]

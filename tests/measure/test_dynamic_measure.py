@@ -275,3 +275,16 @@ def test_wrong_sizes_and_names_are_said_in_one_line(tmp_path: Path) -> None:
             make_classifier(Linear()), {"dynamic": {**SMALL, "oracle": "cliip"}},
             data=make_dataset(4),
         )  # fmt: skip
+
+
+def test_a_search_that_sees_another_model_says_so() -> None:
+    class Coarse(Linear):
+        """Right in full precision; in bfloat16 its answers are turned round."""
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            logits = super().forward(pixels)
+            return -logits if torch.is_autocast_enabled("cpu") else logits
+
+    assert not any("not to be trusted" in note for note in run(Coarse()).notes)
+    notes = run(Coarse(), precision="bf16").notes
+    assert any("use precision=fp32" in note for note in notes)

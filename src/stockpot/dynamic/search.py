@@ -11,16 +11,12 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
 from stockpot.dynamic.task import Model, Task
 from stockpot.errors import BadParameterError
 
-# Not cuDNN's attention: with torch 2.11 on an H200 it gave some rows of a bfloat16 batch the wrong
-# answer without a word (pytorch issue 193893 is of the kind).
-_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed
 _REACH = 5.0  # steps; how far from the image a further start lies
 
@@ -47,7 +43,6 @@ class Found:
     """Latents before and after."""
 
 
-@sdpa_kernel(_ATTENTION)
 def search(
     task: Task,
     pixels: Tensor,

@@ -22,6 +22,7 @@ from stockpot.models.classifier import Classifier
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
+_ROUNDING = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def evaluate(
                 # The search looks through a copy with folded norms; verdicts come from the model.
                 twin = folded(model, pixels)
                 quick = replace(task, model=in_class_space(twin, mapping, context.device))
+                halving.notes += _doubts(task, quick, pixels)
             labels = batch.labels.to(context.device)
             outputs = mapping.outputs.to(context.device)
             targets = labels if mapping.space == "subset" else outputs[labels]
@@ -99,6 +101,24 @@ def in_class_space(model: Model, mapping: ClassMap, device: torch.device) -> Mod
         return model
     outputs = mapping.outputs.to(device)
     return lambda pixels: model(pixels)[:, outputs]
+
+
+@torch.no_grad()
+def _doubts(task: Task, quick: Task, pixels: Tensor) -> list[str]:
+    """Say so where the search, which may be in low precision, sees another model than the one meant.
+
+    Rounding changes an answer here and there. More than that is a fault of the device's kernels, and
+    would end in a search against nobody.
+    """
+    with quick.autocast(pixels):
+        seen = quick.model(pixels).argmax(dim=1)
+    differ = float((seen != task.model(pixels).argmax(dim=1)).float().mean())
+    if differ <= _ROUNDING:
+        return []
+    return [
+        f"in {task.rules.precision} the model gives another answer on {100 * differ:.0f} % of the "
+        "first images: the search is not to be trusted; use precision=fp32"
+    ]
 
 
 @torch.no_grad()
