@@ -105,9 +105,9 @@ def in_class_space(model: Model, mapping: ClassMap, device: torch.device) -> Mod
 
 @torch.no_grad()
 def _doubts(task: Task, quick: Task, pixels: Tensor) -> list[str]:
-    """Say so where the search, which may be in low precision, sees another model than the one meant.
+    """Say so where the search, in low precision perhaps, sees another model than the one meant.
 
-    Rounding changes an answer here and there. More than that is a fault of the device's kernels, and
+    Rounding changes an answer here and there. More than that is a fault of the kernels, and
     would end in a search against nobody.
     """
     with quick.autocast(pixels):
