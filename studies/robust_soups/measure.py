@@ -187,9 +187,10 @@ def shift(
     until: float,
     *,
     convex: bool = False,
+    every: int = 1,
     source_images: int = 1000,
 ) -> None:
-    """The 480 affine (or 56 convex) soups on clean and corrupted images."""
+    """The 480 affine (or 56 convex) soups, or a sample, on clean and corrupted images."""
     place = pick_device(device)
     there = members(run, family)
     pool = Pool({role: there[role] for role in SOUPED}, place)
@@ -203,6 +204,9 @@ def shift(
         if convex
         else affine_grid(4, low=-0.4, high=1.4, step=0.2)
     )
+    if every > 1:  # a sample of the grid, and the members themselves
+        soups = torch.cat([soups[::every], torch.eye(4, dtype=soups.dtype)])
+        soups = torch.unique(soups, dim=0)
     arrays: dict[str, np.ndarray] = {"weights": soups.numpy()}
     facts = {
         "n": images, "n_source": len(source), "data": str(data), "members": list(pool.members),
@@ -332,6 +336,7 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="Which share of the soups, such as 1/3.")
     parser.add_argument("--severities", default="1,3,5")
     parser.add_argument("--convex", action="store_true", help="shift: the 56 convex soups alone.")
+    parser.add_argument("--every", type=int, default=1, help="shift: every so-many-th soup.")
     parser.add_argument("--source-images", type=int, default=1000, help="shift: to calibrate on.")
     parser.add_argument("--seeds", type=int, default=3, help="Label-free choices; 0 makes none.")
     parser.add_argument("--device", default="auto")
@@ -361,6 +366,7 @@ def main() -> None:
         given.device,
         until,
         convex=given.convex,
+        every=given.every,
         source_images=given.source_images,
     )
 

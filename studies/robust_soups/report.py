@@ -77,7 +77,11 @@ def figures_of_shift(shifted: Shifted, out: Path, family: str) -> None:
     """What the best soups are made of, and how many labels their choice needs."""
     cells = {name: shifted.cells[name] for name in shifts.cells_of(shifted)}
     chosen = {"clean": shifted.cells["clean"], **cells}
-    text = composition(chosen, shifted.facts["members"], title="the five best of 480 soups")
+    text = composition(
+        chosen,
+        shifted.facts["members"],
+        title=f"the five best of {len(chosen['clean'].weights)} soups",
+    )
     (out / f"{family}-composition.svg").write_text(text)
     n = shifted.facts["n"]
     strongest = {name: cell for name, cell in cells.items() if name.endswith(":5")} or cells
@@ -105,9 +109,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--family", default="quarter")
+    parser.add_argument("--as", dest="label", help="What the written files are called.")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
     family, out, results = given.family, given.out / "figures", given.out / "results"
+    label = given.label or family
     for folder in (out, results):
         folder.mkdir(parents=True, exist_ok=True)
     parts = {name: read_attacked(given.data / f"{family}-{name}.npz")
@@ -115,7 +121,7 @@ def main() -> None:
     there = {name: part for name, part in parts.items() if part is not None}
     joint = {name: there[name] for name in ("max", "sat") if name in there}
     found: dict[str, Any] = {}
-    text = [f"# {family}", "", *members_table({k: v for k, v in there.items() if k != "soups"})]
+    text = [f"# {label}", "", *members_table({k: v for k, v in there.items() if k != "soups"})]
     if soups := there.get("soups"):
         found |= {
             "F1": findings.smooth(soups),
@@ -125,7 +131,7 @@ def main() -> None:
         }
         if joint:
             found["F3"] = findings.joint_training(soups, joint)
-        figures_of_soups(soups, joint, out, family)
+        figures_of_soups(soups, joint, out, label)
     if "control" in there:
         found["F10"] = findings.control(there["control"])
     renewed = given.data / f"{family}-control-renewed.json"
@@ -141,11 +147,11 @@ def main() -> None:
             "selection": shifts.selection_table(shifted),
         }
         text += ["", *selection_lines(found["selection"])]
-        figures_of_shift(shifted, out, family)
-    (results / f"{family}.json").write_text(
+        figures_of_shift(shifted, out, label)
+    (results / f"{label}.json").write_text(
         json.dumps(found, indent=1, default=lambda v: v.item()) + "\n"
     )
-    (results / f"{family}.md").write_text("\n".join(text) + "\n")
+    (results / f"{label}.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
     for name in sorted(found):
         brief = (
