@@ -20,7 +20,7 @@ def label_free(
     shots: Shots,
     context: Context,
     *,
-    criterion: Criterion = "agreement",
+    criterion: Criterion = "entropy",
     marginal: float = 1.0,
     low: float = -0.4,
     high: float = 1.4,
