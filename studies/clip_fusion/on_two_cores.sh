@@ -21,6 +21,7 @@ fusion() {
   stockpot run recipes/clip_fusion.yaml --engine "${ENGINE:-processes}" $(models $ALL) \
     --set data.zoo5.limit=$IMAGES \
     $(adapted adamerging-task 0.01 50) $(adapted adamerging-layer 0.01 50) \
+    $(adapted adamerging-layer-fast 0.05 50) $(adapted wemoe-fast 0.01 50) \
     $(adapted concrete-ta 0.05 20) $(adapted concrete-task 0.05 15) \
     $(adapted concrete-layer 0.05 15) \
     --set fuse.concrete-task.adapt_steps=15 --set fuse.concrete-task.adapt_lr=0.01 \

@@ -7,7 +7,7 @@
 
 Writes CSV files and figures beside this file (figures need matplotlib), and puts the tables between
 the marks of README.md. `--switched` makes EMR and TALL masks, which give a model per task, and
-measures each on its own task; the tables then have them too.
+measures each on its own task (`--switched --images N` on N images); the tables then have them.
 """
 
 from __future__ import annotations
@@ -206,6 +206,23 @@ def order(results: list[CellResult], chain: Sequence[str]) -> None:
     put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
 
 
+def entropy(results: list[CellResult], chain: Sequence[str]) -> None:
+    """Accuracy, calibration and loss of methods that learn by entropy, beside those that do not."""
+    found = by_model(results)
+    body = []
+    for name in chain:
+        cells = [found.get((name, task)) for task in EXPERT_OF]
+        parts = []
+        for cell in cells:
+            scores = [cell.score(key) for key in ("accuracy", "ece", "nll")] if cell else []
+            known = [score.value for score in scores if score is not None]
+            parts.append(
+                f"{100 * known[0]:.1f} / {100 * known[1]:.1f} / {known[2]:.2f}" if known else "-"
+            )
+        body.append([name, *parts])
+    put("entropy", markdown(["method", *EXPERT_OF], body))
+
+
 def pools() -> None:
     """The candidate pools on validation images, from pools.csv."""
     with (HERE / "pools.csv").open(encoding="utf-8") as stream:
@@ -236,7 +253,7 @@ def pools() -> None:
 SWITCHED = ("emr", "tall_mask")
 
 
-def make_switched(pool: Path, out: Path) -> None:
+def make_switched(pool: Path, out: Path, limit: int | None) -> None:
     """Make the methods that give a model per member; measure each model on its member's task."""
     from stockpot.fuse.run import fuse
     from stockpot.measure.run import measure
@@ -247,7 +264,12 @@ def make_switched(pool: Path, out: Path) -> None:
             fuse(method, members, base=pool / "clip-base", out=out / method)
         for task, member in EXPERT_OF.items():
             models = {f"{method}-{member}": out / method / member}
-            measure(models, {"clean": {"per_class": False}}, data=task, out=out, batch_size=1024)
+            if list((out / "results").glob(f"{method}-{member}--clean--{task}--*")):
+                continue  # of this run, whatever the number of images
+            measure(
+                models, {"clean": {"per_class": False}}, data=task, out=out, batch_size=256,
+                data_options={"limit": limit},
+            )  # fmt: skip
 
 
 def switched(out: Path) -> list[TaskRow]:
@@ -333,7 +355,9 @@ def main(arguments: list[str]) -> None:
     if "--switched" in arguments:
         import stockpot
 
-        make_switched(Path(stockpot.__file__).parent / "zoo" / "models", runs / "clip_switched")
+        limit = int(arguments[3]) if arguments[2:3] == ["--images"] else None
+        zoo = Path(stockpot.__file__).parent / "zoo" / "models"
+        make_switched(zoo, runs / "clip_switched", limit)
         return
     if (runs / "clip_switched").is_dir():
         extra = switched(runs / "clip_switched")
@@ -343,6 +367,11 @@ def main(arguments: list[str]) -> None:
         fused,
         ["clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
          "adamerging-layer", "wemoe", "experts"],
+    )  # fmt: skip
+    entropy(
+        fused,
+        ["clip-base", "average", "regmean", "smile", "adamerging-layer", "adamerging-layer-fast",
+         "wemoe", "wemoe-fast"],
     )  # fmt: skip
     pools()
     generalisation(load_results(runs / "clip_generalisation"))
