@@ -1,6 +1,6 @@
 """The tables and figures of the FMR study, from the results that `study.py` left.
 
-python studies/fmr/figures.py runs/fmr          # writes tables.md, rows.csv and pictures here
+python studies/fmr/figures.py runs/fmr [runs/fmr_full]    # tables.md, rows.csv and pictures here
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ HERE = Path(__file__).parent
 DATA = ("mnist", "cifar10", "icons")
 
 
-def main(folder: Path) -> None:
-    """Write everything."""
+def main(folder: Path, full: Path | None) -> None:
+    """Write everything; a second folder holds the part with networks of full width."""
     lines: list[str] = []
     rows: list[dict[str, object]] = []
     for data in DATA:
@@ -59,8 +59,14 @@ def main(folder: Path) -> None:
             lines += audit_table(folder / data)
             transfer_picture(folder / data, data)
             pictures(folder / data, data)
-    curves(folder)
+    curves(folder, "main-vqgan", "iterations.png")
     ladders(folder)
+    if full is not None:
+        for data in sorted(part.name for part in full.iterdir() if part.is_dir()):
+            lines += [f"## {data}, full width", ""]
+            lines += plain_table(full / data, "oracle-*", "vqgan", rows)
+            lines += agreement_table(full / data)
+        curves(full, "oracle-classifier", "iterations-full.png")
     (HERE / "tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with (HERE / "rows.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
@@ -89,11 +95,13 @@ def transfer_picture(folder: Path, data: str) -> None:
     plt.close(figure)
 
 
-def curves(folder: Path) -> None:
+def curves(folder: Path, part: str, name: str) -> None:
     """Iterations to fool, by model, for each dataset."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
-    for axis, data in zip(axes, DATA, strict=True):
-        for cell in cells(folder / data / "main-vqgan"):
+    known = [data for data in DATA if (folder / data / part).is_dir()]
+    figure, grid = plt.subplots(1, len(known), figsize=(3.8 * len(known), 3.2), squeeze=False)
+    axes = grid[0]
+    for axis, data in zip(axes, known, strict=True):
+        for cell in cells(folder / data / part):
             points = sorted((s.condition["turn"], s) for s in cell.scores if s.metric == "fooled")
             turns = [turn + 1 for turn, _ in points]
             axis.plot(
@@ -111,7 +119,7 @@ def curves(folder: Path) -> None:
         axis.legend(fontsize=7)
     axes[0].set_ylabel("validated images fooled (%)")
     figure.tight_layout()
-    figure.savefig(HERE / "iterations.png", dpi=90)
+    figure.savefig(HERE / name, dpi=90)
     plt.close(figure)
 
 
@@ -176,4 +184,7 @@ def pictures(folder: Path, data: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/fmr"))
+    main(
+        Path(sys.argv[1] if len(sys.argv) > 1 else "runs/fmr"),
+        Path(sys.argv[2]) if len(sys.argv) > 2 else None,
+    )
