@@ -125,9 +125,13 @@ def curves(folder: Path, part: str, name: str) -> None:
 
 def ladders(folder: Path) -> None:
     """Matched FMR over step sizes and over budgets, for each dataset."""
-    figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey=True)
+    known = [data for data in DATA if rungs(folder / data, "step")]
+    if not known:
+        return
+    size = (4 * len(known), 6)
+    figure, axes = plt.subplots(2, len(known), figsize=size, sharey=True, squeeze=False)
     for line, (kind, label) in enumerate((("step", "step size"), ("budget", "budget"))):
-        for axis, data in zip(axes[line], DATA, strict=True):
+        for axis, data in zip(axes[line], known, strict=True):
             found = rungs(folder / data, kind)
             for name in dict.fromkeys(cell.key.model for _, cell in found):
                 points = [(x, find(c, "matched_fmr")) for x, c in found if c.key.model == name]
@@ -140,6 +144,9 @@ def ladders(folder: Path) -> None:
                     marker="o", ms=4, capsize=3, label=name,
                 )  # fmt: skip
             axis.set_xscale("log")
+            ticks = sorted({x for x, _ in found})
+            axis.set_xticks(ticks, [f"{x:g}" for x in ticks])
+            axis.minorticks_off()
             axis.set_xlabel(label)
             axis.set_title(data, fontsize=10)
             if found:
