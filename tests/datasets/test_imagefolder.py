@@ -62,6 +62,16 @@ def test_fingerprint_follows_pixels_names_and_labels(folder: Path) -> None:
     assert len(set(marks)) == 4
 
 
+def test_a_class_named_train_is_a_class(tmp_path: Path) -> None:
+    for name in ("car", "train"):
+        put(tmp_path / name / "x.png", 1)
+    for split in ("test", "train"):
+        assert imagefolder(path=str(tmp_path), split=split).classes == ("car", "train")
+    put(tmp_path / "split" / "train" / "car" / "x.png", 1)
+    put(tmp_path / "split" / "notes" / "x.png", 1)
+    assert imagefolder(path=str(tmp_path / "split"), split="train").classes == ("car",)
+
+
 def test_split_folders_are_found(tmp_path: Path) -> None:
     for split, value in (("train", 1), ("validation", 2)):
         put(tmp_path / split / "a" / "x.png", value)

@@ -78,12 +78,25 @@ def _root(path: Path, split: str) -> Path:
     if not path.is_dir():
         raise BadDataError(f"expected a folder of images, and {path} is none.")
     for name in SPLIT_FOLDERS.get(split, (split,)):
-        if (path / name).is_dir():
+        if _is_split(path / name):
             return path / name
-    others = [name for names in SPLIT_FOLDERS.values() for name in names if (path / name).is_dir()]
+    others = [name for names in SPLIT_FOLDERS.values() for name in names if _is_split(path / name)]
     if others:
         raise UnknownNameError(f"split of {path}", split, others)
     return path
+
+
+def _is_split(folder: Path) -> bool:
+    """Whether a folder is there and holds a split: `train` among other classes is a class."""
+    if not folder.is_dir():
+        return False
+    known = {name for names in SPLIT_FOLDERS.values() for name in names}
+    beside = [entry.name for entry in _folders(folder.parent) if entry.name not in known]
+    return folder.name not in known or not beside or bool(_folders(folder))
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
 
 
 def _pictures(root: Path) -> list[str]:
@@ -101,9 +114,7 @@ def _pictures(root: Path) -> list[str]:
 
 def _by_folder(root: Path, files: list[str]) -> dict[str, str]:
     """File -> name of its class folder."""
-    folders = sorted(
-        entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-    )
+    folders = sorted(entry.name for entry in _folders(root))
     if not folders:
         raise BadDataError(
             f"expected one folder per class in {root}, found {len(files)} images and no folder.",
