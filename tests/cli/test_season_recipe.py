@@ -79,3 +79,15 @@ def test_season_draws_what_it_tried(pico_vit: Path, toy_file: Path, tmp_path: Pa
     assert done.exit_code == 0, done.output
     names = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert names == ["composition.svg", "labels-needed.svg", "line-a-b.svg"]
+
+
+def test_an_option_given_as_a_parameter_is_named(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    told = CliRunner().invoke(
+        app,
+        ["season", "grid", f"a={pico_vit}", f"b={pico_vit}", "--data", str(toy_file),
+         "-p", "shots=2", "-o", str(tmp_path / "soup")],
+    )  # fmt: skip
+    assert isinstance(told.exception, UserError)
+    assert "-p shots" in str(told.exception)

@@ -58,6 +58,13 @@ def command(
     if protocol not in ("holdout", "leaky"):
         raise BadParameterError(f"--protocol: expected holdout or leaky, got {protocol!r}.")
     options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    settings = key_values(params, "-p")
+    own = {"source", "out", "shots", "protocol", "full_matrix", "seed", "device", "batch_size"}
+    for name in sorted(own & settings.keys()):
+        raise BadParameterError(
+            f"-p {name}: no parameter of the method {method}.",
+            hint="Number of images, seed, device and the like are options: --shots, --seed, ...",
+        )
     chosen = season(
         method,
         named(members, "model"),
@@ -70,7 +77,7 @@ def command(
         seed=seed,
         device=device,
         batch_size=batch_size,
-        **key_values(params, "-p"),
+        **settings,
     )
     rows = [
         [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]
