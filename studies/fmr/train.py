@@ -21,9 +21,11 @@ from stockpot.recipe import Recipe, load_recipe
 RECIPE = Path(__file__).parents[2] / "recipes" / "zoo_dynamic.yaml"
 LANES = (
     ("cifar-pgd",),
-    ("cifar-vanilla", "cifar-grey", "cifar-augmented", "cifar-vanilla-2"),
-    ("cifar-augmix", "lenet-augmix"),
-    ("lenet", "lenet-pgd", "lenet-affine", "mnist-resnet", "lenet-l2", "lenet-2", "lenet-3"),
+    ("cifar-vanilla", "cifar-augmented", "cifar-vanilla-2"),
+    ("cifar-grey", "lenet-2", "lenet-3"),
+    ("cifar-augmix",),
+    ("lenet-augmix",),
+    ("mnist-resnet", "lenet", "lenet-pgd", "lenet-l2", "lenet-affine"),
 )
 
 
