@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from stockpot.results.resamples import resampled_means
 from stockpot.results.statistics import (
     bootstrap_grand_mean,
     bootstrap_mean,
@@ -60,3 +61,13 @@ def test_grand_mean_resamples_images_jointly() -> None:
     two = bootstrap_grand_mean(np.stack([column, column], axis=1), seed=5)
     assert two.low == pytest.approx(one.low, abs=0.01)
     assert two.high == pytest.approx(one.high, abs=0.01)
+
+
+@pytest.mark.parametrize("n", [1, 40, 13_000])  # the last is more than is kept
+def test_resampled_means_are_means_of_drawn_rows(n: int) -> None:
+    table = np.random.default_rng(0).normal(size=(n, 3))
+    generator = np.random.default_rng(7)
+    expected = np.stack([table[generator.integers(0, n, n)].mean(axis=0) for _ in range(60)])
+    for _ in range(2):  # drawn, and remembered
+        found = resampled_means(table, seed=7, resamples=60)
+        np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -20,7 +20,7 @@ from stockpot.measure.measurement import (
 from stockpot.measure.right_answers import RightAnswers
 from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
-from stockpot.results.statistics import Interval, bootstrap_mean
+from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
 
 
 @measures.register("clean")
@@ -101,7 +101,7 @@ def calibration_error(
     confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int
 ) -> float:
     """Expected calibration error: mean gap of confidence and accuracy over confidence bins."""
-    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    which = _bins(confidence, bins)
     gaps = np.bincount(which, weights=confidence - correct, minlength=bins)
     return float(np.abs(gaps).sum() / max(len(confidence), 1))
 
@@ -110,14 +110,12 @@ def _calibration_interval(
     confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int, seed: int
 ) -> Interval:
     # Percentile bootstrap; ECE is biased upwards on few images, and so is its interval.
-    generator = np.random.default_rng(seed)
-    n = len(confidence)
-    which = np.minimum((confidence * bins).astype(int), bins - 1)
-    gap = confidence - correct
-    values = []
-    for _ in range(500):
-        rows = generator.integers(0, n, n)
-        gaps = np.bincount(which[rows], weights=gap[rows], minlength=bins)
-        values.append(np.abs(gaps).sum() / n)
-    low, high = np.percentile(values, [2.5, 97.5])
-    return Interval(float(low), float(high), "bootstrap-95")
+    gaps = np.zeros((len(confidence), bins))
+    gaps[np.arange(len(confidence)), _bins(confidence, bins)] = confidence - correct
+    return bootstrap_of_means(
+        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500
+    )
+
+
+def _bins(confidence: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    return np.minimum((confidence * bins).astype(np.int64), bins - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -27,10 +28,17 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
     """The sha256 over names and contents of files, in order of name."""
     digest = hashlib.sha256()
     for path in sorted(paths, key=lambda path: path.name):
-        with path.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        facts = path.stat()
+        content = _content(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
         digest.update(f"{path.name}:{content}\n".encode())
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _content(path: Path, inode: int, size: int, changed: int) -> str:
+    """The sha256 of a file; read once for every state of it, since each cell of a run asks."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fingerprint_folder(folder: Path) -> str:

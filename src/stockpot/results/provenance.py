@@ -12,6 +12,7 @@ from pathlib import Path
 from stockpot.results.schema import Provenance
 
 
+@lru_cache
 def package_version(name: str) -> str:
     """An installed package's version, or an empty text."""
     try:

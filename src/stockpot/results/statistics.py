@@ -7,6 +7,7 @@ score it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from stockpot.errors import BadParameterError
+from stockpot.results.resamples import resampled_means
 
 
 class Interval(NamedTuple):
@@ -31,7 +33,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
         return Interval(0.0, 1.0, method)
     if not 0 <= successes <= n:
         raise BadParameterError(f"expected 0 <= successes <= {n}, got {successes}.")
-    z = float(norm.ppf(0.5 + confidence / 2))
+    z = _normal_quantile(0.5 + confidence / 2)
     p = successes / n
     scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
@@ -42,12 +44,17 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(low, high, method)
 
 
+@lru_cache
+def _normal_quantile(share: float) -> float:
+    return float(norm.ppf(share))
+
+
 def bootstrap_mean(
     values: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
 ) -> Interval:
     """Percentile bootstrap interval of a mean over images."""
     sample = np.asarray(values, dtype=np.float64)
-    means = _resampled_means(sample[:, None], seed=seed, resamples=resamples)[:, 0]
+    means = resampled_means(sample[:, None], seed=seed, resamples=resamples)[:, 0]
     return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
 
 
@@ -74,7 +81,7 @@ def paired_bootstrap(
             f"a paired comparison needs the same images, got {first.size} and {second.size}."
         )
     delta = first - second
-    means = _resampled_means(delta[:, None], seed=seed, resamples=resamples)[:, 0]
+    means = resampled_means(delta[:, None], seed=seed, resamples=resamples)[:, 0]
     interval = _percentile(means, confidence, "paired-bootstrap")
     # One resample is added to each side: with finitely many a p value of 0 cannot be claimed.
     below, above = (means <= 0).sum() + 1, (means >= 0).sum() + 1
@@ -87,7 +94,7 @@ def bootstrap_grand_mean(
 ) -> Interval:
     """Interval of a mean over conditions (columns), with images (rows) resampled jointly."""
     table = np.asarray(columns, dtype=np.float64)
-    means = _resampled_means(table, seed=seed, resamples=resamples).mean(axis=1)
+    means = resampled_means(table, seed=seed, resamples=resamples).mean(axis=1)
     return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
 
 
@@ -105,25 +112,10 @@ def bootstrap_of_means(
     do not exist there (a ratio over nothing) are left out.
     """
     table = np.asarray(columns, dtype=np.float64)
-    found = value(_resampled_means(table, seed=seed, resamples=resamples))
+    found = value(resampled_means(table, seed=seed, resamples=resamples))
     found = found[np.isfinite(found)]
     method = f"bootstrap-{confidence * 100:g}"
     return _percentile(found, confidence, method) if len(found) else Interval(0.0, 0.0, method)
-
-
-def _resampled_means(
-    sample: NDArray[np.float64], *, seed: int, resamples: int
-) -> NDArray[np.float64]:
-    n = len(sample)
-    if n == 0:
-        return np.zeros((resamples, sample.shape[1]))
-    generator = np.random.default_rng(seed)
-    means = np.empty((resamples, sample.shape[1]))
-    chunk = max(1, 2_000_000 // (n * sample.shape[1]))  # about 16 MB at a time
-    for start in range(0, resamples, chunk):
-        rows = generator.integers(0, n, size=(min(chunk, resamples - start), n))
-        means[start : start + len(rows)] = sample[rows].mean(axis=1)
-    return means
 
 
 def _percentile(means: NDArray[np.float64], confidence: float, method: str) -> Interval:

@@ -1,0 +1,65 @@
+"""Resampled means: how often each image was drawn, times the values of the images.
+
+The counts of a resample depend on the seed and the number of images alone, so they are drawn once
+and serve every score of every model on the same images; a mean is then one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+_AT_ONCE = 2_000_000
+"""Draws that are held at a time: 16 MB."""
+_KEPT = 25_000_000
+"""Counts that are kept, one byte each; larger tables are drawn anew every time."""
+_RESAMPLES = 2000
+
+
+def resampled_means(
+    values: NDArray[np.float64], *, seed: int, resamples: int
+) -> NDArray[np.float64]:
+    """Means over resampled rows, drawn with replacement: resamples x columns.
+
+    Args:
+        values: one row per image; its columns are resampled together.
+        seed: of the draws; the same seed draws the same images for any values.
+        resamples: how many times to draw.
+    """
+    n = len(values)
+    means = np.zeros((resamples, values.shape[1]))
+    if n == 0:
+        return means
+    step = max(1, _AT_ONCE // n)
+    if max(resamples, _RESAMPLES) * n <= _KEPT:
+        kept = _kept_counts(n, seed, max(resamples, _RESAMPLES))
+        parts = (kept[start : start + step] for start in range(0, resamples, step))
+    else:
+        parts = _counts(n, seed, resamples, step)
+    start = 0
+    for part in parts:
+        rows = part[: resamples - start].astype(np.float64)
+        np.matmul(rows, values, out=means[start : start + len(rows)])
+        start += len(rows)
+    return means / n
+
+
+def _counts(n: int, seed: int, resamples: int, step: int) -> Iterator[NDArray[np.uint8]]:
+    """How often each of n images is drawn, `step` resamples at a time.
+
+    A byte is enough: that one image of many is drawn 256 times is less likely than 1e-500.
+    """
+    generator = np.random.default_rng(seed)
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
+        drawn = generator.integers(0, n, size=(size, n))
+        drawn += np.arange(size)[:, None] * n
+        yield np.bincount(drawn.ravel(), minlength=size * n).astype(np.uint8).reshape(size, n)
+
+
+@lru_cache(maxsize=4)
+def _kept_counts(n: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+    return np.concatenate(list(_counts(n, seed, resamples, max(1, _AT_ONCE // n))))
