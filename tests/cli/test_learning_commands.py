@@ -147,15 +147,3 @@ def test_every_learning_method_is_listed_and_shown() -> None:
         assert entry.paper
         for parameter in entry.parameters:
             assert parameter.doc, f"{name}: {parameter.name} has no text"
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
-def test_every_fusion_of_a_recipe_uses_its_device(
-    pool: ClipPool, files: dict[str, Path], tmp_path: Path
-) -> None:
-    fuse = {"mean": {"method": "average", "models": [f"m-{name}" for name in pool.members]}}
-    recipe = write(tmp_path / "r.yaml", pool, files, fuse)
-    done = invoke("run", recipe, "-o", tmp_path / "run", "--set", "device=cuda")
-    assert done.exit_code == 1
-    assert "cuda" in done.output
-    assert not (tmp_path / "run" / "models" / "mean").exists()

@@ -118,20 +118,19 @@ def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
             base=checkpoint(recipe, entry.base, folder) if entry.base else None,
             out=out,
             progress=lambda what, done, total: bar(f"{name}: {what}", done, total),
-            **fusion_settings(recipe, entry),
+            **_learning(recipe, entry),
         )
     err.print(f"{name}: {entry.method} of {', '.join(entry.models)}")
 
 
-def fusion_settings(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
-    """The settings of a fusion: the run's device, and for one that learns its data and seed."""
+def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
+    """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
     from stockpot.fuse import fusers
 
     method = fusers.get(entry.method)
-    found: dict[str, Any] = {"device": recipe.device}
     if not method.tags.get("learns"):
-        return {**found, **entry.params}
-    found |= {"save": entry.save, "load": entry.load}
+        return entry.params
+    found: dict[str, Any] = {"device": recipe.device, "save": entry.save, "load": entry.load}
     if any(parameter.name == "seed" for parameter in method.parameters):
         found["seed"] = recipe.seed
     data = [data_spec(recipe, item).load() for item in entry.datasets]
