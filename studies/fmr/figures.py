@@ -1,125 +1,102 @@
 """The tables and figures of the FMR study, from the results that `study.py` left.
 
-python studies/fmr/figures.py runs/fmr [runs/fmr_full]    # tables.md, rows.csv and pictures here
+python studies/fmr/figures.py runs/fmr    # tables.md, rows.csv and pictures here
 """
 
 from __future__ import annotations
 
 import base64
 import csv
-import json
 import sys
 from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from parts import audit_table, augment_table, plain_table, search_table, sparse_table
+from reading import DATA, Rows, cells, find, matched_transfer, rungs
 from settings import GENERATORS, NETS
-from tables import (
-    agreement_table,
-    audit_table,
-    cells,
-    find,
-    ladder_table,
-    main_table,
-    overview,
-    plain_table,
-    rungs,
-    sparse_table,
-    transfer_table,
-)
+from tables import ladder_table, main_table, order_table, overview, transfer_table
 
 HERE = Path(__file__).parent
-DATA = ("mnist", "cifar10", "icons")
+PAIRS = 4  # pictures in a row
 
 
-def main(folder: Path, full: Path | None) -> None:
-    """Write everything; a second folder holds the part with networks of full width."""
+def main(folder: Path) -> None:
+    """Write everything."""
     lines: list[str] = []
-    rows: list[dict[str, object]] = []
-    for data in DATA:
-        if (folder / data).is_dir():
-            lines += [f"## {data}", ""]
-            lines += overview(folder / data)
-            lines += main_table(folder / data, data, rows)
-            lines += transfer_table(folder / data)
-            lines += agreement_table(folder / data)
-            lines += ladder_table(folder / data, rows, "step", "Step sizes")
-            lines += ladder_table(folder / data, rows, "budget", "Budgets")
-            lines += plain_table(folder / data, "search-*", "Other searches", rows)
-            lines += plain_table(folder / data, "oracle-*", "Other oracles", rows)
-            lines += sparse_table(folder / data)
-            lines += plain_table(folder / data, "draw-*", "Other images of the same data", rows)
-            lines += plain_table(folder / data, "again-*", "Other seeds of the training", rows)
-            lines += plain_table(folder / data, "augment", "Training on generated images", rows)
-            lines += audit_table(folder / data)
-            transfer_picture(folder / data, data)
-            pictures(folder / data, data)
-    curves(folder, "main-vqgan", "iterations.png")
+    rows: Rows = []
+    for part in (folder / data for data in DATA if (folder / data).is_dir()):
+        lines += [f"## {part.name}", "", *overview(part), *main_table(part, rows)]
+        lines += [*transfer_table(part), *order_table(part)]
+        lines += ladder_table(part, rows, "step", "Step sizes")
+        lines += ladder_table(part, rows, "budget", "Budgets")
+        lines += [*search_table(part, rows), *sparse_table(part, rows)]
+        lines += [*plain_table(part, "oracle-*", "Other oracles (vqgan)", rows)]
+        lines += audit_table(part)
+        lines += plain_table(part, "draw-*", "Other images of the same data (vqgan)", rows)
+        lines += plain_table(part, "again-*", "Other seeds of the training", rows)
+        lines += augment_table(part, rows)
+        transfer_picture(part)
+        pictures(part)
+    curves(folder)
     ladders(folder)
-    if full is not None:
-        for data in sorted(part.name for part in full.iterdir() if part.is_dir()):
-            lines += [f"## {data}, full width", ""]
-            lines += plain_table(full / data, "oracle-*", "vqgan", rows)
-            lines += agreement_table(full / data)
-        curves(full, "oracle-classifier", "iterations-full.png")
-    (HERE / "tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (HERE / "tables.md").write_text("\n".join(lines), encoding="utf-8")
     with (HERE / "rows.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def transfer_picture(folder: Path, data: str) -> None:
-    """The matrix as colours."""
-    file = folder / "transfer.json"
-    if not file.is_file():
+def transfer_picture(folder: Path) -> None:
+    """The matrix as colours, with both accuracies on the validated images."""
+    found = matched_transfer(folder)
+    if found is None:
         return
-    table = json.loads(file.read_text())
-    fmr = np.array(table["fmr"])
-    figure, axis = plt.subplots(figsize=(1.1 * fmr.shape[1] + 1.6, 0.7 * fmr.shape[0] + 1.4))
-    axis.imshow(fmr, vmin=0, vmax=1, cmap="viridis")
-    for i in range(fmr.shape[0]):
-        for j in range(fmr.shape[1]):
-            shade = "white" if fmr[i, j] < 0.6 else "black"
-            axis.text(j, i, f"{100 * fmr[i, j]:.0f}", ha="center", va="center", color=shade)
-    axis.set_xticks(range(fmr.shape[1]), table["viewers"], rotation=30, ha="right", fontsize=8)
-    axis.set_yticks(range(fmr.shape[0]), table["makers"], fontsize=8)
-    axis.set_title(f"{data}: FMR, rows made the images", fontsize=9)
+    makers, viewers, shares = found
+    height, width = shares.shape
+    figure, axis = plt.subplots(figsize=(0.75 * width + 1.9, 0.75 * height + 1.5))
+    axis.imshow(shares, vmin=0, vmax=1, cmap="viridis")
+    for i in range(height):
+        for j in range(width):
+            shade = "white" if shares[i, j] < 0.6 else "black"
+            axis.text(j, i, f"{100 * shares[i, j]:.0f}", ha="center", va="center", color=shade)
+    axis.set_xticks(range(width), viewers, rotation=35, ha="right", fontsize=9)
+    axis.set_yticks(range(height), makers, fontsize=9)
+    axis.set_title(f"{folder.name}: matched FMR (%), rows made the images", fontsize=10)
     figure.tight_layout()
-    figure.savefig(HERE / f"transfer-{data}.png", dpi=90)
+    figure.savefig(HERE / f"transfer-{folder.name}.png", dpi=90)
     plt.close(figure)
 
 
-def curves(folder: Path, part: str, name: str) -> None:
-    """Iterations to fool, by model, for each dataset."""
-    known = [data for data in DATA if (folder / data / part).is_dir()]
-    figure, grid = plt.subplots(1, len(known), figsize=(3.8 * len(known), 3.2), squeeze=False)
-    axes = grid[0]
-    for axis, data in zip(axes, known, strict=True):
-        for cell in cells(folder / data / part):
-            points = sorted((s.condition["turn"], s) for s in cell.scores if s.metric == "fooled")
+def curves(folder: Path) -> None:
+    """Candidates until fooled, by model, for each dataset, under the VQGAN."""
+    known = [data for data in DATA if (folder / data / "main-vqgan").is_dir()]
+    size = (3.9 * len(known), 4.4)
+    figure, grid = plt.subplots(1, len(known), figsize=size, sharey=True, squeeze=False)
+    for axis, data in zip(grid[0], known, strict=True):
+        for cell in cells(folder / data / "main-vqgan"):
+            found = [s for s in cell.scores if s.metric == "fooled"]
+            points = sorted((int(str(s.condition["turn"])), s) for s in found)
             turns = [turn + 1 for turn, _ in points]
-            axis.plot(
-                turns, [100 * s.value for _, s in points], marker="o", ms=3, label=cell.key.model
-            )
-            axis.fill_between(
-                turns,
-                [100 * s.ci_low for _, s in points],
-                [100 * s.ci_high for _, s in points],
-                alpha=0.12,
-            )
+            values = [100 * s.value for _, s in points]
+            axis.plot(turns, values, marker="o", ms=3, label=cell.key.model)
+            ends = [[100 * (end or 0) for end in (s.ci_low, s.ci_high)] for _, s in points]
+            axis.fill_between(turns, *np.transpose(ends), alpha=0.12)
         axis.set_xscale("log")
+        axis.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        axis.minorticks_off()
+        axis.set_ylim(0, 100)
         axis.set_title(data, fontsize=10)
         axis.set_xlabel("candidates (1 is the reconstruction)")
-        axis.legend(fontsize=7)
-    axes[0].set_ylabel("validated images fooled (%)")
+        axis.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    grid[0][0].set_ylabel("validated images fooled by then (%)")
     figure.tight_layout()
-    figure.savefig(HERE / name, dpi=90)
+    figure.savefig(HERE / "iterations.png", dpi=90, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -157,41 +134,38 @@ def ladders(folder: Path) -> None:
     plt.close(figure)
 
 
-def pictures(folder: Path, data: str) -> None:
-    """Originals and what each generator made of them against one model."""
+def pictures(folder: Path) -> None:
+    """Originals and what each generator made of them against the plain model."""
+    plain = NETS[folder.name][0]
+    font = ImageFont.load_default(size=15)
     strips = []
     for generator in GENERATORS:
-        plain = NETS[data][0]
-        found = sorted(cells(folder / f"main-{generator}"), key=lambda c: c.key.model != plain)
-        if not found or not found[0].pictures:
+        found = [c for c in cells(folder / f"main-{generator}") if c.key.model == plain]
+        shown = [p for cell in found for p in cell.pictures][:PAIRS]
+        if not shown:
             continue
-        images = [Image.open(BytesIO(base64.b64decode(p.png))) for p in found[0].pictures[:6]]
-        words = [f"{p.facts['before']} > {p.facts['after']}" for p in found[0].pictures[:6]]
-        scale = max(1, 128 // images[0].height)
-        tiles = [
-            i.resize((i.width * scale, i.height * scale), Image.Resampling.NEAREST) for i in images
-        ]
-        width, height = tiles[0].size
-        sheet = Image.new("RGB", (6 * (width + 10), height + 34), "white")
+        images = [Image.open(BytesIO(base64.b64decode(p.png))) for p in shown]
+        # A pair stands side by side with a gap; small images are enlarged.
+        scale = max(1, round(120 / images[0].height))
+        width, height = images[0].width * scale, images[0].height * scale
+        sheet = Image.new("RGB", (PAIRS * (width + 28), height + 52), "white")
         draw = ImageDraw.Draw(sheet)
-        draw.text((2, 2), f"{generator}, {found[0].key.model}", fill="black")
-        for place, (tile, word) in enumerate(zip(tiles, words, strict=True)):
-            sheet.paste(tile, (place * (width + 10), 16))
-            draw.text((place * (width + 10), height + 19), word[:38], fill="black")
+        draw.text((2, 4), f"{generator}, against {plain}", fill="black", font=font)
+        for place, (picture, image) in enumerate(zip(shown, images, strict=True)):
+            left = place * (width + 28)
+            sheet.paste(image.resize((width, height), Image.Resampling.NEAREST), (left, 26))
+            words = f"{picture.facts['before']} > {picture.facts['after']}"
+            draw.text((left, height + 28), words[:34], fill="black", font=font)
         strips.append(sheet)
     if strips:
-        whole = Image.new(
-            "RGB", (max(s.width for s in strips), sum(s.height for s in strips)), "white"
-        )
+        size = (max(s.width for s in strips), sum(s.height for s in strips))
+        whole = Image.new("RGB", size, "white")
         top = 0
         for strip in strips:
             whole.paste(strip, (0, top))
             top += strip.height
-        whole.quantize(128).save(HERE / f"pictures-{data}.png", optimize=True)
+        whole.quantize(128).save(HERE / f"pictures-{folder.name}.png", optimize=True)
 
 
 if __name__ == "__main__":
-    main(
-        Path(sys.argv[1] if len(sys.argv) > 1 else "runs/fmr"),
-        Path(sys.argv[2]) if len(sys.argv) > 2 else None,
-    )
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/fmr"))

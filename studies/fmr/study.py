@@ -14,12 +14,12 @@ import json
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from runner import Runner
 from settings import (
     AGAIN,
     BUDGETS,
@@ -32,7 +32,6 @@ from settings import (
     STEPS,
 )
 
-from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles.networks import EXPERTS
 from stockpot.errors import UserError
@@ -41,98 +40,11 @@ from stockpot.harden.run import harden
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
-from stockpot.models.device import pick_device
-from stockpot.models.load import load_model, zoo_names
+from stockpot.models.load import load_model
 
 
-class Study:
-    """One dataset, its models, and where results go."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.data = str(options.data)
-        self.device = pick_device(options.device)
-        self.out = Path(options.out) / self.data
-        self.deadline = time.monotonic() + options.wait
-        self.vqgan = {"autoencoder": options.autoencoder}
-        self.oracle: dict[str, Any] = {"oracle": "zero_shot"}
-        if options.oracle:
-            self.oracle["oracle_params"] = {"model": options.oracle}
-
-    def find(self, name: str) -> str:
-        """Where a model lies: a folder, or its name in the zoo; empty where it is not there."""
-        folders = [Path(place) / name for place in self.options.models.split(",")]
-        there = [str(folder) for folder in folders if folder.is_dir()]
-        return there[0] if there else name if name in zoo_names() else ""
-
-    def come(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Models as they come: those in training are waited for, as long as `--wait` says."""
-        left = list(names)
-        while left:
-            ready = next((name for name in left if self.find(name)), None)
-            if ready is not None:
-                left.remove(ready)
-                yield ready, self.find(ready)
-            elif time.monotonic() > self.deadline:
-                print(f"no {', '.join(left)}: left out", flush=True)
-                return
-            else:
-                time.sleep(1)
-
-    def some(self, *names: str) -> dict[str, str]:
-        """These models, once they are there."""
-        return dict(self.come(names))
-
-    @property
-    def models(self) -> dict[str, str]:
-        """All models under test, in their order."""
-        found = dict(self.come(NETS[self.data]))
-        return {name: found[name] for name in NETS[self.data] if name in found}
-
-    @property
-    def pair(self) -> dict[str, str]:
-        """The plain model and the one trained against attacks."""
-        return self.some(*NETS[self.data][:2])
-
-    def load(self, limit: int) -> Dataset:
-        """The first so many test images, by a fixed draw."""
-        return load_dataset(self.data, split="test", limit=limit)
-
-    def cells(
-        self,
-        part: str,
-        limit: int,
-        models: dict[str, str],
-        *,
-        data: Dataset | None = None,
-        **params: Any,
-    ) -> None:
-        """Measure models in one setting; the result files go to a folder of that name."""
-        settings = {
-            **self.oracle,
-            "rule": self.options.rule,
-            "budget": self.options.budget,
-            "precision": self.options.precision,
-            "pictures": 0,
-            **params,
-        }
-        start = time.perf_counter()
-        done = measure(
-            models,
-            {"dynamic": settings},
-            data=self.data if data is None else data,
-            data_options=None if data is not None else {"limit": limit, "split": "test"},
-            out=self.out / part,
-            device=str(self.device),
-            batch_size=self.options.batch,
-        )
-        shown = {cell.key.model: _fmr(cell) for cell in done}
-        print(f"{self.data} {part}: {shown} in {time.perf_counter() - start:.0f} s", flush=True)
-
-    def params_of(self, generator: str) -> dict[str, Any]:
-        """The generator, with the autoencoder where it needs one."""
-        needs = generator in ("vqgan", "style")
-        return {"generator": generator, "generator_params": self.vqgan if needs else {}}
+class Study(Runner):
+    """The parts of the study, one method each."""
 
     def main(self) -> None:
         """The tables: every model under every generator; the VQGAN's images are kept."""
@@ -140,7 +52,7 @@ class Study:
             for generator in self.options.generators.split(","):
                 part = f"main-{generator}"
                 kept = self.out / "made" / name
-                keep = {"export": str(kept)} if generator == "vqgan" else {}
+                keep: dict[str, Any] = {"export": str(kept)} if generator == "vqgan" else {}
                 if keep and kept.exists() and not list((self.out / part).glob(f"*/{name}--*")):
                     shutil.rmtree(kept)
                 self.cells(
@@ -223,11 +135,6 @@ class Study:
             for generator in ("vqgan", "warp", "colour"):
                 self.cells(f"again-{generator}", self.half, twins, **self.params_of(generator))
 
-    @property
-    def half(self) -> int:
-        """The number of images of everything but the main table."""
-        return int(self.options.limit) // 2
-
     def static(self) -> None:
         """Ordinary corruptions, to compare the order of the models."""
         measure(
@@ -242,7 +149,7 @@ class Study:
 
     def transfer(self) -> None:
         """Every model's images, as the main part kept them, shown to every model."""
-        data = self.load(self.options.limit)
+        data = load_dataset(self.data, split="test", limit=self.options.limit)
         models = {name: load_model(path).to(self.device) for name, path in self.models.items()}
         folders = {name: self.out / "made" / name for name in models}
         made = {
@@ -261,11 +168,13 @@ class Study:
         """Train on generated images for a little, and measure before and after."""
         ((name, path),) = self.some(NETS[self.data][0]).items()
         train = load_dataset(self.data, split="train", limit=10 * self.options.limit)
-        common = {"epochs": 2, "batch_size": 500, "lr": 5e-4, "augmentations": ("crop",)}
-        for label, method, own in (
-            ("plain", "nominal", {}),
-            ("dynamic", "dynamic_augment", {"generator_params": self.vqgan, "budget": 5}),
-        ):
+        common: dict[str, Any] = {"epochs": 2, "batch_size": 500, "lr": 5e-4}
+        common["augmentations"] = ("crop",)
+        ways: dict[str, tuple[str, dict[str, Any]]] = {
+            "plain": ("nominal", {}),
+            "dynamic": ("dynamic_augment", {"generator_params": self.vqgan, "budget": 5}),
+        }
+        for label, (method, own) in ways.items():
             out = self.out / f"{name}-{label}"
             if not out.exists():
                 harden(method, path, train, out=out, device=str(self.device), **common, **own)
@@ -273,12 +182,6 @@ class Study:
                 "augment", self.half, {f"{name}-{label}": str(out)},
                 **self.params_of("vqgan"),
             )  # fmt: skip
-
-
-def _fmr(cell: Any) -> str:
-    found = {s.metric: s.value for s in cell.scores if not {"class", "turn"} & s.condition.keys()}
-    names = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr")
-    return "/".join(f"{100 * found.get(name, float('nan')):.1f}" for name in names)
 
 
 def main() -> None:

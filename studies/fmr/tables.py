@@ -1,102 +1,75 @@
-"""The tables of the FMR study, from the results that `study.py` left."""
+"""The main tables of the FMR study: models, transfer, order, step sizes and budgets."""
 
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from ranking import ceiling, comparisons, settings_of
+from reading import (
+    Rows,
+    cells,
+    given_back,
+    matched_transfer,
+    of_validated,
+    percent,
+    plain,
+    row,
+    rungs,
+    text,
+)
 from settings import GENERATORS
 
-from stockpot.measure.dynamic.agreement import Agreement, accuracy_table, fmr_table, rank_agreement
-from stockpot.results.schema import CellResult, Score
-from stockpot.results.store import load_results
 
-
-def cells(folder: Path) -> list[CellResult]:
-    """The results of one part, or none."""
-    return load_results(folder) if (folder / "results").is_dir() else []
-
-
-def find(cell: CellResult, metric: str) -> Score | None:
-    """A score of all images together."""
-    for score in cell.scores:
-        if score.metric == metric and not {"class", "turn"} & score.condition.keys():
-            return score
-    return None
-
-
-def text(cell: CellResult, metric: str, *, interval: bool = True) -> str:
-    """A percentage with its interval."""
-    score = find(cell, metric)
-    if score is None:
-        return "-"
-    value = f"{100 * score.value:.1f}"
-    if interval and score.ci_low is not None and score.ci_high is not None:
-        value += f" [{100 * score.ci_low:.1f}, {100 * score.ci_high:.1f}]"
-    return value
+def table(title: str, head: str, lines: list[str]) -> list[str]:
+    """A titled Markdown table, or nothing where there are no lines."""
+    if not lines:
+        return []
+    return [f"**{title}**", "", f"| {head} |", "|---" * (head.count("|") + 1) + "|", *lines, ""]
 
 
 def overview(folder: Path) -> list[str]:
     """One line per model: SA, and FMR under every generator."""
+    found = {g: {c.key.model: c for c in cells(folder / f"main-{g}")} for g in GENERATORS}
+    found = {generator: known for generator, known in found.items() if known}
+    if not found:
+        return []
+    first = next(iter(found.values()))
     lines = []
-    for metric, title in (("fmr", "FMR"), ("matched_fmr", "matched FMR")):
-        found = {
-            generator: {cell.key.model: cell for cell in cells(folder / f"main-{generator}")}
-            for generator in GENERATORS
-        }
-        found = {generator: known for generator, known in found.items() if known}
-        if not found:
-            return []
-        first = next(iter(found.values()))
+    for metric, title in (("matched_fmr", "matched FMR"), ("fmr", "FMR")):
+        shown = [
+            f"| {name} | {text(cell, 'accuracy')} | "
+            + " | ".join(text(known[name], metric) for known in found.values() if name in known)
+            + " |"
+            for name, cell in first.items()
+        ]
         n = next(iter(first.values())).data.n
-        lines += [f"**{title} (%)**, {n} images", ""]
-        lines += ["| model | SA | " + " | ".join(found) + " |", "|---|---|" + "---|" * len(found)]
-        for name, cell in first.items():
-            shown = [
-                text(known[name], metric) if name in known else "-" for known in found.values()
-            ]
-            lines.append(f"| {name} | {text(cell, 'accuracy')} | " + " | ".join(shown) + " |")
-        lines.append("")
+        lines += table(f"{title} (%), {n} images", "model | SA | " + " | ".join(found), shown)
     return lines
 
 
-def main_table(folder: Path, data: str, rows: list[dict[str, object]]) -> list[str]:
-    """SA, VR, PA and FMR of every model under every generator."""
+def main_table(folder: Path, rows: Rows) -> list[str]:
+    """SA, coverage, VR, PA and FMR of every model under every generator."""
     lines = []
     for generator in GENERATORS:
         found = cells(folder / f"main-{generator}")
-        if not found:
-            continue
-        n = found[0].data.n
-        lines += [f"**{generator}**, {n} images, {found[0].convention.split(';')[-1].strip()}", ""]
-        lines += [
-            "| model | SA | coverage | VR | PA | FMR | matched FMR |",
-            "|---|---|---|---|---|---|---|",
-        ]
+        shown = []
         for cell in found:
-            shown = [text(cell, m) for m in ("accuracy", "coverage", "validation_rate",
-                     "perturbed_accuracy", "fmr", "matched_fmr")]  # fmt: skip
-            lines.append(f"| {cell.key.model} | " + " | ".join(shown) + " |")
-            rows += [row(data, generator, cell)]
-        lines.append("")
+            values = [text(cell, m) for m in ("accuracy", "coverage", "validation_rate")]
+            values += [of_validated(cell), given_back(cell)]
+            values += [text(cell, m) for m in ("perturbed_accuracy", "fmr", "matched_fmr")]
+            values += [text(cell, "budget_spent", interval=False)]
+            shown.append(f"| {cell.key.model} | " + " | ".join(values) + " |")
+            rows.append(row(folder.name, generator, cell))
+        if found:
+            how = f"{found[0].data.n} images, {found[0].convention.split(';')[-1].strip()}"
+            head = (
+                "model | SA | coverage | VR | SA of the validated | on the first candidate | PA | "
+            )
+            head += "FMR | matched FMR | whole budget spent"
+            lines += table(f"{generator}, {how}", head, shown)
     return lines
-
-
-def row(data: str, setting: str, cell: CellResult) -> dict[str, object]:
-    """One line of the CSV."""
-    made: dict[str, object] = {"data": data, "setting": setting, "model": cell.key.model}
-    for metric in ("accuracy", "coverage", "validation_rate", "perturbed_accuracy", "fmr",
-                   "matched_fmr", "steps", "code_flip_rate"):  # fmt: skip
-        score = find(cell, metric)
-        made[metric] = round(score.value, 4) if score else ""
-        made[f"{metric}_low"] = round(score.ci_low, 4) if score and score.ci_low is not None else ""
-        made[f"{metric}_high"] = (
-            round(score.ci_high, 4) if score and score.ci_high is not None else ""
-        )
-    made["n"] = cell.data.n
-    return made
 
 
 def transfer_table(folder: Path) -> list[str]:
@@ -104,160 +77,50 @@ def transfer_table(folder: Path) -> list[str]:
     file = folder / "transfer.json"
     if not file.is_file():
         return []
-    table = json.loads(file.read_text())
-    lines = ["**Transfer**: FMR of the column's model on images made against the row's", ""]
-    lines += ["| made against | n | " + " | ".join(table["viewers"]) + " |"]
-    lines += ["|---|---|" + "---|" * len(table["viewers"])]
-    for place, maker in enumerate(table["makers"]):
-        shown = [
-            f"{100 * v:.1f} [{100 * a:.1f}, {100 * b:.1f}]"
-            for v, a, b in zip(*(table[k][place] for k in ("fmr", "low", "high")), strict=True)
-        ]
-        lines.append(f"| {maker} | {table['n'][place]} | " + " | ".join(shown) + " |")
-    return [*lines, ""]
+    found = json.loads(file.read_text())
+    lines = []
+    for place, maker in enumerate(found["makers"]):
+        values = zip(*(found[key][place] for key in ("fmr", "low", "high")), strict=True)
+        shown = " | ".join(percent(*value) for value in values)
+        lines.append(f"| {maker} | {found['n'][place]} | {shown} |")
+    title = "Transfer (vqgan): FMR of the column's model on images made against the row's"
+    head = "made against | n | " + " | ".join(found["viewers"])
+    shares = matched_transfer(folder)
+    matched = [] if shares is None else [
+        f"| {maker} | {n} | " + " | ".join(percent(value) for value in values) + " |"
+        for maker, n, values in zip(found["makers"], found["n"], shares[2], strict=True)
+    ]  # fmt: skip
+    return [*table(title, head, lines), *table("Transfer, matched FMR", head, matched)]
 
 
-def agreements(folder: Path) -> list[Agreement]:
-    """Do generators, oracles and static corruptions rank the models alike?"""
-    settings = {}
-    for generator in GENERATORS:
-        found = cells(folder / f"main-{generator}")
-        if found:
-            settings[generator] = {cell.key.model: fmr_table(cell) for cell in found}
-    for name in ("generalist", "both", "classifier"):
-        found = cells(folder / f"oracle-{name}")
-        if found:
-            settings[f"vqgan, oracle: {name}"] = {c.key.model: fmr_table(c) for c in found}
-    static = cells(folder / "static")
-    if static:
-        settings["corruptions"] = {c.key.model: static_table(c) for c in static}
-    pairs = []
-    for first, second in combinations(settings, 2):
-        if "oracle" in first + second and not {first, second} & {"vqgan", "corruptions"}:
-            continue  # oracles are compared under the same generator only
-        names = sorted(settings[first].keys() & settings[second].keys())
-        if len(names) >= 4:
-            tables = {key: [settings[key][name] for name in names] for key in (first, second)}
-            pairs += rank_agreement(tables, resamples=500)
-    return pairs
-
-
-def agreement_table(folder: Path) -> list[str]:
-    """Rank correlations with their intervals."""
+def order_table(folder: Path) -> list[str]:
+    """Rank correlations with their intervals, and the pairs that stand in opposite orders."""
     lines = [
-        f"| {pair.first} | {pair.second} | {pair.models} | {pair.correlation:.2f} | "
-        f"[{pair.low:.2f}, {pair.high:.2f}] |"
-        for pair in agreements(folder)
+        f"| {ranks.first} | {ranks.second} | {ranks.models} | {ranks.correlation:.2f} "
+        f"[{ranks.low:.2f}, {ranks.high:.2f}] | {opposite} of {decided} |"
+        for ranks, decided, opposite in comparisons(folder)
     ]
-    if not lines:
-        return []
-    head = ["**Rank agreement** (Spearman's correlation of the models' FMR; 95 % over images)", ""]
-    head += ["| setting | setting | models | correlation | interval |", "|---|---|---|---|---|"]
-    return [*head, *lines, ""]
+    title = "Order of the models (Spearman's correlation of FMR; 95 % over images)"
+    head = "setting | setting | models | correlation | opposite, of pairs decided in both"
+    known = settings_of(folder).items()
+    ceilings = ", ".join(f"{name} {ceiling(tables):.2f}" for name, tables in known)
+    note = [f"With itself, on two halves of its images: {ceilings}.", ""] if ceilings else []
+    return [*table(title, head, lines), *note]
 
 
-def static_table(cell: CellResult) -> np.ndarray:
-    """Accuracy over all corrupted copies of each image, relative to nothing."""
-    flags = [cell.outcome(name) for name in cell.outcomes if name != "correct"]
-    if not flags:
-        flags = [cell.outcome("correct")]
-    mean = np.mean([flag.astype(float) for flag in flags], axis=0)
-    table = accuracy_table(np.ones(len(mean), dtype=bool))
-    table[:, 0] = mean
-    table[:, 2] = cell.outcome("correct") if "correct" in cell.outcomes else 1.0
-    return table
-
-
-def rungs(folder: Path, kind: str) -> list[tuple[float, CellResult]]:
-    """The cells at several step sizes or budgets, in order."""
-    found = [
-        (float(part.name.split("-", 1)[1]), cell)
-        for part in folder.glob(f"{kind}-*")
-        for cell in cells(part)
-    ]
-    if kind == "budget":
-        # The budget of the main table stands among the step sizes: at the generator's own.
-        found += [(float(c.key.params["budget"]), c) for c in cells(folder / "step-0.01")]
-    return sorted(found, key=lambda pair: (pair[0], pair[1].key.model))
-
-
-def ladder_table(folder: Path, rows: list[dict[str, object]], kind: str, title: str) -> list[str]:
+def ladder_table(folder: Path, rows: Rows, kind: str, title: str) -> list[str]:
     """VR, FMR and the spread of per-class FMR at several step sizes or budgets."""
-    found = rungs(folder, kind)
-    if not found:
-        return []
-    lines = [f"**{title}** (vqgan)", ""]
-    lines += [f"| {kind} | model | n | VR | PA | FMR | spread of class FMR | flips | steps |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
-    for rung, cell in found:
+    lines = []
+    for rung, cell in rungs(folder, kind):
         spread = [s.value for s in cell.scores if s.metric == "class_fmr"]
         deviation = f"{100 * float(np.std(spread)):.1f}" if spread else "-"
-        steps = find(cell, "steps")
-        shown = [text(cell, m) for m in ("validation_rate", "perturbed_accuracy", "fmr")]
-        lines.append(
-            f"| {rung:g} | {cell.key.model} | {cell.data.n} | {' | '.join(shown)} | {deviation} | "
-            f"{text(cell, 'code_flip_rate', interval=False)} % | "
-            f"{steps.value if steps else float('nan'):.1f} |"
-        )
+        metrics = ("validation_rate", "perturbed_accuracy", "fmr", "matched_fmr")
+        shown = [text(cell, m) for m in metrics]
+        shown += [deviation, text(cell, "code_flip_rate", interval=False), plain(cell, "steps")]
+        shown += [text(cell, "budget_spent", interval=False)]
+        lines.append(f"| {rung:g} | {cell.key.model} | {cell.data.n} | {' | '.join(shown)} |")
         rows.append(row(folder.name, f"{kind}-{rung:g}", cell))
-    return [*lines, ""]
-
-
-def plain_table(folder: Path, pattern: str, title: str, rows: list[dict[str, object]]) -> list[str]:
-    """Any other part."""
-    lines = []
-    for part in sorted(folder.glob(pattern)):
-        name = part.name.split("-", 1)[-1].replace("_", " ")
-        for cell in cells(part):
-            shown = [
-                text(cell, m)
-                for m in ("accuracy", "validation_rate", "perturbed_accuracy", "fmr", "matched_fmr")
-            ]
-            lines.append(f"| {name} | {cell.key.model} | {cell.data.n} | {' | '.join(shown)} |")
-            rows.append(row(folder.name, part.name, cell))
-    if not lines:
-        return []
-    head = [f"**{title}**", "", "| setting | model | n | SA | VR | PA | FMR | matched FMR |"]
-    return [*head, "|---|---|---|---|---|---|---|---|", *lines, ""]
-
-
-def sparse_table(folder: Path) -> list[str]:
-    """Full and sparse latents: what is kept, how well the mask tells, and what it costs."""
-    lines = []
-    for variant in ("no", "settled", "paper"):
-        for cell in cells(folder / f"sparse-{variant}"):
-            steps = find(cell, "steps")
-            lines.append(
-                f"| {'full' if variant == 'no' else variant} | {cell.key.model} | {cell.data.n} | "
-                f"{text(cell, 'mask_sparsity', interval=False)} | "
-                f"{text(cell, 'mask_score', interval=False)} | "
-                f"{text(cell, 'perturbed_accuracy')} | {text(cell, 'fmr')} | "
-                f"{steps.value if steps else float('nan'):.1f} | "
-                f"{1000 * cell.cost.wall_seconds / cell.data.n:.0f} |"
-            )
-    if len(lines) < 2:
-        return []
-    head = [
-        "**Sparse masks** (vqgan)",
-        "",
-        "| latents | model | n | sparsity | test score | PA | FMR | steps | ms per image |",
-    ]
-    return [*head, "|---|---|---|---|---|---|---|---|---|", *lines, ""]
-
-
-def audit_table(folder: Path) -> list[str]:
-    """How far the oracles themselves can be trusted."""
-    lines = [
-        f"| {cell.key.model}: {Path(cell.model.source).name} | {cell.data.n} | "
-        f"{text(cell, 'accuracy')} | "
-        f"{text(cell, 'reconstruction_accuracy')} | {text(cell, 'searched_accuracy')} |"
-        for cell in cells(folder / "audit")
-    ]
-    if not lines:
-        return []
-    head = [
-        "**Oracle audit**",
-        "",
-        "| oracle | n | accuracy | on reconstructions | after a search against itself |",
-    ]
-    return [*head, "|---|---|---|---|---|", *lines, ""]
+    head = f"{kind} | model | n | VR | PA | FMR | matched FMR | spread of class FMR | "
+    return table(
+        f"{title} (vqgan)", head + "codes flipped per step (%) | steps | budget spent (%)", lines
+    )
