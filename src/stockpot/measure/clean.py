@@ -49,20 +49,20 @@ def clean(
     answers = RightAnswers(data, mapping)
     right, right_top, losses, confidences = [], [], [], []
     for logits, batch in forward_batches(model, data, context, "clean"):
-        logits, targets = mapping.project(logits, batch.labels)
+        logits, targets = mapping.project(logits, batch.labels.to(logits.device))
         best = logits.topk(min(top, logits.shape[1]), dim=1).indices
         hits = answers.hits(best, batch)
         right.append(hits[:, 0])
         right_top.append(hits.any(dim=1))
         losses.append(F.cross_entropy(logits, targets, reduction="none"))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
-    correct = torch.cat(right).numpy()
-    nll = torch.cat(losses).double().numpy()
-    confidence = torch.cat(confidences).double().numpy()
+    correct = torch.cat(right).cpu().numpy()
+    nll = torch.cat(losses).cpu().double().numpy()
+    confidence = torch.cat(confidences).cpu().double().numpy()
     seed = context.seed
     scores = [proportion("accuracy", correct)]
     if top > 1 and len(model.classes) > top:
-        scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).numpy()))
+        scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).cpu().numpy()))
     scores += [
         with_interval(
             "nll",

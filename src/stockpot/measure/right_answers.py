@@ -28,4 +28,5 @@ class RightAnswers:
 
     def hits(self, predictions: Tensor, batch: Batch) -> Tensor:
         """Which of the predictions, n x k, are right; padding never matches one."""
-        return (predictions[:, :, None] == self._outputs[batch.rows][:, None, :]).any(dim=2)
+        wanted = self._outputs[batch.rows].to(predictions.device)
+        return (predictions[:, :, None] == wanted[:, None, :]).any(dim=2)

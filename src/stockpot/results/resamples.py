@@ -34,6 +34,7 @@ def resampled_means(
     if n == 0:
         return means
     step = max(1, _AT_ONCE // n)
+    parts: Iterator[NDArray[np.uint8]]
     if max(resamples, _RESAMPLES) * n <= _KEPT:
         kept = _kept_counts(n, seed, max(resamples, _RESAMPLES))
         parts = (kept[start : start + step] for start in range(0, resamples, step))

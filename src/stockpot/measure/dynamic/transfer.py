@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
@@ -56,9 +57,9 @@ def right(model: Classifier, data: Dataset, context: Context) -> NDArray[np.bool
     mapping = match_classes(model.classes, data.classes)
     flags = []
     for logits, batch in forward_batches(model, data, context, "transfer"):
-        projected, targets = mapping.project(logits, batch.labels)
-        flags.append((projected.argmax(dim=1) == targets).numpy())
-    return np.concatenate(flags)
+        projected, targets = mapping.project(logits, batch.labels.to(logits.device))
+        flags.append(projected.argmax(dim=1) == targets)
+    return torch.cat(flags).cpu().numpy()
 
 
 def transfer_matrix(

@@ -32,4 +32,4 @@ def right_flags(
         for space, mapping in mappings.items():
             best = mapping.logits(logits).argmax(dim=1, keepdim=True)
             found[space].append(answers[space].hits(best, batch)[:, 0])
-    return {space: torch.cat(parts).numpy() for space, parts in found.items()}
+    return {space: torch.cat(parts).cpu().numpy() for space, parts in found.items()}

@@ -43,7 +43,7 @@ def decisions(
     for column, group in enumerate(groups):
         weights[list(group), column] = 1 / len(group)
     chosen = [
-        (logits.softmax(dim=1) @ weights).argmax(dim=1)
+        (logits.cpu().softmax(dim=1) @ weights).argmax(dim=1)
         for logits, _ in forward_batches(model, data, context, "shape or texture")
     ]
     return torch.cat(chosen).numpy()
