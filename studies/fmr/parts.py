@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reading import Rows, cells, difference, percent, plain, row, text
-from settings import SEARCHES
+from settings import PENALTIES, SEARCHES
 from tables import table
 
 SCORES = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr", "matched_fmr")
@@ -62,16 +62,19 @@ def augment_table(folder: Path, rows: Rows) -> list[str]:
 def sparse_table(folder: Path, rows: Rows) -> list[str]:
     """Full and sparse latents: what is held, how well the mask tells, and what it costs."""
     lines = []
-    for variant in ("no", "settled", "paper"):
-        for cell in cells(folder / f"sparse-{variant}"):
+    parts = {"sparse-no": "full", "sparse-settled": "settled", "sparse-paper": "paper"}
+    parts["penalty-none"] = "full"
+    parts |= {f"penalty-{value:g}": f"settled, penalty {value:g}" for value in PENALTIES}
+    for part, label in parts.items():
+        for cell in cells(folder / part):
             shown = [text(cell, m, interval=False) for m in ("mask_sparsity", "mask_score")]
             shown += [text(cell, m) for m in ("perturbed_accuracy", "fmr", "matched_fmr")]
             shown += [text(cell, "code_flip_rate", interval=False), plain(cell, "steps")]
             lines.append(
-                f"| {'full' if variant == 'no' else variant} | {cell.key.model} | {cell.data.n} | "
+                f"| {label} | {cell.key.model} | {cell.data.n} | "
                 f"{' | '.join(shown)} | {1000 * cell.cost.wall_seconds / cell.data.n:.0f} |"
             )
-            rows.append(row(folder.name, f"sparse-{variant}", cell))
+            rows.append(row(folder.name, part, cell))
     head = (
         "latents | model | n | held (%) | test score (%) | PA | FMR | matched FMR | "
         "codes flipped per step (%) | steps | ms per image"

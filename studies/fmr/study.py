@@ -4,7 +4,7 @@
 
 Everything is saved as it comes, and a second call does only what is missing; several calls with
 different parts may run side by side. `figures.py` makes the tables and pictures. Parts: main,
-transfer, static, steps, budgets, searches, oracles, audit, sparse, draws, augment.
+transfer, static, steps, budgets, searches, oracles, audit, sparse, penalties, draws, augment.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from settings import (
     GENERALIST,
     GENERATORS,
     NETS,
+    OF_THE_ZOO,
+    PENALTIES,
     SEARCHES,
     STEPS,
 )
@@ -123,6 +125,17 @@ class Study(Runner):
         params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
         for variant in ("no", "settled", "paper"):
             self.cells(f"sparse-{variant}", self.options.limit, plain, sparse=variant, **params)
+
+    def penalties(self) -> None:
+        """Masks found with weaker penalties, on a network of the zoo, beside the full latent."""
+        name = OF_THE_ZOO[self.data]
+        params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
+        self.cells("penalty-none", self.options.limit, {name: name}, **params)
+        for penalty in PENALTIES:
+            self.cells(
+                f"penalty-{penalty:g}", self.options.limit, {name: name},
+                sparse="settled", sparse_penalty=penalty, **params,
+            )  # fmt: skip
 
     def draws(self) -> None:
         """Other images, and networks trained with other seeds."""

@@ -288,3 +288,18 @@ def test_a_search_that_sees_another_model_says_so() -> None:
     assert not any("not to be trusted" in note for note in run(Coarse()).notes)
     notes = run(Coarse(), precision="bf16").notes
     assert any("use precision=fp32" in note for note in notes)
+
+
+def test_the_penalty_of_a_sparse_mask_decides_what_moves() -> None:
+    pytest.importorskip("sklearn")
+    common = {"budget": 20, "sparse": "settled", "sparse_images": 24}
+    some = run(Linear(), **common, sparse_penalty=1e-3)
+    empty = run(Linear(), **common, sparse_penalty=1e6)
+    assert some.score("mask_sparsity").value < 0.5
+    assert not any("sparse mask is empty" in note for note in some.notes)
+    assert some.score("perturbed_accuracy").value < some.score("accuracy").value
+    # With an empty mask the images stay as they are, and so does the accuracy.
+    assert empty.score("mask_sparsity").value == 1
+    assert any("sparse mask is empty" in note for note in empty.notes)
+    assert empty.score("perturbed_accuracy").value == empty.score("accuracy").value
+    assert "penalty 1e+06" in empty.convention

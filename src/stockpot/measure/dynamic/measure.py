@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.kinship import refuse_kin
-from stockpot.dynamic.masks import Mask, Variant, fit_mask, latents_of
+from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, latents_of
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.steps import StepRule
@@ -30,6 +31,10 @@ from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 
 NO_ORACLE = "none"
+EMPTY_MASK = (
+    "the sparse mask is empty: nothing moves, and the images are plain reconstructions; a smaller "
+    "sparse_penalty lets some latents move"
+)
 
 
 @measures.register("dynamic", paper="arXiv:2308.10632")
@@ -54,6 +59,7 @@ def dynamic(
     pixel_clamp: PixelClamp = "straight",
     sparse: Literal["no", "settled", "paper"] = "no",
     sparse_images: int = 256,
+    sparse_penalty: float = PUBLISHED_STRENGTH,
     precision: Literal["fp32", "bf16"] = "fp32",
     force: bool = False,
     class_space: ClassSpace = "all",
@@ -83,6 +89,8 @@ def dynamic(
         sparse: move only the latents that tell before from after, found on the first
             `sparse_images` images: comparing `settled` latents, or as in the `paper`.
         sparse_images: how many images a sparse mask is found on.
+        sparse_penalty: the l1 penalty by which it is found, as published; a smaller one lets more
+            latents move.
         precision: `bf16` searches in bfloat16; what counts is judged in full precision.
         force: allow an oracle that shares weights with the model.
         class_space: as for `clean`.
@@ -120,10 +128,14 @@ def dynamic(
     condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
     extra: list[Score] = []
     if sparse != "no":
-        mask = _sparse(model, data, task, mapping, context, sparse, sparse_images, options)
+        before, after = _latents(model, data.take(range(min(sparse_images, len(data)))), task,
+                                 mapping, context, sparse, options)  # fmt: skip
+        mask = fit_mask(before, after, strength=sparse_penalty, seed=context.seed)
         task = replace(task, mask=mask.kept.to(context.device))
         extra = _mask_scores(mask, condition)
         notes.append(f"the sparse mask was found on {mask.n} images in {mask.seconds:.1f} s")
+        if not mask.kept.any():
+            notes.append(EMPTY_MASK)
     found = evaluate(model, data, task, mapping, context, **options)
     outcomes = found.outcomes
     if not outcomes.validated.any():
@@ -131,7 +143,7 @@ def dynamic(
             f"the oracle {condition['oracle']} accepted no image as its class: the validation rate "
             "is 0, and there is no perturbed accuracy"
         )
-    convention = _convention(rules, restarts, fgsm, sparse)
+    convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty)
     if export:
         _export(Path(export), model, data, found, {**condition, "convention": convention})
     scores = [*headline(outcomes, condition, budget, context.seed), *extra]
@@ -154,23 +166,21 @@ def dynamic(
     )
 
 
-def _sparse(
+def _latents(
     model: Classifier,
     data: Dataset,
     task: Task,
     mapping: ClassMap,
     context: Context,
     variant: Variant,
-    count: int,
     options: dict[str, Any],
-) -> Mask:
-    part = data.take(range(min(count, len(data))))
-    found = evaluate(model, part, task, mapping, context, keep_latents=True, **options)
+) -> tuple[Tensor, Tensor]:
+    """Latents before and after a search, of the images it moved."""
+    found = evaluate(model, data, task, mapping, context, keep_latents=True, **options)
     moved = torch.from_numpy(found.outcomes.accepted > 1)
     start, final = found.start[moved], found.final[moved]
     on_device = (start.to(context.device), final.to(context.device))
-    before, after = latents_of(variant, task.generator, *on_device)
-    return fit_mask(before, after, seed=context.seed)
+    return latents_of(variant, task.generator, *on_device)
 
 
 def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
@@ -181,7 +191,7 @@ def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
     ]
 
 
-def _convention(rules: Rules, restarts: int, fgsm: float, sparse: str) -> str:
+def _convention(rules: Rules, restarts: int, fgsm: float, sparse: str, penalty: float) -> str:
     parts = [
         f"fmr:PA over validated / SA over all; accept {rules.accept}; {rules.optimiser} step "
         f"{rules.step:g}, budget {rules.budget}, {rules.reading}, keep {rules.keep}"
@@ -189,7 +199,7 @@ def _convention(rules: Rules, restarts: int, fgsm: float, sparse: str) -> str:
     parts += [f"backtrack {rules.backtrack}"] if rules.backtrack else []
     parts += [f"{restarts} restarts"] if restarts > 1 else []
     parts += [f"fgsm {fgsm:g}"] if fgsm else []
-    parts += [f"sparse {sparse}"] if sparse != "no" else []
+    parts += [f"sparse {sparse}, penalty {penalty:g}"] if sparse != "no" else []
     return ", ".join(parts)
 
 
