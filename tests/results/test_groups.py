@@ -7,32 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from hand_made import clean_cell
 from stockpot.report.page import render
 from stockpot.report.scatter import Axes, scatter_section
 from stockpot.results.groups import group_means
-from stockpot.results.schema import (
-    CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
-    ModelFacts,
-    Provenance,
-    Score,
-    pack_bits,
-)
-
-
-def cell(model: str, data: str, correct: np.ndarray) -> CellResult:
-    n = len(correct)
-    return CellResult(
-        key=CellKey(model=model, measure="clean", data=data),
-        scores=[Score(metric="accuracy", value=float(correct.mean()), n=n)],
-        data=DataFacts(name=data, split="test", n=n, classes=2, fingerprint=data),
-        model=ModelFacts(name=model, source=model, fingerprint=model),
-        provenance=Provenance(stockpot="0"),
-        cost=Cost(wall_seconds=1.0, device="cpu"),
-        outcomes={"correct": pack_bits(correct)},
-    )
+from stockpot.results.schema import CellResult, pack_bits
 
 
 def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
@@ -40,10 +19,10 @@ def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
 
 
 def cells() -> list[CellResult]:
-    found = [cell("zero", data, flags(0.6, seed=1)) for data in ("in", "out")]
+    found = [clean_cell("zero", data, flags(0.6, seed=1)) for data in ("in", "out")]
     for seed in range(3):
-        found.append(cell(f"tuned-s{seed}", "in", flags(0.9, seed=10 + seed)))
-        found.append(cell(f"tuned-s{seed}", "out", flags(0.5, seed=20 + seed)))
+        found.append(clean_cell(f"tuned-s{seed}", "in", flags(0.9, seed=10 + seed)))
+        found.append(clean_cell(f"tuned-s{seed}", "out", flags(0.5, seed=20 + seed)))
     return found
 
 
@@ -67,8 +46,10 @@ def test_the_interval_of_one_run_is_that_of_a_proportion() -> None:
 
 
 def test_the_spread_of_runs_widens_the_interval() -> None:
-    near = [cell(f"a-s{s}", "in", flags(0.5, seed=7)) for s in range(3)]
-    far = [cell(f"a-s{s}", "in", flags(rate, seed=7)) for s, rate in enumerate((0.3, 0.5, 0.7))]
+    near = [clean_cell(f"a-s{s}", "in", flags(0.5, seed=7)) for s in range(3)]
+    far = [
+        clean_cell(f"a-s{s}", "in", flags(rate, seed=7)) for s, rate in enumerate((0.3, 0.5, 0.7))
+    ]
     widths = []
     for group in (near, far):
         interval = group_means(group, ["in"])["a"].interval
@@ -81,9 +62,11 @@ def test_the_same_objects_in_two_datasets_are_drawn_together() -> None:
     right = flags(0.5, seed=3)
     widths = {}
     for name, second in (("same", right), ("other", flags(0.5, seed=4)), ("against", ~right)):
-        found = group_means([cell("a", "in", right), cell("a", "out", second)], ["in", "out"])["a"]
+        found = group_means(
+            [clean_cell("a", "in", right), clean_cell("a", "out", second)], ["in", "out"]
+        )["a"]
         widths[name] = found.interval.high - found.interval.low
-    once = group_means([cell("a", "in", right)], ["in"])["a"].interval
+    once = group_means([clean_cell("a", "in", right)], ["in"])["a"].interval
     assert widths["same"] == pytest.approx(once.high - once.low)
     assert widths["other"] == pytest.approx(widths["same"] / math.sqrt(2), rel=0.1)
     assert widths["against"] == pytest.approx(0, abs=1e-6)
@@ -95,7 +78,7 @@ def test_models_without_every_dataset_are_left_out() -> None:
 
 def test_a_dataset_under_corruptions_counts_by_their_mean() -> None:
     first, second, clean = flags(0.8, seed=1), flags(0.4, seed=2), flags(0.9, seed=3)
-    measured = cell("a", "c", clean)
+    measured = clean_cell("a", "c", clean)
     corrupted = measured.model_copy(
         update={
             "key": measured.key.model_copy(update={"measure": "corruption"}),
@@ -128,7 +111,7 @@ def test_the_chart_has_a_point_per_model_and_the_page_its_table() -> None:
 
 
 def test_many_models_are_compared_with_the_best() -> None:
-    many = [cell(f"m{i}", "in", flags(0.3 + 0.03 * i, n=60, seed=i)) for i in range(16)]
+    many = [clean_cell(f"m{i}", "in", flags(0.3 + 0.03 * i, n=60, seed=i)) for i in range(16)]
     page = render(many, title="t")
     assert page.count("not told apart") + page.count("<td>better</td>") == 15
     assert "compared with the best alone" in page

@@ -8,17 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hand_made import clean_cell
 from stockpot.results.groups import answers
-from stockpot.results.schema import (
-    CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
-    ModelFacts,
-    Provenance,
-    Score,
-    pack_bits,
-)
+from stockpot.results.schema import CellResult
 
 FOLDER = Path(__file__).parents[2] / "studies" / "robust_finetuning"
 
@@ -29,16 +21,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cell(model: str, data: str, right: int, n: int = 100) -> CellResult:
-    correct = np.arange(n) < right
-    return CellResult(
-        key=CellKey(model=model, measure="clean", data=data),
-        scores=[Score(metric="accuracy", value=right / n, n=n)],
-        data=DataFacts(name=data, split="val", n=n, classes=2, fingerprint=data),
-        model=ModelFacts(name=model, source=model, fingerprint=model),
-        provenance=Provenance(stockpot="0"),
-        cost=Cost(wall_seconds=1.0, device="cpu"),
-        outcomes={"correct": pack_bits(correct)},
-    )
+    return clean_cell(model, data, np.arange(n) < right, "val")
 
 
 def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
