@@ -1,6 +1,6 @@
 """The tables and figures of the FMR study, from the results that `study.py` left.
 
-python studies/fmr/figures.py runs/fmr    # tables.md, rows.csv and pictures here
+python studies/fmr/figures.py runs/fmr    # tables.md, rows.csv, README's tables and pictures
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from page import fill
 from parts import audit_table, augment_table, plain_table, search_table, sparse_table
 from reading import DATA, Rows, cells, find, matched_transfer, rungs
 from settings import GENERATORS, NETS
@@ -45,6 +46,7 @@ def main(folder: Path) -> None:
         pictures(part)
     curves(folder)
     ladders(folder)
+    fill(folder)
     (HERE / "tables.md").write_text("\n".join(lines), encoding="utf-8")
     with (HERE / "rows.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")

@@ -1,6 +1,6 @@
 """The paper's claims G1 to G6 in numbers, from the results that `study.py` left.
 
-    python studies/fmr/findings.py runs/fmr [ANOTHER RUN, to compare cells with]
+python studies/fmr/findings.py runs/fmr [ANOTHER RUN, to compare cells with]
 """
 
 from __future__ import annotations
