@@ -17,6 +17,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse.batch_norm import sound_variance
 from stockpot.fuse.jobs import Job, output_dtype, prepare
 from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.learning.bookmark import remove_bookmarks
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.origin import write_companions
 from stockpot.fuse.plan import Plan, make_plan
@@ -44,7 +45,7 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
             )
         if out is not None:
             check_free(out)
-        job, modules = learn(request, job)
+        job, modules = learn(request, job, out)
     elif request.tasks is not None:
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
@@ -63,6 +64,7 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
         write_companions(request, job, folder, hashes)
         for label, module in modules.items():
             write_module(folder / label, module)
+    remove_bookmarks(out)
     return out
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
+from stockpot.checkpoints.state import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
@@ -27,7 +28,6 @@ from stockpot.harden.holdout import hold_out
 from stockpot.harden.optimise import follow, make_optimiser, set_rate
 from stockpot.harden.schedule import Schedule
 from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
-from stockpot.harden.state import load_state, save_state
 from stockpot.models.classifier import Classifier
 
 Report = Callable[[int, int, dict[str, float]], None]

@@ -15,6 +15,7 @@ from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.adaptive.mask import Mask, masked_fuser
 from stockpot.fuse.checks import check_positive
 from stockpot.fuse.kinds import DataFuser, TensorFuser
+from stockpot.fuse.learning.bookmark import Losses, walk
 from stockpot.fuse.learning.learned import Learned
 from stockpot.fuse.learning.pool import TaskPool
 
@@ -76,13 +77,16 @@ def concrete(
         if steps or (adapts and adapt_steps):
             tasks = pool.need_tasks("concrete")
             adaptation = Adaptation(pool, tasks, batch_size, seed, together)
-        losses: list[Tensor] = []
+        losses = Losses()
         if adaptation is not None and steps:
             outer = torch.optim.Adam([held.logits], lr=lr)
             inner_free = coefficients.clone().requires_grad_(True)
             inner = torch.optim.Adam([inner_free], lr=inner_lr)
             held.mix(spread(pool, coefficients))
-            for step in range(steps):
+            for _ in walk(
+                pool, "learning a mask", steps, mask=held, outer=outer, inner=inner,
+                draws=adaptation, losses=losses,
+            ):  # fmt: skip
                 held.draw()
                 if adapts:
                     inner_free.data.copy_(coefficients)
@@ -96,7 +100,6 @@ def concrete(
                 held.form()
                 pool.zero_gradient()
                 losses.append(adaptation.backward())
-                pool.progress("learning a mask", step + 1, steps)
                 held.logits.grad = held.gradient()
                 outer.step()
         held.finish(resample=mask == "resampled")
@@ -109,7 +112,7 @@ def concrete(
 
             coefficients, found = descend(
                 pool, adaptation, coefficients, steps=adapt_steps, lr=adapt_lr, form=form,
-                pull=held.pull,
+                pull=held.pull, beside={"mask": held, "losses": losses},
             )  # fmt: skip
         tensors = {f"mask.{plain_name(k)}": v.cpu() for k, v in pool.views(held.values).items()}
         tensors["coefficients"] = spread(pool, coefficients).cpu().contiguous()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse.adaptive.entropy import Adaptation
+from stockpot.fuse.learning.bookmark import Losses, Stateful, Values, walk
 from stockpot.fuse.learning.pool import TaskPool
 
 Layers = Literal["task", "layer"]
@@ -41,6 +42,7 @@ def descend(
     form: Callable[[Tensor], None] | None = None,
     pull: Callable[[], Tensor] | None = None,
     clamp: bool = False,
+    beside: Mapping[str, Stateful] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Minimise the summed entropy over the coefficients with Adam.
 
@@ -53,18 +55,21 @@ def descend(
         form: makes the working model from coefficients by tensors; the pool's own by default.
         pull: the gradient by tensors after the backward passes; the pool's own by default.
         clamp: keep coefficients in [0, 1].
+        beside: what an earlier stage learned, to be kept with a bookmark of this one.
     """
     if steps < 0 or lr <= 0:
         raise BadParameterError(f"expected steps >= 0 and lr > 0, got {steps} and {lr}.")
     form, pull = form or pool.form, pull or pool.pull
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)
-    losses: list[Tensor] = []
-    for step in range(steps):
+    losses = Losses()
+    for _ in walk(
+        pool, "learning coefficients", steps, coefficients=Values(values=coefficients),
+        optimiser=optimiser, draws=adaptation, entropies=losses, **(beside or {}),
+    ):  # fmt: skip
         form(spread(pool, coefficients.detach()))
         pool.zero_gradient()
         losses.append(adaptation.backward())
-        pool.progress("learning coefficients", step + 1, steps)
         coefficients.grad = gather(coefficients, pull())
         optimiser.step()
         if clamp:
@@ -76,7 +81,7 @@ def summary(found: Sequence[Tensor]) -> dict[str, float | int]:
     """What to remember of a descent: where the loss began and where it ended."""
     if not found:
         return {"steps": 0}
-    losses: list[float] = torch.stack(list(found)).tolist()
+    losses: list[float] = torch.stack([loss.cpu() for loss in found]).tolist()
     tail = losses[-max(1, len(losses) // 20) :]
     head = losses[: max(1, len(losses) // 20)]
     return {

@@ -40,23 +40,23 @@ class Adaptation:
             raise BadParameterError(
                 f"expected batch_size >= 1 and together >= 1, got {batch_size} and {together}."
             )
-        fit = pool.model.preprocess.fit
         self._pool = pool
-        self._draws: list[Iterator[Tensor]] = [
-            task.draws(batch_size, seed * 1000 + index, fit) for index, task in enumerate(tasks)
-        ]
+        self._batch_size = batch_size
+        self._seed = seed
         size = together if pool.can_join(tasks) else 1
         self._groups = [
             list(range(start, min(start + size, len(tasks))))
             for start in range(0, len(tasks), size)
         ]
         self._tasks = tasks
+        self.load_state_dict({"drawn": 0})
 
     def backward(self) -> Tensor:
         """Run one batch of every task forward and backward; returns the summed entropy.
 
         A tensor: reading its value in every step would make a GPU wait for the program.
         """
+        self._drawn += 1
         total = torch.zeros((), device=self._pool.device)
         for group in self._groups:
             tasks = [self._tasks[index] for index in group]
@@ -66,3 +66,16 @@ class Adaptation:
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         return total
+
+    def state_dict(self) -> dict[str, int]:
+        """How many batches of every task were drawn."""
+        return {"drawn": self._drawn}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on with the batch after those."""
+        self._drawn = state["drawn"]
+        fit = self._pool.model.preprocess.fit
+        self._draws: list[Iterator[Tensor]] = [
+            task.draws(self._batch_size, self._seed * 1000 + index, fit, skip=self._drawn)
+            for index, task in enumerate(self._tasks)
+        ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,17 @@ class Mask:
         self.soft = torch.full_like(pool.flat, 0.5)
         """The draw before it is scaled."""
         self.values = torch.ones_like(pool.flat)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The logits, and where the draws stand."""
+        states = [generator.get_state() for generator in self._generators]
+        return {"logits": self.logits.detach(), "draws": states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.logits.data.copy_(state["logits"])
+        for generator, saved in zip(self._generators, state["draws"], strict=True):
+            generator.set_state(saved)
 
     def draw(self) -> None:
         """Draw the next mask, while it learns."""

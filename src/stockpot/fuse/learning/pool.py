@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.errors import BadParameterError
+from stockpot.fuse.learning.bookmark import Bookmark
 from stockpot.fuse.learning.task import Task
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.classifier import Classifier
@@ -64,6 +65,7 @@ class TaskPool:
         self.gradient = torch.zeros_like(self.flat)
         self._adopted: tuple[Task, ...] = ()
         self.progress: Callable[[str, int, int], None] = lambda what, done, total: None
+        self.bookmark = Bookmark()
         self._bind()
         self.load_base()
 

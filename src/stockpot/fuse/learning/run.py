@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse.jobs import Job
 from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser
 from stockpot.fuse.learning.assemble import assemble, find_data
+from stockpot.fuse.learning.bookmark import Bookmark, bookmark_of
 from stockpot.fuse.learning.learned import Learned, Record, load_learned, save_learned
 from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.run import Request
 from stockpot.models.modules.folder import Module
 
 
-def learn(request: Request, job: Job) -> tuple[Job, dict[str, Module]]:
-    """The job with every learner turned into the fuser it becomes, and the modules it makes."""
+def learn(request: Request, job: Job, out: Path | None = None) -> tuple[Job, dict[str, Module]]:
+    """The job with every learner turned into the fuser it becomes, and the modules it makes.
+
+    With a folder to write, what is learned is kept beside it from time to time, and gone on with.
+    """
     options = request.options
     if options.save and len(request.points) > 1:
         raise BadParameterError("save: a sweep learns several times; expected one point.")
@@ -34,6 +41,9 @@ def learn(request: Request, job: Job) -> tuple[Job, dict[str, Module]]:
             if pool is None and (learned is None or isinstance(learner, ModuleFuser)):
                 pool = _pool(request, job)
             if learned is None and pool is not None:
+                if out is not None:
+                    path = bookmark_of(out, label)
+                    pool.bookmark = Bookmark(path, partial(_question, record, pool))
                 learned = learner.learn(pool)
                 learned = replace(learned, facts={**learned.facts, "tasks": _tasks(pool)})
                 if options.save:
@@ -57,6 +67,17 @@ def _pool(request: Request, job: Job) -> TaskPool:
 def _record(request: Request, job: Job, params: Mapping[str, Any]) -> Record:
     names = tuple(row.name for row in job.stream.alignment.rows)
     return Record(request.method, tuple(request.members), names, params)
+
+
+def _question(record: Record, pool: TaskPool) -> str:
+    """What decides the outcome: the method and its settings, the weights and the data."""
+    data = [(task.name, task.data.fingerprint) for task in pool.tasks]
+    known = (record.method, record.members, record.names, sorted(record.params.items()), data)
+    digest = hashlib.sha256(repr(known).encode())
+    for weights in (pool.base, *pool.deltas):
+        # A sample tells checkpoints apart, and hashing all of many large ones would take long.
+        digest.update(weights[::101].cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _module(

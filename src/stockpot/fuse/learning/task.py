@@ -25,18 +25,21 @@ class Task:
     own: Mapping[str, Tensor] = field(default_factory=dict)
     """Name in the working model -> values."""
 
-    def draws(self, size: int, seed: int, fit: Fit) -> Iterator[Tensor]:
+    def draws(self, size: int, seed: int, fit: Fit, skip: int = 0) -> Iterator[Tensor]:
         """Batches of unlabelled images without end: every epoch in a new, seeded order.
 
-        A dataset smaller than a batch gives the batches that it can.
+        A dataset smaller than a batch gives the batches that it can. The first `skip` batches are
+        left out, and their images not decoded.
         """
         if not len(self.data):
             raise BadDataError(f"{self.data}: expected images to learn from, got none.")
         generator = torch.Generator().manual_seed(seed)
         size = min(size, len(self.data))
         whole = len(self.data) // size * size
+        left_out = skip * size
         while True:
             order = torch.randperm(len(self.data), generator=generator)[:whole]
+            order, left_out = order[left_out:], max(0, left_out - whole)
             for rows in torch.split(order, size * _AHEAD):
                 for batch in self.data.take(rows).batches(size, fit):
                     yield batch.images

@@ -15,6 +15,7 @@ from stockpot.fuse.adaptive.descent import summary
 from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.checks import check_share
 from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.learning.bookmark import Losses, walk
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learned import Learned
 from stockpot.fuse.learning.pool import TaskPool
@@ -85,7 +86,7 @@ def wemoe(
         coefficients = torch.full((len(pool), len(pool.names)), scale, device=pool.device)
         for block in blocks:
             coefficients[:, block.numbers] = 0.0
-        losses: list[Tensor] = []
+        losses = Losses()
         if steps:
             tasks = pool.need_tasks("wemoe")
             pool.form(coefficients)
@@ -95,10 +96,12 @@ def wemoe(
                 adaptation = Adaptation(pool, tasks, batch_size, seed, size)
                 weights = [weight for router in made.values() for weight in router.parameters()]
                 optimiser = torch.optim.Adam(weights, lr=lr)
-                for step in range(steps):
+                for _ in walk(
+                    pool, "learning routers", steps, routers=nn.ModuleDict(made),
+                    optimiser=optimiser, draws=adaptation, losses=losses,
+                ):  # fmt: skip
                     optimiser.zero_grad()
                     losses.append(adaptation.backward())
-                    pool.progress("learning routers", step + 1, steps)
                     optimiser.step()
         tensors = {
             f"routers.{key}.{name}": value.detach().cpu()

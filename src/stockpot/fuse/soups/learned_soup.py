@@ -11,6 +11,7 @@ from stockpot.datasets.dataset import Batch
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.kinds import DataFuser, TensorFuser
+from stockpot.fuse.learning.bookmark import Losses, Values, walk
 from stockpot.fuse.learning.coefficients import soup_fuser
 from stockpot.fuse.learning.learned import Learned
 from stockpot.fuse.learning.pool import TaskPool
@@ -45,9 +46,11 @@ def learned_soup(
         free = torch.zeros(len(pool), len(pool.names), device=pool.device, requires_grad=True)
         heat = torch.zeros((), device=pool.device, requires_grad=True)
         optimiser = torch.optim.AdamW([free, heat], lr=lr, weight_decay=0.0)
-        losses = []
-        for epoch in range(epochs):
-            pool.progress("learning weights", epoch, epochs)
+        losses = Losses()
+        values = Values(free=free, heat=heat)
+        for epoch in walk(
+            pool, "learning weights", epochs, values=values, optimiser=optimiser, losses=losses
+        ):
             for task, batch in _batches(pool, tasks, batch_size, seed + epoch):
                 weights = free.softmax(dim=0)
                 pool.form(weights.detach())
@@ -58,11 +61,11 @@ def learned_soup(
                 loss.backward()  # type: ignore[no-untyped-call]
                 weights.backward(pool.pull())  # type: ignore[no-untyped-call]
                 optimiser.step()
-                losses.append(float(loss.detach()))
+                losses.append(loss.detach())
         weights = free.detach().double().softmax(dim=0).cpu()
         facts = {
             "mean": dict(zip(pool.members, weights.mean(dim=1).tolist(), strict=True)),
-            "loss": [losses[0], losses[-1]] if losses else [],
+            "loss": [float(losses[0]), float(losses[-1])] if losses else [],
             "names": list(pool.names),
         }
         return Learned({"weights": weights}, facts)

@@ -1,7 +1,7 @@
-"""The state of a training run on disk, written atomically so that a kill loses little.
+"""The state of a long piece of work on disk, written atomically so that a kill loses little.
 
-A run that is resumed from here continues to the same weights as one that was never stopped:
-everything random is derived from (seed, step), so the step number is the whole random state.
+Work that is resumed from here comes to the same weights as work that was never stopped: everything
+random is derived from (seed, step), or its generator's state is kept.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def load_state(path: Path, question: str) -> dict[str, Any] | None:
-    """The saved state, or None when there is none; one of another run is refused."""
+def read_state(path: Path) -> dict[str, Any] | None:
+    """The saved state, or None when there is none."""
     if not path.exists():
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise BadCheckpointError(f"{path} is not a training state: {reason}.") from problem
-    if state.get("question") != question:
+        raise BadCheckpointError(f"{path} is not a saved state: {reason}.") from problem
+    return state
+
+
+def load_state(path: Path, question: str) -> dict[str, Any] | None:
+    """The saved state, or None when there is none; one of another run is refused."""
+    state = read_state(path)
+    if state is not None and state.get("question") != question:
         raise BadCheckpointError(
             f"{path} belongs to a run with other settings.",
             hint="Choose another output folder, or start anew with --fresh.",
