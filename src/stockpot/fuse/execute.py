@@ -17,7 +17,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse.batch_norm import sound_variance
 from stockpot.fuse.jobs import Job, output_dtype, prepare
 from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
-from stockpot.fuse.learning.bookmark import remove_bookmarks
+from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.origin import write_companions
 from stockpot.fuse.plan import Plan, make_plan
@@ -64,7 +64,8 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
         write_companions(request, job, folder, hashes)
         for label, module in modules.items():
             write_module(folder / label, module)
-    remove_bookmarks(out)
+    for label in request.points:
+        bookmark_of(out, label).unlink(missing_ok=True)
     return out
 
 

@@ -102,7 +102,10 @@ class Bookmark:
             return 0
         for name in parts.keys() & saved["parts"].keys():
             parts[name].load_state_dict(saved["parts"][name])
-        return int(saved["step"]) if saved["stage"] == stage else steps
+        if saved["stage"] != stage:
+            return steps
+        self._saved = None  # read for the last time, and it may be large
+        return int(saved["step"])
 
     def keep(self, stage: str, step: int, parts: Mapping[str, Stateful]) -> None:
         """Save the parts, if it is time to."""
@@ -127,13 +130,6 @@ class Bookmark:
 def bookmark_of(out: Path, label: str) -> Path:
     """Where the bookmark of one point of a fusion into `out` lies."""
     return out.with_name(".".join(["", out.name, *([label] if label else []), "learning"]))
-
-
-def remove_bookmarks(out: Path) -> None:
-    """Take them away, once the fusion is written."""
-    for path in out.parent.iterdir():
-        if path.name.startswith(f".{out.name}.") and path.suffix == ".learning":
-            path.unlink(missing_ok=True)
 
 
 def walk(pool: TaskPool, stage: str, steps: int, **parts: Stateful) -> Iterator[int]:
