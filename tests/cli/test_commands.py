@@ -90,7 +90,7 @@ def test_doctor_answers() -> None:
         (["report", "/no/such/run"], "no results at /no/such/run"),
         (["harden", "nominl", "icons-vit", "--data", "icons", "-o", "x"], "Did you mean nominal"),
         (["measure", "a", "--data", "icons", "-p", "top"], "expected KEY=VALUE"),
-        (["measure", "icons-vit", "--data", "icons", "--device", "gpu"], "device 'gpu'"),
+        (["measure", "icons-vit", "--data", "icons", "--device", "gpu"], "got 'gpu'"),
     ],
 )
 def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str, tmp_path) -> None:

@@ -147,3 +147,23 @@ def test_every_learning_method_is_listed_and_shown() -> None:
         assert entry.paper
         for parameter in entry.parameters:
             assert parameter.doc, f"{name}: {parameter.name} has no text"
+
+
+@pytest.mark.parametrize("device", ["nonsense", "meta"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fuse", "average", "icons-vit-plain", "icons-vit-colour"),
+        ("measure", "icons-vit", "--data", "icons", "--limit", "8"),
+        ("harden", "nominal", "icons-vit", "--data", "icons"),
+        ("season", "greedy", "icons-vit-plain", "icons-vit-colour", "--data", "icons"),
+        ("explain", "icons-vit", "--data", "icons"),
+    ],
+)
+def test_a_device_that_is_not_there_is_said_in_one_line(
+    words: tuple[str, ...], device: str, tmp_path: Path
+) -> None:
+    result = invoke(*words, "--device", device, "-o", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert f"got {device!r}" in result.output
+    assert not (tmp_path / "out").exists()

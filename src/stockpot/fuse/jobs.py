@@ -24,6 +24,7 @@ from stockpot.fuse.parameters import assign
 from stockpot.fuse.run import Request
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier
+from stockpot.models.device import pick_device
 from stockpot.registry import Entry
 
 _STATISTICS = TensorFuser(mean, elementwise=True, keeps_equal=True)
@@ -78,7 +79,7 @@ def prepare(request: Request) -> Job:
         members, base, exclude=exclude, intersect=options.intersect, head=options.head
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
-    stream = Stream(alignment, check_device(options.device), accumulate, options.threads)
+    stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)
     names = [row.name for row in alignment.rows]
     made: list[Fuser | Learner] = []
     of = {}
@@ -150,15 +151,6 @@ def _check_weights(params: Mapping[str, Any], count: int) -> None:
     weights = params.get("weights")
     if weights is not None and len(weights) != count:
         raise BadParameterError(f"weights: expected one per member ({count}), got {len(weights)}.")
-
-
-def check_device(name: str) -> str:
-    """The device to use, once it is known to be there; `auto` takes a GPU if there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise BadParameterError(f"device: {name!r} was asked for, but torch sees no CUDA device.")
-    return name
 
 
 def output_dtype(options: Options) -> torch.dtype | None:

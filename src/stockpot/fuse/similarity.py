@@ -17,10 +17,11 @@ from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
 from stockpot.fuse.heat_map import heat_map
-from stockpot.fuse.jobs import check_device, short_names
+from stockpot.fuse.jobs import short_names
 from stockpot.fuse.kinds import Slab
 from stockpot.fuse.options import split_options
 from stockpot.fuse.stream import Stream
+from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
     from stockpot.fuse.run import Spec
@@ -101,7 +102,7 @@ def similarity(
     alignment = align(
         sources, opened, exclude=options.exclude, intersect=options.intersect, head=options.head
     )
-    stream = Stream(alignment, check_device(options.device), torch.float32, options.threads)
+    stream = Stream(alignment, str(pick_device(options.device)), torch.float32, options.threads)
     (products,) = stream.gather([Products()], alignment.rows)
     return _report(tuple(names), products)
 

@@ -13,10 +13,15 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as problem:
+        torch.zeros(1, device=device).item()  # `meta` is a device too, and holds no values
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise BadParameterError(f"device {name!r} cannot be used: {reason}.") from problem
+        known = "device type at start of device string" not in reason
+        raise BadParameterError(
+            f"device: expected one that torch can use here, got {name!r}"
+            + (f" ({reason.rstrip('.')})." if known else "."),
+            hint="Known: auto, cpu, cuda, cuda:0, mps, ...",
+        ) from problem
     return device
 
 
