@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from stockpot.errors import UserError
@@ -14,7 +18,9 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        _remove_abandoned(path.parent.absolute(), os.getpid())
+        prefix = f".{path.name[:100]}.{_host()}-{os.getpid()}-"
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     except OSError as problem:
         raise UserError(f"cannot write {path}: {problem.strerror or problem}.") from problem
     try:
@@ -44,3 +50,19 @@ def is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@lru_cache(maxsize=1024)
+def _remove_abandoned(folder: Path, process: int) -> None:
+    """Remove what killed processes of this machine had begun to write; once for each folder."""
+    ours = re.compile(rf"\..*\.{_host()}-(\d+)-[^-]*\.tmp")
+    for entry in os.scandir(folder):
+        found = ours.fullmatch(entry.name)
+        if found and not is_running(int(found[1])):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+@lru_cache
+def _host() -> str:
+    """This machine in a few letters: the number of a process means nothing on another."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]

@@ -163,7 +163,19 @@ def test_every_learning_method_is_listed_and_shown() -> None:
 def test_a_device_that_is_not_there_is_said_in_one_line(
     words: tuple[str, ...], device: str, tmp_path: Path
 ) -> None:
-    result = invoke(*words, "--device", device, "-o", str(tmp_path / "out"))
+    result = invoke(*words, "--device", device, "-o", str(tmp_path / "out.png"))
     assert result.exit_code == 1
     assert f"got {device!r}" in result.output
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.png").exists()
+
+
+def test_what_stands_under_d_is_not_overruled(tmp_path: Path) -> None:
+    done = invoke("measure", "icons-vit", "--data", "icons", "-d", "split=none", "--limit", "8")
+    assert done.exit_code == 1
+    assert "none" in done.output
+
+
+def test_a_picture_needs_a_kind(tmp_path: Path) -> None:
+    done = invoke("explain", "icons-vit", "--data", "icons", "-o", tmp_path / "e.nosuch")
+    assert done.exit_code == 1
+    assert "e.png" in done.output

@@ -76,7 +76,7 @@ def command(
             raise BadParameterError(f"--{key}: expected {', '.join(known)}, got {value!r}.")
     if layout == "arrays" and severities != (1, 2, 3, 4, 5):
         raise BadParameterError("--layout arrays holds all five severities; leave --severity out.")
-    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     load_dataset(source, **options)  # what is wrong with the data is said once, before any work
     jobs = [
         Job(*(source, options, str(out), chosen, severities, layout, format, size, seed, profile))

@@ -30,10 +30,15 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Draw where in some pictures the evidence for a class lies."""
+    from io import BytesIO
+
+    from PIL import Image
+
     from stockpot.cli.options import key_values
     from stockpot.datasets.load import load_dataset
     from stockpot.errors import BadParameterError
     from stockpot.explain.run import overlays
+    from stockpot.files import write_atomic
     from stockpot.models.device import pick_device
     from stockpot.models.load import load_model, zero_shot_options
 
@@ -44,6 +49,9 @@ def command(
     ):
         if value not in known:
             raise BadParameterError(f"--{name}: expected {' or '.join(known)}, got {value!r}.")
+    kinds = Image.registered_extensions()
+    if out.suffix.lower() not in kinds:
+        raise BadParameterError(f"--out: expected a picture such as {out.stem}.png, got {out}.")
     options = {"split": split, "limit": count, **key_values(data_option, "-d")}
     images = load_dataset(data, **options)
     classifier = load_model(model, **zero_shot_options(model, images.classes, images.templates))
@@ -54,6 +62,7 @@ def command(
         method=method,  # type: ignore[arg-type]
         layers=layers,  # type: ignore[arg-type]
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    page.save(out)
+    stream = BytesIO()
+    page.save(stream, format=kinds[out.suffix.lower()])
+    write_atomic(out, stream.getvalue())
     typer.echo(f"picture: {out}")

@@ -130,7 +130,7 @@ def command(
         return
     from stockpot.cli.fused_scores import measure_fused
 
-    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     measure_fused(made, out, data, options, measures, bn=bn, sweep=sweep, format=format)
 
 

@@ -76,10 +76,17 @@ def main() -> None:
     except Interrupted as problem:
         _fail(problem, "interrupted. What was finished is saved; the same command goes on.", 1)
     except OSError as problem:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if problem.errno not in OF_THE_DISK:
             raise
         where = f" ({problem.filename})" if problem.filename else ""
         _fail(problem, f"{problem.strerror}{where}. Nothing was left half-written.", 1)
+
+
+OF_THE_DISK = {
+    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG,
+}  # fmt: skip
+"""A full disk, or a path that cannot be written or read: for the user to mend."""
 
 
 class Interrupted(BaseException):

@@ -46,7 +46,7 @@ def command(
     from stockpot.cli.scores import print_scores
     from stockpot.measure.run import measure
 
-    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     with ImageProgress() as progress:
 
         def done(result: CellResult, count: int, total: int) -> None:

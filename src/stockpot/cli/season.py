@@ -57,7 +57,7 @@ def command(
 
     if protocol not in ("holdout", "leaky"):
         raise BadParameterError(f"--protocol: expected holdout or leaky, got {protocol!r}.")
-    options = key_values(data_option, "-d") | {"split": split, "limit": limit}
+    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     settings = key_values(params, "-p")
     own = {"source", "out", "shots", "protocol", "full_matrix", "seed", "device", "batch_size"}
     for name in sorted(own & settings.keys()):

@@ -32,7 +32,7 @@ def export_benchmark(
     provenance: Mapping[str, Any],
 ) -> Path:
     """Write uint8 images with their labels; `facts` are further columns of the label table."""
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists already.", hint="Choose another folder or remove it.")
     rows = []
     for index, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
