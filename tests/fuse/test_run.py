@@ -221,7 +221,7 @@ MISTAKES: list[tuple[str, dict[str, Any], type[UserError], str]] = [
     ("average", {"head": "off"}, BadParameterError, "head: expected one of"),
     ("average", {"dtype": "int4"}, BadParameterError, "dtype: expected one of"),
     ("average", {"max_shard": "big"}, BadParameterError, "such as 5GB"),
-    ("average", {"device": "cuda"}, BadParameterError, "no CUDA device"),
+    ("average", {"device": "cuda"}, BadParameterError, "expected one that torch can use here"),
 ]
 
 
