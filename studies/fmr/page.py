@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from reading import DATA, cells, difference, find, given_back, of_validated, rungs, text
-from settings import AGAIN, GENERATORS, NETS, PENALTIES, SEARCHES
+from reading import DATA, cells, difference, find, given_back, of_validated, rungs, text, trained_on
+from settings import AGAIN, GENERATORS, MASKS, NETS, SEARCHES
 
 from stockpot.results.schema import CellResult
 
@@ -111,12 +111,9 @@ def searches(folder: Path) -> list[str]:
 
 def sparse(folder: Path) -> list[str]:
     """Full and sparse latents."""
-    labels = {"sparse-no": "all", "sparse-settled": "settled", "sparse-paper": "paper"}
-    labels["penalty-none"] = "all"
-    labels |= {f"penalty-{value:g}": f"settled, penalty {value:g}" for value in PENALTIES}
     rows = []
     for data in DATA:
-        for part, label in labels.items():
+        for part, label in MASKS.items():
             for cell in cells(folder / data / part):
                 shares = [
                     f"{text(cell, metric, interval=False)} %" if find(cell, metric) else "-"
@@ -183,11 +180,5 @@ def seeds(folder: Path) -> list[str]:
 def augment(folder: Path) -> list[str]:
     """A network trained on, plainly and on generated images."""
     metrics = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr", "matched_fmr")
-    trained = cells(folder / "augment")
-    before = [
-        cell
-        for cell in cells(folder / "search-as_published")
-        if any(after.key.model.startswith(f"{cell.key.model}-") for after in trained)
-    ]
-    rows = [[c.key.model, *(text(c, m) for m in metrics)] for c in (*before, *trained)]
+    rows = [[c.key.model, *(text(c, m) for m in metrics)] for c in trained_on(folder)]
     return table("model | SA | VR | PA | FMR | matched FMR", rows)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reading import Rows, cells, difference, percent, plain, row, text
-from settings import PENALTIES, SEARCHES
+from reading import Rows, cells, difference, percent, plain, row, text, trained_on
+from settings import MASKS, SEARCHES
 from tables import table
 
 SCORES = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr", "matched_fmr")
@@ -46,26 +46,18 @@ def plain_table(folder: Path, pattern: str, title: str, rows: Rows) -> list[str]
 
 def augment_table(folder: Path, rows: Rows) -> list[str]:
     """The plain network, trained on for a little: plainly, and on generated images."""
-    trained = cells(folder / "augment")
-    before = [
-        c for c in cells(folder / "search-as_published")
-        if any(t.key.model.startswith(f"{c.key.model}-") for t in trained)
-    ]  # fmt: skip
     lines = []
-    for cell in (*before, *trained):
+    for cell in trained_on(folder):
         shown = " | ".join(text(cell, m) for m in SCORES)
         lines.append(f"| {cell.key.model} | {cell.data.n} | {shown} |")
-    rows += [row(folder.name, "augment", cell) for cell in trained]
+    rows += [row(folder.name, "augment", cell) for cell in cells(folder / "augment")]
     return table("Training on generated images (vqgan)", HEAD, lines)
 
 
 def sparse_table(folder: Path, rows: Rows) -> list[str]:
     """Full and sparse latents: what is held, how well the mask tells, and what it costs."""
     lines = []
-    parts = {"sparse-no": "full", "sparse-settled": "settled", "sparse-paper": "paper"}
-    parts["penalty-none"] = "full"
-    parts |= {f"penalty-{value:g}": f"settled, penalty {value:g}" for value in PENALTIES}
-    for part, label in parts.items():
+    for part, label in MASKS.items():
         for cell in cells(folder / part):
             shown = [text(cell, m, interval=False) for m in ("mask_sparsity", "mask_score")]
             shown += [text(cell, m) for m in ("perturbed_accuracy", "fmr", "matched_fmr")]

@@ -28,6 +28,17 @@ def cells(folder: Path) -> list[CellResult]:
     return sorted(found, key=lambda c: order.index(c.key.model) if c.key.model in order else 99)
 
 
+def trained_on(folder: Path) -> list[CellResult]:
+    """A network before and after it was trained on, plainly and on generated images."""
+    trained = cells(folder / "augment")
+    before = [
+        cell
+        for cell in cells(folder / "search-as_published")
+        if any(after.key.model.startswith(f"{cell.key.model}-") for after in trained)
+    ]
+    return [*before, *trained]
+
+
 def find(cell: CellResult, metric: str) -> Score | None:
     """A score of all images together."""
     for score in cell.scores:

@@ -33,6 +33,14 @@ CLASSIFIERS = {"mnist": "mnist-resnet", "cifar10": "cifar10-nominal", "icons": "
 # A plain network of the zoo on which masks are found with other penalties than the published 36.36.
 OF_THE_ZOO = {"cifar10": "cifar10-nominal", "icons": "icons-resnet"}
 PENALTIES = (12.0, 8.0, 4.0)
+# The parts with masks, and which latents move in each.
+MASKS = {
+    "sparse-no": "all",
+    "sparse-settled": "settled",
+    "sparse-paper": "paper",
+    "penalty-none": "all",
+    **{f"penalty-{value:g}": f"settled, penalty {value:g}" for value in PENALTIES},
+}
 GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
 STEPS = "0.001,0.003,0.01,0.03,0.1"
 BUDGETS = "5,10,20,100"

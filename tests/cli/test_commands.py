@@ -91,6 +91,7 @@ def test_doctor_answers() -> None:
         (["harden", "nominl", "icons-vit", "--data", "icons", "-o", "x"], "Did you mean nominal"),
         (["measure", "a", "--data", "icons", "-p", "top"], "expected KEY=VALUE"),
         (["measure", "icons-vit", "--data", "icons", "--device", "gpu"], "got 'gpu'"),
+        (["fuse", "average", "icons-vit-plain", "icons-vit", "-o", "/dev/null/x"], "(/dev/null"),
     ],
 )
 def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str, tmp_path) -> None:

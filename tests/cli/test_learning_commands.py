@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
-from stockpot.cli.main import app
+from commands import invoke
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import UserError
 from task_pools import ClipPool, make_clip_pool
-
-runner = CliRunner()
-
-
-class Done(NamedTuple):
-    exit_code: int
-    output: str
-
-
-def invoke(*words: object) -> Done:
-    """In this process: what a user can fix comes out of the command as an error."""
-    result = runner.invoke(app, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, UserError | SystemExit):
-        raise result.exception
-    return Done(result.exit_code, f"{result.output}{result.exception or ''}")
 
 
 @pytest.fixture(scope="module")
@@ -147,35 +130,3 @@ def test_every_learning_method_is_listed_and_shown() -> None:
         assert entry.paper
         for parameter in entry.parameters:
             assert parameter.doc, f"{name}: {parameter.name} has no text"
-
-
-@pytest.mark.parametrize("device", ["nonsense", "meta"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("fuse", "average", "icons-vit-plain", "icons-vit-colour"),
-        ("measure", "icons-vit", "--data", "icons", "--limit", "8"),
-        ("harden", "nominal", "icons-vit", "--data", "icons"),
-        ("season", "greedy", "icons-vit-plain", "icons-vit-colour", "--data", "icons"),
-        ("explain", "icons-vit", "--data", "icons"),
-    ],
-)
-def test_a_device_that_is_not_there_is_said_in_one_line(
-    words: tuple[str, ...], device: str, tmp_path: Path
-) -> None:
-    result = invoke(*words, "--device", device, "-o", str(tmp_path / "out.png"))
-    assert result.exit_code == 1
-    assert f"got {device!r}" in result.output
-    assert not (tmp_path / "out.png").exists()
-
-
-def test_what_stands_under_d_is_not_overruled(tmp_path: Path) -> None:
-    done = invoke("measure", "icons-vit", "--data", "icons", "-d", "split=none", "--limit", "8")
-    assert done.exit_code == 1
-    assert "none" in done.output
-
-
-def test_a_picture_needs_a_kind(tmp_path: Path) -> None:
-    done = invoke("explain", "icons-vit", "--data", "icons", "-o", tmp_path / "e.nosuch")
-    assert done.exit_code == 1
-    assert "e.png" in done.output

@@ -16,7 +16,8 @@ _AT_ONCE = 2_000_000
 """Draws that are held at a time: 16 MB."""
 _KEPT = 25_000_000
 """Counts that are kept, one byte each; larger tables are drawn anew every time."""
-_RESAMPLES = 2000
+RESAMPLES = 2000
+"""As many as a score has unless it says otherwise; those of fewer are the first of these."""
 
 
 def resampled_means(
@@ -35,8 +36,8 @@ def resampled_means(
         return means
     step = max(1, _AT_ONCE // n)
     parts: Iterator[NDArray[np.uint8]]
-    if max(resamples, _RESAMPLES) * n <= _KEPT:
-        kept = _kept_counts(n, seed, max(resamples, _RESAMPLES))
+    if max(resamples, RESAMPLES) * n <= _KEPT:
+        kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
         parts = (kept[start : start + step] for start in range(0, resamples, step))
     else:
         parts = _counts(n, seed, resamples, step)

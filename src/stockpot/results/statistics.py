@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from stockpot.errors import BadParameterError
-from stockpot.results.resamples import resampled_means
+from stockpot.results.resamples import RESAMPLES, resampled_means
 
 
 class Interval(NamedTuple):
@@ -50,7 +50,7 @@ def _normal_quantile(share: float) -> float:
 
 
 def bootstrap_mean(
-    values: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+    values: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = 0.95
 ) -> Interval:
     """Percentile bootstrap interval of a mean over images."""
     sample = np.asarray(values, dtype=np.float64)
@@ -69,7 +69,12 @@ class PairedDifference(NamedTuple):
 
 
 def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
 ) -> PairedDifference:
     """Compare two models on the same images: resample images, keep the pairs together.
 
@@ -90,7 +95,7 @@ def paired_bootstrap(
 
 
 def bootstrap_grand_mean(
-    columns: ArrayLike, *, seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+    columns: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = 0.95
 ) -> Interval:
     """Interval of a mean over conditions (columns), with images (rows) resampled jointly."""
     table = np.asarray(columns, dtype=np.float64)
@@ -103,7 +108,7 @@ def bootstrap_of_means(
     value: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     *,
     seed: int = 0,
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval:
     """Interval of a function of several means, with images (rows) resampled jointly.
