@@ -69,7 +69,7 @@ class Record(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def differences(self, other: Record) -> list[str]:
-        """What `other` does differently, in words: `scale 0.2 -> 0.9`, `member a: other weights`."""
+        """What `other` does differently, in words such as `scale 0.2 -> 0.9`."""
         found = []
         for key in ("verb", "method", "seed"):
             before, after = getattr(self, key), getattr(other, key)
