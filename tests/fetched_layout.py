@@ -34,9 +34,7 @@ def write_little_sets(cache: Path, names: tuple[str, ...] = tuple(catalogue)) ->
             "test": _noise(SHAPES[name], classes * 4, classes, seed=2),
         }
         facts = {
-            f"{split}.fingerprint": pixel_fingerprint(
-                part.in_colour(), part.labels, chosen.classes
-            )
+            f"{split}.fingerprint": pixel_fingerprint(part.in_colour(), part.labels, chosen.classes)
             for split, part in parts.items()
         }
         write_decoded(cache / "datasets" / f"{name}.safetensors", parts, facts)
