@@ -10,11 +10,11 @@ import pytest
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 from stockpot.kinds import KINDS, registry
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Registry, Tags
 
 
 def make() -> Registry:
-    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+    things = Kind("things", noun="thing", package="stockpot.engine").tagged(Tags)
 
     @things.register("mix", paper="arXiv:0000.00000")
     def mix(tensors: list, *, scale: float = 0.3, names: tuple[str, ...] = ()) -> tuple:
@@ -61,7 +61,7 @@ def test_unknown_name_is_suggested() -> None:
 
 
 def test_a_docstring_is_demanded() -> None:
-    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+    things = Kind("things", noun="thing", package="stockpot.engine").tagged(Tags)
     with pytest.raises(TypeError, match="docstring"):
         things.register("bare")(lambda: None)
 

@@ -40,7 +40,7 @@ def network() -> nn.Module:
 
 def make_model(method: str):
     """A small convolutional net, or a dual encoder for methods that train two towers."""
-    if hardeners.get(method).tags.get("towers") == "both":
+    if hardeners.get(method).tags.towers == "both":
         return two_towers()
     return make_classifier(network())
 

@@ -46,8 +46,8 @@ def test_the_room_holds_the_nineteen() -> None:
     assert set(IMAGENET) == set(CIFAR) == set(ALL)
     for name in ALL:
         tags = corruptions.get(name).tags
-        assert tags["benchmark"] == (name in BENCHMARK)
-        assert name in EXTRA or name in GROUPS[tags["group"]]
+        assert tags.benchmark == (name in BENCHMARK)
+        assert name in EXTRA or name in GROUPS[tags.group]
 
 
 def test_listing_imports_no_torch() -> None:

@@ -157,13 +157,13 @@ def test_ends_are_bit_exact(row: Row) -> None:
         got = run(row, members, base, **params)["model"]
         for name in want:
             # A method that is not linear averages BatchNorm statistics, wherever its scale is.
-            if "running" not in name or fusers.get(row.name).tags.get("linear"):
+            if "running" not in name or fusers.get(row.name).tags.linear:
                 assert torch.equal(got[name], want[name]), name
 
 
 @every_row
 def test_order_of_members(row: Row) -> None:
-    assert bool(fusers.get(row.name).tags.get("symmetric")) == row.symmetric
+    assert fusers.get(row.name).tags.symmetric == row.symmetric
     if not row.symmetric:
         return
     members, base = make_pool(row)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 
 Job = TypeVar("Job")
 
@@ -31,6 +31,6 @@ class Engine(Protocol):
         ...
 
 
-engines: Registry[Callable[..., Engine]] = Registry(
-    "engines", noun="engine", package="stockpot.engine"
+engines = Kind[Callable[..., "Engine"]]("engines", noun="engine", package="stockpot.engine").tagged(
+    Tags
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic,
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadParameterError
-from stockpot.fuse import fusers
+from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.options import DTYPES, Options
@@ -39,7 +39,7 @@ _BEYOND_VISION = (
 class Job:
     """A fusion that is ready to run."""
 
-    entry: Entry[Callable[..., Any]]
+    entry: Entry[FuserTags]
     stream: Stream
     fusers: list[Fuser | Learner]
     of: Mapping[str, Mapping[str, int]]
@@ -73,7 +73,7 @@ def prepare(request: Request) -> Job:
     options = request.options
     members, base = _open(request, entry)
     exclude = options.exclude
-    if entry.tags.get("learns") and _any_whole_clip([*members, *([base] if base else [])]):
+    if entry.tags.learns and _any_whole_clip([*members, *([base] if base else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
         members, base, exclude=exclude, intersect=options.intersect, head=options.head
@@ -85,7 +85,7 @@ def prepare(request: Request) -> Job:
     of = {}
     for label, params in request.points.items():
         sets = assign(entry, params, names)
-        if entry.tags.get("learns") and len(sets.distinct) > 1:
+        if entry.tags.learns and len(sets.distinct) > 1:
             raise BadParameterError(
                 f"{request.method}: learns for the whole model; expected one value per parameter, "
                 "got values that differ from tensor to tensor."
@@ -95,7 +95,7 @@ def prepare(request: Request) -> Job:
         of[label] = {name: len(made) + number for name, number in sets.of.items()}
         made += [entry.function(**values) for values in sets.distinct]
     statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
-    if statistics and not entry.tags.get("linear"):
+    if statistics and not entry.tags.linear:
         made.append(_STATISTICS)
         of = {label: {**numbers, **statistics} for label, numbers in of.items()}
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
@@ -113,14 +113,14 @@ def _any_whole_clip(sources: list[Source]) -> bool:
     return any(is_whole_clip(by_plain_name(source.tensors())) for source in sources)
 
 
-def _open(request: Request, entry: Entry[Callable[..., Any]]) -> tuple[list[Source], Source | None]:
+def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
     found = dict(request.members)
     base = request.base
-    if entry.tags.get("pair") and base is not None:
+    if entry.tags.pair and base is not None:
         # Two models, one of them called the base: the base is the first of the pair.
         found, base = {"base": base, **found}, None
     _check_count(request.method, len(found), entry)
-    if entry.tags.get("needs_base") and base is None:
+    if entry.tags.needs_base and base is None:
         raise BadParameterError(
             f"{request.method}: needs the model that the members were fine-tuned from.",
             hint="Give it as base (--base).",
@@ -129,14 +129,14 @@ def _open(request: Request, entry: Entry[Callable[..., Any]]) -> tuple[list[Sour
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
-    return members, opened if entry.tags.get("needs_base") else None
+    return members, opened if entry.tags.needs_base else None
 
 
-def _check_count(method: str, count: int, entry: Entry[Callable[..., Any]]) -> None:
-    exactly = entry.tags.get("members")
+def _check_count(method: str, count: int, entry: Entry[FuserTags]) -> None:
+    exactly = entry.tags.members
     if exactly is not None and count != exactly:
         raise BadParameterError(f"{method}: expected exactly {exactly} models, got {count}.")
-    at_least = entry.tags.get("at_least", 1)
+    at_least = entry.tags.at_least
     if count < at_least:
         raise BadParameterError(f"{method}: expected at least {at_least} members, got {count}.")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import yaml
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
+from stockpot.fuse import FuserTags
 from stockpot.registry import Entry
 
 _FIRST = re.compile(
@@ -32,9 +33,7 @@ class Assignment(NamedTuple):
     of: dict[str, int]
 
 
-def assign(
-    entry: Entry[Callable[..., Any]], params: Mapping[str, Any], names: Sequence[str]
-) -> Assignment:
+def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[str]) -> Assignment:
     """Work out every tensor's parameters; they are validated here, before any work."""
     given = {key: _from_text(value) for key, value in params.items()}
     numbers = {
@@ -70,7 +69,7 @@ def assign(
     return Assignment(tuple(distinct), of)
 
 
-def check_parameters(entry: Entry[Callable[..., Any]], params: Mapping[str, Any]) -> None:
+def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> None:
     """Raise for parameters that cannot be, without any checkpoint; for dry runs."""
     globs = [
         str(glob)

@@ -23,14 +23,14 @@ from stockpot.models.device import device_name, pick_device
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.load import load_model, zero_shot_options
-from stockpot.registry import Entry
+from stockpot.registry import Entry, Tags
 from stockpot.results.provenance import provenance
 
 training = Entry(
     "hardeners",
     "train",
     train,
-    tags={"given": ("validation", "resume", "report", "question")},
+    Tags(given=("validation", "resume", "report", "question")),
 )
 """The loop's own parameters; every method takes them besides its own."""
 
@@ -87,9 +87,9 @@ def _train(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
-    if hardeners.get(method).tags.get("head") == "trained":
+    if hardeners.get(method).tags.head == "trained":
         with_trained_head(classifier)
-    both_towers = hardeners.get(method).tags.get("towers") == "both"
+    both_towers = hardeners.get(method).tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
     started = fingerprint_tensors(classifier.state_dict().items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,16 +11,24 @@ from torch import Tensor
 
 from stockpot.attack.folding import Model
 from stockpot.attack.run import AttackResult, attack
-from stockpot.attack.threat import Threat, Threats, listed, parse_threats
+from stockpot.attack.threat import (
+    AttackRef,
+    Norms,
+    Radii,
+    Threat,
+    Threats,
+    listed,
+    parse_threats,
+)
 from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion
-from stockpot.measure.protocols import Protocol, named_protocol
+from stockpot.measure.protocols import Protocol, ProtocolName, named_protocol
 from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
-from stockpot.types import Norm
+from stockpot.types import Count, Natural
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
@@ -32,12 +40,12 @@ def adversarial(
     data: Dataset,
     context: Context,
     *,
-    protocol: str = "soups-cifar",
-    norms: str | tuple[Norm, ...] = "all",
-    eps: str | tuple[str | float, ...] = "",
-    method: str = "",
-    steps: int | None = None,
-    restarts: int | None = None,
+    protocol: ProtocolName = "soups-cifar",
+    norms: Norms | Literal["all"] = "all",
+    eps: Radii = "",
+    method: AttackRef = "",
+    steps: Natural | None = None,
+    restarts: Count | None = None,
     precision: Precision = "fp32",
     class_space: ClassSpace = "all",
 ) -> Measurement:

@@ -21,6 +21,7 @@ from stockpot.measure.right_answers import RightAnswers
 from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
+from stockpot.types import Count
 
 
 @measures.register("clean")
@@ -29,8 +30,8 @@ def clean(
     data: Dataset,
     context: Context,
     *,
-    top: int = 5,
-    bins: int = 15,
+    top: Count = 5,
+    bins: Count = 15,
     class_space: ClassSpace = "all",
     per_class: bool = True,
 ) -> Measurement:

@@ -17,7 +17,12 @@ from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+from stockpot.corrupt.ranges import (
+    Corruptions,
+    Severities,
+    chosen_corruptions,
+    chosen_severities,
+)
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
 from stockpot.measure.corrupted_batches import CorruptedBatches
@@ -29,7 +34,7 @@ from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
 from stockpot.models.load import load_model, zero_shot_options
-from stockpot.types import ImageSize
+from stockpot.types import ImageSize, ModelRef
 
 NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
 
@@ -40,9 +45,9 @@ def corruption(
     data: Dataset,
     context: Context,
     *,
-    corruptions: str | tuple[str, ...] = "benchmark",
-    severities: str | tuple[int, ...] = "1-5",
-    baseline: str = "alexnet-constants",
+    corruptions: Corruptions = "benchmark",
+    severities: Severities = "1-5",
+    baseline: ModelRef = "alexnet-constants",
     profile: Profile | Literal["auto"] = "auto",
     overlays: Literal["procedural", "photographs"] = "procedural",
     folder: str | None = None,

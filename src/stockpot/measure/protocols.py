@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from stockpot.attack.threat import L1, L2, Linf, Threat
 from stockpot.errors import UnknownNameError
+from stockpot.types import Check
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,7 @@ def named_protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise UnknownNameError("protocol", name, PROTOCOLS)
     return PROTOCOLS[name]
+
+
+ProtocolName = Annotated[str, Check(lambda name: named_protocol(str(name)).name)]
+"""One of the named protocols."""

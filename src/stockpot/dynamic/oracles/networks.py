@@ -14,6 +14,7 @@ from stockpot.errors import BadDataError, UserError
 from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model, zero_shot_options
+from stockpot.types import ModelRef
 
 ZOO = "clip-base"
 EXPERTS = {
@@ -55,7 +56,7 @@ class NetworkOracle:
 
 @oracles.register("zero_shot", paper="arXiv:2308.10632")
 def zero_shot(
-    setting: Setting, *, model: str | None = None, templates: tuple[str, ...] | None = None
+    setting: Setting, *, model: ModelRef | None = None, templates: tuple[str, ...] | None = None
 ) -> Oracle:
     """A dual encoder (CLIP, SigLIP) that is told the data's class names.
 
@@ -74,7 +75,9 @@ def zero_shot(
 
 
 @oracles.register("classifier")
-def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None = None) -> Oracle:
+def classifier(
+    setting: Setting, *, model: ModelRef, options: dict[str, Any] | None = None
+) -> Oracle:
     """Any classifier that knows the data's classes.
 
     Args:

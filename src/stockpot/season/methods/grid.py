@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stockpot.attack.threat import parse_union
+from stockpot.attack.threat import ThreatUnion, parse_union
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
@@ -15,6 +15,7 @@ from stockpot.season.matrix import Ties
 from stockpot.season.pool import Pool
 from stockpot.season.robust import UNION, evaluate_under
 from stockpot.season.shots import Shots
+from stockpot.types import Count
 
 
 @seasoners.register("grid", paper="arXiv:2302.10164")
@@ -27,8 +28,8 @@ def grid(
     high: float = 1.4,
     step: float = 0.2,
     ties: Ties = "loss",
-    threats: str | tuple[str, ...] = "",
-    attack_steps: int = 20,
+    threats: ThreatUnion = "",
+    attack_steps: Count = 20,
 ) -> Choice:
     """Try every affine combination on a grid and keep the most accurate, clean or under attack.
 
