@@ -166,6 +166,9 @@ class Registry(Generic[F, T, P]):
         self._tags = tags
         self._entries: dict[str, Entry[T]] = {}
 
+    def __repr__(self) -> str:
+        return f"<the registry of {self.kind}>"
+
     def register(self, name: str, *args: P.args, **tags: P.kwargs) -> Callable[[F], F]:
         """Register the decorated function; the name must be a string literal."""
         tagged = self._tags(*args, **tags)

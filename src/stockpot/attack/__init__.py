@@ -15,3 +15,5 @@ attacks = Kind[Callable[..., "Outcome"]](
     "attacks", noun="attack", package="stockpot.attack"
 ).tagged(Tags)
 speak(__name__, "stockpot.attack.run:attack")
+
+__all__ = ["attacks"]

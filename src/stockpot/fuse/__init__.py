@@ -38,3 +38,5 @@ fusers = Kind[Callable[..., Any]]("fusers", noun="fusion method", package="stock
     FuserTags
 )
 speak(__name__, "stockpot.fuse.run:fuse")
+
+__all__ = ["fusers"]

@@ -27,3 +27,5 @@ hardeners = Kind[Callable[..., "Objective"]](
     "hardeners", noun="hardening method", package="stockpot.harden"
 ).tagged(HardenerTags)
 speak(__name__, "stockpot.harden.run:harden")
+
+__all__ = ["hardeners"]

@@ -15,3 +15,5 @@ measures = Kind[Callable[..., "Measurement"]](
     "measures", noun="measure", package="stockpot.measure"
 ).tagged(Tags)
 speak(__name__, "stockpot.measure.run:measure")
+
+__all__ = ["measures"]

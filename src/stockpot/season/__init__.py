@@ -15,3 +15,5 @@ seasoners = Kind[Callable[..., "Choice"]](
     "seasoners", noun="seasoning method", package="stockpot.season"
 ).tagged(Tags)
 speak(__name__, "stockpot.season.run:season")
+
+__all__ = ["seasoners"]
