@@ -74,7 +74,8 @@ def _call(name: str, signature: inspect.Signature) -> str:
 
 
 def _written(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    many, keyed = parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD
+    stars = "*" if parameter.kind is many else "**" if parameter.kind is keyed else ""
     typed = "" if parameter.annotation is parameter.empty else f": {_type(parameter.annotation)}"
     default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
     return f"{stars}{parameter.name}{typed}{default}"
