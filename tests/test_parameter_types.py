@@ -92,7 +92,8 @@ def test_one_severity_on_the_command_line() -> None:
 def test_a_recipe_is_told_the_line(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text(
-        "version: 1\ndata: {d: {dataset: icons}}\nmodels: {m: {load: icons-resnet}}\nmeasure:\n  with:\n"
+        "version: 1\ndata: {d: {dataset: icons}}\nmodels: {m: {load: icons-resnet}}\n"
+        "measure:\n  with:\n"
         "    - measure: corruption\n      data: d\n      severities: 7\n"
     )
     done = invoke("validate", recipe)
