@@ -27,7 +27,7 @@ def test_engines_agree(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
 
 def test_finished_cells_are_not_repeated(pico_vit, toy_file, tmp_path, monkeypatch) -> None:
     first = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
-    monkeypatch.setattr("stockpot.measure.cells.load_model", None)  # any load would fail
+    monkeypatch.setattr("stockpot.measure.cells.load_for", None)  # any load would fail
     again = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
     assert again == first
 
