@@ -49,8 +49,8 @@ def test_names_are_checked_before_any_work(pico_vit, toy_file) -> None:
         measure(pico_vit, "claen", data=str(toy_file))
     with pytest.raises(UserError, match="Did you mean bins"):
         measure(pico_vit, {"clean": {"bin": 3}}, data=str(toy_file))
-    with pytest.raises(UserError, match="two models are named"):
-        measure([pico_vit, pico_vit], "clean", data=str(toy_file))
+    results = measure([pico_vit, pico_vit], "clean", data=str(toy_file))
+    assert [result.key.model for result in results] == ["pico-vit", "pico-vit-2"]
 
 
 def test_objects_work_as_well_as_paths(perfect, toy_data) -> None:
