@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 import stockpot
-from pico import CLASSES, make_dataset
+from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
-from stockpot.checkpoints.resolve import resolve, source_text, zoo_folder, zoo_names
+from stockpot.checkpoints.resolve import Resolved, resolve, source_text, zoo_folder, zoo_names
+from stockpot.cli.options import named
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.oracle import Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import UserError
+from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.identity import identify
 from stockpot.models.load import Vocabulary, load_for, load_model
@@ -218,3 +220,28 @@ def test_members_are_named_by_one_rule(members: list[object], names: list[str]) 
     assert found == names
     assert len({name.casefold() for name in found}) == len(found)
     assert not any(set(name) & set('/\\:*?"<>| ') for name in found)
+
+
+def test_a_member_called_base_does_not_take_the_place_of_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(zoo_folder("icons-linf") or Path(), tmp_path / "base")
+    expected = stockpot.fuse("wise_ft", ["icons-linf"], base=ZOO, alpha=0.5)
+    found = stockpot.fuse("wise_ft", ["base"], base=ZOO, alpha=0.5)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_sign_in_a_path_names_nothing() -> None:
+    points = ["runs/sweep/scale=0.2", "./scale=0.4"]
+    assert named(points, "model") == points
+    assert named(["a=runs/scale=0.2"], "model") == {"a": "runs/scale=0.2"}
+
+
+def test_open_clip_models_are_identified_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(place: Resolved, *, classes: tuple[str, ...] | None = None) -> Classifier:
+        assert classes, "a dual encoder cannot be loaded without classes"
+        return make_classifier(ReadsLabel(4))
+
+    monkeypatch.setattr("stockpot.models.extras.load_open_clip", load)
+    assert identify("open_clip:ViT-B-32/x") == make_classifier(ReadsLabel(4)).origin.fingerprint

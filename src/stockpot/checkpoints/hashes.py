@@ -5,7 +5,7 @@ fusing them. It releases the interpreter lock, so it is begun first and waited f
 
 A hash is remembered, so that a pool fused again is not hashed again. A file is known by its device,
 inode, size and times of change: a new content under an old name has another time. A file changed in
-the last moments is not remembered, since a second change might fall into the same tick of the clock.
+the last moments is not remembered: a second change might fall into the same tick of the clock.
 """
 
 from __future__ import annotations
