@@ -51,7 +51,8 @@ def check_tolerance(value: float) -> None:
 
 def rounding_floor(matrix: Tensor, tolerance: float) -> Tensor:
     """The singular value up to which a matrix, or what is left of it, counts as rounding."""
-    return tolerance * torch.linalg.matrix_norm(matrix.double())
+    length: Tensor = torch.linalg.matrix_norm(matrix.double())
+    return tolerance * length
 
 
 def leading_triples(matrix: Tensor, floor: Tensor, count: int | None = None) -> Triples:
