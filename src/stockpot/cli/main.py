@@ -28,6 +28,7 @@ from stockpot.cli import (
     season,
     show,
     similarity,
+    transfer,
     validate,
 )
 from stockpot.cli.options import examples
@@ -36,7 +37,7 @@ from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (run, fuse, similarity, harden, season, measure, explain, corrupt, report, export)
-_JUDGING = (compare,)
+_JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
