@@ -66,8 +66,8 @@ def scatter(points: Sequence[tuple[GroupMean, GroupMean]], across: str, up: str)
 def _pair(x: GroupMean, y: GroupMean) -> Pair:
     several = len(x.runs) > 1 and len(x.runs) == len(y.runs)
     runs = list(zip(x.runs, y.runs, strict=True)) if several else []
-    marks = (Mark(m.name, m.value, m.interval.low, m.interval.high, _text(m)) for m in (x, y))
-    return Pair(*marks, runs)
+    across, up = (Mark(m.name, m.value, m.interval.low, m.interval.high, _text(m)) for m in (x, y))
+    return Pair(across, up, runs)
 
 
 def _title(names: Sequence[str]) -> str:

@@ -103,7 +103,8 @@ def self_agreement(
     for _ in range(splits):
         order = generator.permutation(stack.shape[1])
         parts = order[: len(order) // 2], order[len(order) // 2 :]
-        found.append(_correlation(*(_scores(stack[:, rows]) for rows in parts), kind))
+        first, second = (_scores(stack[:, rows]) for rows in parts)
+        found.append(_correlation(first, second, kind))
     return float(np.nanmean(found))
 
 

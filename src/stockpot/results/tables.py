@@ -40,12 +40,13 @@ def fill(page: str | Path, tables: Mapping[str, str]) -> None:
     text = path.read_text(encoding="utf-8")
     for name, table in tables.items():
         mark = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not mark.search(text):
+        place = mark.search(text)
+        if place is None:
             raise UserError(
                 f"{path} has no place for {name!r}.",
                 hint=f"Write <!-- {name} --> and <!-- end --> on lines of their own.",
             )
-        text = mark.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+        text = f"{text[: place.end(1)]}{table}\n{text[place.start(2) :]}"
     write_atomic(path, text)
 
 
