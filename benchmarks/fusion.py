@@ -250,8 +250,8 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
 MEMORY = """
 import sys
 import stockpot.fuse.execute as execute
-from stockpot.fuse.options import Options
-from stockpot.fuse.run import Request, _request
+from stockpot.fuse.request import Options
+from stockpot.fuse.run import _request
 class Nowhere:
     def write(self, model, name, values, start): pass
 method, folders = sys.argv[1], sys.argv[2:]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from stockpot.fuse.kinds import Slab
+from stockpot.fuse.fuser import Slab
 
 
 def sound_variance(slab: Slab, variance: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,16 +14,17 @@ from stockpot.checkpoints.alignment import Row
 from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
+from stockpot.checkpoints.source import TensorInfo
+from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
 from stockpot.fuse.batch_norm import sound_variance
-from stockpot.fuse.jobs import Job, output_dtype, prepare
-from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import SwitchFuser, TensorFuser
+from stockpot.fuse.job import Job, prepare
 from stockpot.fuse.learning.bookmark import bookmark_of
+from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.origin import write_companions
-from stockpot.fuse.plan import Plan, make_plan
-from stockpot.fuse.run import Request
-from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
+from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
 
@@ -67,20 +69,6 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
     for label in request.points:
         bookmark_of(out, label).unlink(missing_ok=True)
     return out
-
-
-def plan_request(request: Request) -> Plan:
-    """What a fusion would cost; raises for everything that can be found wrong beforehand."""
-    job = prepare(request)
-    dtype = output_dtype(request.options)
-    models = sum(len(job.models(label)) for label in job.of)
-    return make_plan(
-        request.method,
-        job.fusers,
-        job.stream,
-        models=models,
-        itemsize=dtype.itemsize if dtype else None,
-    )
 
 
 def _stream(job: Job, sink: Sink) -> None:
@@ -153,3 +141,48 @@ def _in_memory(request: Request, job: Job, memory: MemorySink) -> dict[str, Any]
         else:
             results[label] = states[0]
     return results
+
+
+class Sink(Protocol):
+    """Takes stretches of tensors of one or more models, from any thread, in any order."""
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        """Take a flat stretch of a tensor from element `start` on."""
+        ...
+
+
+class MemorySink:
+    """Models as state dicts."""
+
+    def __init__(self, models: Sequence[str], infos: Mapping[str, TensorInfo]) -> None:
+        self.weights = {
+            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in infos.items()}
+            for model in models
+        }
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        flat = self.weights[model][name].view(-1)
+        flat[start : start + values.numel()] = values.reshape(-1)
+
+
+class FolderSink:
+    """Models as folders of safetensors."""
+
+    def __init__(
+        self, folders: Mapping[str, Path], infos: Mapping[str, TensorInfo], max_shard: int
+    ) -> None:
+        self._writers: dict[str, ShardWriter] = {}
+        try:
+            for model, folder in folders.items():
+                self._writers[model] = ShardWriter(folder, infos, max_shard=max_shard)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        self._writers[model].write(name, values, start=start)
+
+    def close(self) -> None:
+        """Close all files."""
+        for writer in self._writers.values():
+            writer.close()

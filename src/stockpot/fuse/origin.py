@@ -10,9 +10,8 @@ from stockpot.checkpoints.card import Origin, Parent, write_card
 from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location
-from stockpot.fuse.jobs import Job
-from stockpot.fuse.options import DTYPES
-from stockpot.fuse.run import Request
+from stockpot.fuse.job import Job
+from stockpot.fuse.request import DTYPES, Request
 from stockpot.results.provenance import package_version
 
 

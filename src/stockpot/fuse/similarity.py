@@ -16,10 +16,10 @@ from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
+from stockpot.fuse.fuser import Slab
 from stockpot.fuse.heat_map import heat_map
-from stockpot.fuse.jobs import short_names
-from stockpot.fuse.kinds import Slab
-from stockpot.fuse.options import split_options
+from stockpot.fuse.job import short_names
+from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream
 from stockpot.models.device import pick_device
 
@@ -80,7 +80,7 @@ def similarity(
     Args:
         base: the model that the members were fine-tuned from.
         members: as for `fuse`.
-        **settings: the options of `stockpot.fuse.options.Options`.
+        **settings: the options of `stockpot.fuse.request.Options`.
     """
     options, unknown = split_options(settings)
     if unknown:

@@ -20,7 +20,7 @@ from torch import Tensor
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
 from stockpot.errors import BadCheckpointError
-from stockpot.fuse.kinds import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
 
 STRETCH = 1 << 18
 """Elements of a stretch: one megabyte in fp32, so that a few of them stay in cache."""

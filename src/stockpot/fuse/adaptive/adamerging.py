@@ -7,9 +7,9 @@ from torch import Tensor
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import Layers, descend, spread, start, summary
 from stockpot.fuse.adaptive.entropy import Adaptation
-from stockpot.fuse.kinds import DataFuser, TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
-from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.pool import TaskPool
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.pool import TaskPool
 
 _NEVER_ZERO = 1e-8

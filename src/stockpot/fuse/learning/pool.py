@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.errors import BadParameterError
-from stockpot.fuse.learning.bookmark import Bookmark
+from stockpot.fuse.learning.bookmark import Bookmark, Stateful
 from stockpot.fuse.learning.task import Task
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.classifier import Classifier
@@ -231,6 +231,21 @@ class TaskPool:
                 hint="Give tasks=[...] (--task, or `data:` in a recipe).",
             )
         return self.tasks
+
+    def walk(self, stage: str, steps: int, **parts: Stateful) -> Iterator[int]:
+        """The numbers of the steps still to do, with progress and bookmarks between them.
+
+        Args:
+            stage: what is being learned.
+            steps: of this stage in all.
+            parts: everything that a step changes and a later one reads, and what a later stage
+                will not make again.
+        """
+        for step in range(self.bookmark.restore(stage, steps, parts), steps):
+            yield step
+            self.progress(stage, step + 1, steps)
+            self.bookmark.keep(stage, step + 1, parts)
+        self.bookmark.finish(stage)
 
     def _read(self, index: int) -> Tensor:
         flat = torch.zeros_like(self.flat)

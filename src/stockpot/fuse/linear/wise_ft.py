@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.linear.weighted import weighted_sum
 
 

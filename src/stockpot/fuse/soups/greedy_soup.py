@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import DataFuser, TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import soup_fuser
-from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.soups.held_out import accuracy
 

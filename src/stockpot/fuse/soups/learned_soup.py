@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from stockpot.datasets.dataset import Batch
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import DataFuser, TensorFuser
-from stockpot.fuse.learning.bookmark import Losses, Values, walk
+from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.learning.bookmark import Losses, Values
 from stockpot.fuse.learning.coefficients import soup_fuser
-from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.learning.task import Task
 
@@ -48,8 +48,8 @@ def learned_soup(
         optimiser = torch.optim.AdamW([free, heat], lr=lr, weight_decay=0.0)
         losses = Losses()
         values = Values(free=free, heat=heat)
-        for epoch in walk(
-            pool, "learning weights", epochs, values=values, optimiser=optimiser, losses=losses
+        for epoch in pool.walk(
+            "learning weights", epochs, values=values, optimiser=optimiser, losses=losses
         ):
             for task, batch in _batches(pool, tasks, batch_size, seed + epoch):
                 weights = free.softmax(dim=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.elect import Reduce, disjoint
 from stockpot.fuse.sparse.sums import add_up
 from stockpot.fuse.sparse.trim import keep_ranks, weighed

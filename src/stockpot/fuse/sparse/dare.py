@@ -10,8 +10,8 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_positive, check_share
-from stockpot.fuse.kinds import Fuser, Slab, StagedFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, Slab, StagedFuser, TensorFuser
+from stockpot.fuse.parameters import check_positive, check_share
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.elect import Reduce, disjoint
 from stockpot.fuse.sparse.sums import add_up

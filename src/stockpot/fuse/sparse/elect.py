@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from stockpot.fuse.kinds import Slab
+from stockpot.fuse.fuser import Slab
 from stockpot.fuse.sparse.select import Measured
 from stockpot.fuse.sparse.sums import RunningSum, add_up
 from stockpot.fuse.sparse.trim import trim, weighed

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stockpot.fuse.kinds import Pass, Slab
+from stockpot.fuse.fuser import Pass, Slab
 
 _BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF

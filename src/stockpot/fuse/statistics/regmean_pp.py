@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import DataFuser
-from stockpot.fuse.learning.learned import Learned
+from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.pool import TaskPool
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 from stockpot.fuse.statistics.regmean import check_regression, images, report, solved_fuser

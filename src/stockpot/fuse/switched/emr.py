@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, SwitchFuser
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, SwitchFuser
 from stockpot.fuse.sparse.sums import add_up
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, SwitchFuser
+from stockpot.fuse.fuser import Slab, SwitchFuser
 from stockpot.fuse.sparse.consensus_ta import uses
 from stockpot.fuse.sparse.sums import add_up
 
