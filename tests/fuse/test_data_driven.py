@@ -16,7 +16,7 @@ from torch import Tensor
 import stockpot
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.run import fuse, plan, sweep
 from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 from towers import dual

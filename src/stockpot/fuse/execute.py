@@ -17,7 +17,6 @@ from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
-from stockpot.fuse.batch_norm import sound_variance
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job, prepare
 from stockpot.fuse.learning.bookmark import bookmark_of
@@ -27,6 +26,7 @@ from stockpot.fuse.origin import write_companions
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
+from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
 
 def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Path | dict[str, Any]:
@@ -97,8 +97,8 @@ def _stream(job: Job, sink: Sink) -> None:
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
-            if name.endswith("running_var"):
-                values = sound_variance(slab, values)
+            if is_variance(name) and not bool(is_sound(values).all()):
+                values = sound(values, slab.smallest())
             for model in job.models(label):
                 put(model, name, values, piece.start)
 

@@ -58,6 +58,14 @@ class Slab:
         """The members' values, one after the other."""
         return (self._read(index) for index in range(self.count))
 
+    def smallest(self) -> Tensor:
+        """The members' smallest values, element by element."""
+        members = self.members()
+        smallest = next(members).clone()
+        for values in members:
+            torch.minimum(smallest, values, out=smallest)
+        return smallest
+
     def delta(self, index: int) -> Tensor:
         """What one member changed: its values less the base's."""
         return self._read(index) - self.base

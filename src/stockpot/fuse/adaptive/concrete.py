@@ -16,7 +16,7 @@ from stockpot.fuse.adaptive.mask import Mask, masked_fuser
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.learner import DataFuser, Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.parameters import check_positive
 
 Merge = Literal["task_arithmetic", "adamerging_task", "adamerging_layer"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from stockpot.errors import BadParameterError
 from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.learning.bookmark import Losses, Stateful, Values
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 
 Layers = Literal["task", "layer"]
 

@@ -23,7 +23,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import write_atomic
 from stockpot.fuse.fuser import TensorFuser
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 
 
 @dataclass(frozen=True)

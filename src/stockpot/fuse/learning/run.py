@@ -23,7 +23,7 @@ from stockpot.fuse.learning.learner import (
     load_learned,
     save_learned,
 )
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.request import Request
 from stockpot.models.modules.folder import Module
 

@@ -15,8 +15,7 @@ from stockpot.fuse.adaptive.adamerging import adamerging
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.models.modules.surgery import corrected
 
 

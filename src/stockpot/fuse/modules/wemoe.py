@@ -17,7 +17,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.blocks import Block, mlp_blocks
 from stockpot.fuse.parameters import check_share
 from stockpot.models.modules.weight_ensemble import (

@@ -13,7 +13,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.information import Square, information
 

@@ -12,8 +12,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
