@@ -24,7 +24,7 @@ from stockpot.fuse.stream import Stream
 from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 
 @dataclass(frozen=True)
