@@ -18,7 +18,7 @@ from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
-from stockpot.fuse.job import Job, prepare
+from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
@@ -29,9 +29,10 @@ from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
 
-def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Path | dict[str, Any]:
+def execute(
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
-    job = prepare(request)
     modules: dict[str, Module] = {}
     if job.learns:
         if job.module and out is None:

@@ -77,8 +77,9 @@ def fuse(
     request = _request(method, members, base, tasks, options, {"": params}, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
+        from stockpot.fuse.job import prepare
 
-        results = execute(request, Path(out) if out is not None else None, hashes)
+        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
     return results if isinstance(results, Path) else results[""]
 
 
@@ -117,8 +118,9 @@ def sweep(
     request = _request(method, members, base, tasks, options, points, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
+        from stockpot.fuse.job import prepare
 
-        results = execute(request, Path(out) if out is not None else None, hashes)
+        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
     if isinstance(results, Path):
         return {label: results / label for label in points}
     return results
