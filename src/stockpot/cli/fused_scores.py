@@ -86,11 +86,11 @@ def _plot(results: list[CellResult], key: str, run: Path) -> None:
 def _recompute(folder: Path, data: str, options: dict[str, Any]) -> None:
     """Estimate BatchNorm statistics on the data's training images and write them back."""
     from stockpot.datasets.load import load_dataset
-    from stockpot.models.load import load_model
+    from stockpot.models.load import load_for
     from stockpot.pool.batch_norm import recompute_batch_norm
 
     images = load_dataset(data, **{**options, "split": "train", "limit": None})
-    model = load_model(folder)
+    model = load_for(folder, images)
     batches = (batch.images for batch in images.batches(256, model.preprocess.fit))
     layers = recompute_batch_norm(model, batches)
     if not layers:

@@ -9,30 +9,30 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.member_names import by_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import Labelled, load_for, load_model
 from stockpot.pool.layout import Layout, float_layout
 from stockpot.pool.pool import Pool
 
 Member = str | Path | Classifier | Mapping[str, Tensor]
-ZeroShot = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def read_pool(
     members: Sequence[Member] | Mapping[str, Member],
     device: torch.device | str = "cpu",
     *,
-    zero_shot: ZeroShot | None = None,
+    data: Labelled | None = None,
 ) -> Pool:
     """Read the members; the first is the base and must be a model, not a state dict.
 
     Args:
         members: sources as for `load_model`, classifiers, or state dicts of the first.
         device: where base, changes and working model live.
-        zero_shot: classes and templates of the heads, for members that are dual encoders.
+        data: what gives members that are dual encoders the classes and templates of their heads.
     """
-    named = dict(members) if isinstance(members, Mapping) else _named(members)
+    named = by_name(members)
     if not named:
         raise BadParameterError("a soup needs at least one member, got none.")
     names = tuple(named)
@@ -42,28 +42,18 @@ def read_pool(
             f"{names[0]}: the first member gives the architecture; expected a model, got a state "
             "dict."
         )
-    first = named[names[0]] = _load(source, zero_shot)
+    first = named[names[0]] = _load(source, data)
     layout = float_layout(first)
     # The members as they are (a soup of one must be that one, bit for bit) stay off the device.
     originals = [
-        layout.flatten(_tensors(name, member, names[0], first, layout, zero_shot))
+        layout.flatten(_tensors(name, member, names[0], first, layout, data))
         for name, member in named.items()
     ]
     return Pool(copy.deepcopy(first), layout, originals.__getitem__, names, device=device)
 
 
-def _named(members: Sequence[Member]) -> dict[str, Member]:
-    named: dict[str, Member] = {}
-    for index, member in enumerate(members):
-        source = member.origin.source if isinstance(member, Classifier) else member
-        text = f"member-{index}" if isinstance(source, Mapping) else str(source)
-        name = text.rstrip("/").rpartition("/")[2].removeprefix("zoo:")
-        named[name if name not in named else f"{name}#{index}"] = member
-    return named
-
-
-def _load(source: str | Path | Classifier, zero_shot: ZeroShot | None) -> Classifier:
-    return load_model(source, **(zero_shot_options(source, *zero_shot) if zero_shot else {}))
+def _load(source: str | Path | Classifier, data: Labelled | None) -> Classifier:
+    return load_model(source) if data is None else load_for(source, data)
 
 
 def _tensors(
@@ -72,13 +62,13 @@ def _tensors(
     first_name: str,
     first: Classifier,
     layout: Layout,
-    zero_shot: ZeroShot | None,
+    data: Labelled | None,
 ) -> list[Tensor]:
     """A member's tensors in the order of the layout."""
     if isinstance(source, Mapping):
         state = dict(source)
     else:
-        member = _load(source, zero_shot)
+        member = _load(source, data)
         state = member.state_dict()
         for what in ("classes", "preprocess"):
             if getattr(member, what) != getattr(first, what):

@@ -82,7 +82,7 @@ def season(
     images = data if isinstance(data, Dataset) else load_dataset(str(data))
     rows, others = draw(len(images), shots, seed)
     start = time.perf_counter()
-    pool = read_pool(members, place, zero_shot=(images.classes, images.templates))
+    pool = read_pool(members, place, data=images)
 
     def read(part: Dataset) -> Shots:
         return read_shots(part, pool.model, device=place, batch_size=batch_size)
