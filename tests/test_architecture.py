@@ -16,7 +16,7 @@ LAYERS = [
     {"datasets", "checkpoints"},
     {"models", "zoo"},
     {"corrupt", "attack", "explain", "defend"},
-    {"dynamic"},
+    {"pool", "dynamic"},
     {"fuse", "harden"},
     {"season"},
     {"measure"},

@@ -84,8 +84,8 @@ def _plot(results: list[CellResult], key: str, run: Path) -> None:
 def _recompute(folder: Path, data: str, options: dict[str, Any]) -> None:
     """Estimate BatchNorm statistics on the data's training images and write them back."""
     from stockpot.datasets.load import load_dataset
-    from stockpot.fuse.batch_norm import recompute_batch_norm
     from stockpot.models.load import load_for
+    from stockpot.pool.batch_norm import recompute_batch_norm
 
     images = load_dataset(data, **{**options, "split": "train", "limit": None})
     model = load_for(folder, images)

@@ -17,13 +17,13 @@ from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
-from stockpot.fuse.kinds import Slab
-from stockpot.fuse.options import split_options
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream
 from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def similarity(
     Args:
         base: the model that the members were fine-tuned from.
         members: as for `fuse`.
-        **settings: the options of `stockpot.fuse.options.Options`.
+        **settings: the options of `stockpot.fuse.request.Options`.
     """
     options, unknown = split_options(settings)
     if unknown:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.spectral.decompose import leading_triples, orthogonal_factor
 from stockpot.fuse.spectral.iso_c import total_change
 from stockpot.fuse.spectral.tsv_m import running_mean

@@ -5,12 +5,9 @@
   model (a global threshold, say). It is a generator: it yields passes, is sent their results, and
   returns the fuser that does the work.
 - `SwitchFuser`: one output per member, for methods that keep a model per task.
-- `DataFuser`: learns from models and data first, and then is a `TensorFuser`.
-- `ModuleFuser`: the same, and adds parts (routers, experts) to the architecture: the result is a
-  module with a forward of its own.
 
-None of the first three knows about files, threads or devices: they see slabs. The last two run the
-models, in a `TaskPool`.
+None of them knows about files, threads or devices: they see slabs. Methods that learn from models
+and data before they merge are in `fuse/learning/learner.py`.
 """
 
 from __future__ import annotations
@@ -18,16 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from stockpot.checkpoints.source import TensorInfo
-
-if TYPE_CHECKING:
-    from stockpot.fuse.learning.learned import Learned
-    from stockpot.fuse.learning.pool import TaskPool
 
 
 class Slab:
@@ -64,6 +57,14 @@ class Slab:
     def members(self) -> Iterator[Tensor]:
         """The members' values, one after the other."""
         return (self._read(index) for index in range(self.count))
+
+    def smallest(self) -> Tensor:
+        """The members' smallest values, element by element."""
+        members = self.members()
+        smallest = next(members).clone()
+        for values in members:
+            torch.minimum(smallest, values, out=smallest)
+        return smallest
 
     def delta(self, index: int) -> Tensor:
         """What one member changed: its values less the base's."""
@@ -142,28 +143,4 @@ class StagedFuser:
     """Whether it makes one model per member."""
 
 
-@dataclass(frozen=True)
-class DataFuser:
-    """A method that learns from data what to do with the tensors."""
-
-    learn: Callable[[TaskPool], Learned]
-    """Runs the models; what it returns can be saved and used again instead of learning."""
-    fuser: Callable[[Learned], TensorFuser]
-    """The method once it has learned."""
-
-
-@dataclass(frozen=True)
-class ModuleFuser:
-    """A method whose result has a forward of its own."""
-
-    kind: str
-    """The kind of module, as `stockpot.models.modules` knows it."""
-    learn: Callable[[TaskPool], Learned]
-    fuser: Callable[[Learned], TensorFuser]
-    """Makes the plain weights under the module."""
-    parts: Callable[[TaskPool, Learned], tuple[dict[str, Tensor], dict[str, Any]]]
-    """What is added to them: tensors by name, and settings."""
-
-
 Fuser = TensorFuser | SwitchFuser | StagedFuser
-Learner = DataFuser | ModuleFuser

@@ -1,12 +1,26 @@
-"""What every fusion takes besides the method's own parameters."""
+"""What is asked of a fusion: members, base, data, parameters, and the options of every method.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from stockpot.checkpoints.locate import Location
 from stockpot.errors import BadParameterError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stockpot.checkpoints.source import Source
+    from stockpot.datasets.dataset import Dataset
+
+    Spec: TypeAlias = str | Path | Location | Mapping[str, Tensor] | nn.Module | Source
+    Tasks: TypeAlias = str | Path | Dataset | Sequence[Any] | Mapping[str, Any]
 
 Accumulate = Literal["fp32", "fp64"]
 DTYPES = {
@@ -78,6 +92,22 @@ class Options:
             for field in fields(self)
             if field.name != "command" and getattr(self, field.name) != getattr(default, field.name)
         }
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be fused, found but not opened."""
+
+    method: str
+    members: Mapping[str, Any]
+    base: Any | None
+    options: Options
+    points: Mapping[str, Mapping[str, Any]]
+    """The method's parameters; several sets for a sweep, each with its label."""
+    tasks: Any = None
+    """Datasets, for data-driven methods: one per member, in order or by name."""
+    progress: Callable[[str, int, int], None] | None = None
+    """Told what is done, how far it is, and of how much, while a method learns."""
 
 
 def split_options(settings: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""From a request to a job: open everything, check everything, build every fuser."""
+"""From a request to a job: open, check and build everything, and say what it will cost."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, StagedFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.options import DTYPES, Options
 from stockpot.fuse.parameters import assign
-from stockpot.fuse.run import Request
-from stockpot.fuse.stream import Stream
+from stockpot.fuse.request import DTYPES, Options, Request
+from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import pick_device
 from stockpot.registry import Entry
@@ -32,6 +32,9 @@ _BEYOND_VISION = (
     "text_model.*", "text_projection.*", "visual_projection.*", "logit_scale", "logit_bias",
 )  # fmt: skip
 """What data-driven methods leave alone in a dual encoder: they run its vision tower only."""
+
+_INTERPRETER = 160_000_000
+"""Private memory of a process that has imported torch and done nothing."""
 
 
 @dataclass(frozen=True)
@@ -158,3 +161,67 @@ def output_dtype(options: Options) -> torch.dtype | None:
         return None
     dtype: torch.dtype = getattr(torch, DTYPES[options.dtype])
     return dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of a fusion."""
+
+    method: str
+    members: int
+    tensors: int
+    weights: int
+    copied: int
+    passes: int
+    read_bytes: int
+    write_bytes: int
+    peak_bytes: int
+    workers: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.method}: {self.members} members, {self.tensors} tensors fused "
+            f"({self.weights / 1e6:.1f} M weights), {self.copied} copied",
+            f"{self.passes} passes, {self.read_bytes / 1e9:.2f} GB read, "
+            f"{self.write_bytes / 1e9:.2f} GB written",
+            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads",
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+def plan_job(request: Request, job: Job) -> Plan:
+    """Add up what the fusers say they need."""
+    stream, fusers = job.stream, job.fusers
+    models = sum(len(job.models(label)) for label in job.of)
+    alignment = stream.alignment
+    count = len(alignment.members)
+    sources = count + (alignment.base is not None)
+    weights = sum(row.info.numel for row in alignment.rows)
+    per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
+    passes = 1 + max(f.passes if isinstance(f, StagedFuser) else 0 for f in fusers) + job.learns
+    whole = any(not getattr(f, "elementwise", True) for f in fusers)
+    largest = max(row.info.numel for row in alignment.rows)
+    piece = largest if whole else min(largest, STRETCH)
+    buffers = 3 * count + 4
+    written = sum(info.nbytes for info in job.infos.values())
+    peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
+    notes = alignment.notes
+    if job.learns:
+        # Base, one change per member, the working weights and their gradient, all in fp32.
+        peak += 4 * weights * (count + 3)
+        notes += ("plus the activations of one pass while it learns",)
+    return Plan(
+        method=request.method,
+        members=count,
+        tensors=len(alignment.rows),
+        weights=weights,
+        copied=len(alignment.copies),
+        passes=passes,
+        read_bytes=per_pass * passes,
+        write_bytes=written * models,
+        peak_bytes=peak,
+        workers=stream.workers,
+        notes=notes,
+    )

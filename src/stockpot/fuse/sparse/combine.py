@@ -1,4 +1,8 @@
-"""Elect a sign for every weight and merge only the changes that have it."""
+"""How the members' changes combine: sums in a fixed order, and an election of signs.
+
+`torch.stack(tensors).sum(dim=0)` adds rows up in blocks of sixteen and then the blocks. Adding in
+the same order gives the same bits without holding all members at once.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,53 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from stockpot.fuse.kinds import Slab
-from stockpot.fuse.sparse.select import Measured
-from stockpot.fuse.sparse.sums import RunningSum, add_up
-from stockpot.fuse.sparse.trim import trim, weighed
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.sparse.select import Measured, trim
 
 Reduce = Literal["mean", "sum", "max"]
+_BLOCK = 16
+
+
+class RunningSum:
+    """The sum of tensors that are added one by one."""
+
+    def __init__(self) -> None:
+        self._block: Tensor | None = None
+        self._blocks: Tensor | None = None
+        self._count = 0
+
+    def add(self, values: Tensor) -> None:
+        """Add a tensor; it is not kept."""
+        self._block = values.clone() if self._block is None else self._block.add_(values)
+        self._count += 1
+        if self._count % _BLOCK == 0:
+            done = self._block
+            self._blocks = done if self._blocks is None else self._blocks.add_(done)
+            self._block = None
+
+    @property
+    def value(self) -> Tensor:
+        """The sum so far."""
+        if self._block is None:
+            if self._blocks is None:
+                raise ValueError("nothing has been added")
+            return self._blocks
+        return self._block if self._blocks is None else self._block + self._blocks
+
+
+def add_up(tensors: Iterable[Tensor]) -> Tensor:
+    """The sum of some tensors."""
+    total = RunningSum()
+    for values in tensors:
+        total.add(values)
+    return total.value
+
+
+def weighed(changes: Iterable[Tensor], weights: Sequence[float] | None) -> Iterable[Tensor]:
+    """The changes, each multiplied by its member's weight."""
+    if weights is None:
+        return changes
+    return (change * weight for change, weight in zip(changes, weights, strict=True))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""What a data-driven method learned, as tensors and facts that can be saved and used again.
+"""Methods that learn before they merge, and what they learned.
 
-A file pair `NAME.safetensors` and `NAME.json`: the first holds coefficients, masks, statistics or
-routers, the second says which method made them, for which members and tensors, and how.
+- `DataFuser`: learns from models and data first, and then is a `TensorFuser`.
+- `ModuleFuser`: the same, and adds parts (routers, experts) to the architecture: the result is a
+  module with a forward of its own.
+
+What was learned is tensors and facts that can be saved and used again: `NAME.safetensors` holds
+coefficients, masks, statistics or routers, and `NAME.json` says which method made them, for which
+members and tensors, and how.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,8 @@ from torch import Tensor
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import write_atomic
+from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.learning.task_pool import TaskPool
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,32 @@ class Learned:
 
     tensors: Mapping[str, Tensor]
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataFuser:
+    """A method that learns from data what to do with the tensors."""
+
+    learn: Callable[[TaskPool], Learned]
+    """Runs the models; what it returns can be saved and used again instead of learning."""
+    fuser: Callable[[Learned], TensorFuser]
+    """The method once it has learned."""
+
+
+@dataclass(frozen=True)
+class ModuleFuser:
+    """A method whose result has a forward of its own."""
+
+    kind: str
+    """The kind of module, as `stockpot.models.modules` knows it."""
+    learn: Callable[[TaskPool], Learned]
+    fuser: Callable[[Learned], TensorFuser]
+    """Makes the plain weights under the module."""
+    parts: Callable[[TaskPool, Learned], tuple[dict[str, Tensor], dict[str, Any]]]
+    """What is added to them: tensors by name, and settings."""
+
+
+Learner = DataFuser | ModuleFuser
 
 
 @dataclass(frozen=True)
