@@ -12,11 +12,11 @@ import stockpot
 ROOT = Path(stockpot.__file__).parent
 LAYERS = [
     {"types", "errors", "registry", "verbs", "files"},
-    {"results", "recipe", "engine"},
+    {"results", "recipe", "charts", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},
     {"corrupt", "attack", "explain", "defend"},
-    {"dynamic"},
+    {"pool", "dynamic"},
     {"fuse", "harden"},
     {"season"},
     {"measure"},
@@ -28,6 +28,7 @@ LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # Two rooms that sit higher but are asked to stay off the lower ones they do not need.
 REPORT_READS_ONLY = {
     "results",
+    "charts",
     "errors",
     "files",
     "types",

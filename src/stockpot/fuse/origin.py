@@ -11,9 +11,8 @@ from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location
 from stockpot.checkpoints.member_names import member_names
-from stockpot.fuse.jobs import Job
-from stockpot.fuse.options import DTYPES
-from stockpot.fuse.run import Request
+from stockpot.fuse.job import Job
+from stockpot.fuse.request import DTYPES, Request
 from stockpot.results.provenance import package_version
 
 

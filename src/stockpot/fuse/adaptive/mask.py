@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.learning.task_pool import TaskPool
 
 _NEVER_ZERO = 1e-8
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,

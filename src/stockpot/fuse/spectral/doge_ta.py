@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.select import order_statistics
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.decompose import (

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
