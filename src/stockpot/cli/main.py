@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli import (
+    compare,
     corrupt,
     data,
     doctor,
@@ -27,6 +28,7 @@ from stockpot.cli import (
     season,
     show,
     similarity,
+    transfer,
     validate,
 )
 from stockpot.cli.options import examples
@@ -35,8 +37,9 @@ from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (run, fuse, similarity, harden, season, measure, explain, corrupt, report, export)
+_JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)
-for module in (*_MAKING, *_ASKING):
+for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
 

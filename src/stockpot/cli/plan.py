@@ -82,8 +82,8 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
-    from stockpot.fuse.options import split_options
     from stockpot.fuse.parameters import check_parameters
+    from stockpot.fuse.request import split_options
 
     check_parameters(entry, split_options(params)[1])
 

@@ -1,4 +1,4 @@
-"""Parameters that differ from tensor to tensor.
+"""The parameters of methods: values that differ from tensor to tensor, and checks of shared ones.
 
 Any parameter may be given as a mapping from globs to values, the first match counting, or, where
 a number is expected, as a list that is spread over the depth of the network: the first value for
@@ -146,3 +146,28 @@ def _block(name: str) -> tuple[tuple[str, int], ...] | None:
             marks.append((match[1], int(match[2])))
     # `classifier.1` and the like number the layers of a head, not the depth of the network.
     return tuple(marks) if marks and not parts[0].startswith(("classifier", "head")) else None
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise unless a number lies in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise BadParameterError(f"{name}: expected a share from 0 to 1, got {value}.")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless a number is above zero."""
+    if not value > 0:
+        raise BadParameterError(f"{name}: expected a number above 0, got {value}.")
+
+
+def normalized(weights: list[float] | None, normalize: bool) -> list[float] | None:
+    """The weights, divided by their sum when that is wished."""
+    if weights is None or not normalize:
+        return weights
+    total = sum(weights)
+    if abs(total) < 1e-12:
+        raise BadParameterError(
+            f"weights: they add up to 0 and cannot be normalised, got {weights}.",
+            hint="Set normalize=false to use them as they are.",
+        )
+    return [weight / total for weight in weights]
