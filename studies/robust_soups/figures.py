@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from study import SOUPED, Looked
-from tables import OWN, THREATS, Shifted, line_of, on_triangle
+from study import SOUPED
+from tables import OWN, THREATS, Shifted, on_triangle
 
 from stockpot.files import write_atomic
+from stockpot.season.conditions import Conditions
 from stockpot.season.plots.composition import composition
 from stockpot.season.plots.labels_needed import labels_needed
 from stockpot.season.plots.lines import along_line, trade_off
 from stockpot.season.plots.triangle import triangle
 
 
-def figures_of_soups(soups: Looked, joint: dict[str, Looked], out: Path) -> None:
+def figures_of_soups(soups: Conditions, joint: dict[str, Conditions], out: Path) -> None:
     """Trade-off curves, triangles and extrapolation lines; `out` is how file names begin."""
     robust = {name: soups.matrices[name] for name in (*THREATS, "union", "clean")}
     for pair in ((0, 1), (0, 2), (1, 2), (0, 3)):
         a, b = (SOUPED[member] for member in pair)
-        rows = line_of(soups, pair)
+        rows = soups.line(*pair)
         if len(rows) < 3:
             continue
         text = along_line(
-            robust, line_of(soups, pair, -0.4, 1.4), pair[1],
+            robust, soups.line(*pair, -0.4, 1.4), pair[1],
             title=f"{a} to {b}", across=f"weight of {b}",
         )  # fmt: skip
         write_atomic(Path(f"{out}-line-{a}-{b}.svg"), text)

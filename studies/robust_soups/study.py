@@ -12,12 +12,9 @@ the zoo, where it has them. What is finished lies in OUT/FAMILY; called again, a
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,20 +25,19 @@ from stockpot.attack.threat import Threats
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.load import load_dataset
-from stockpot.files import write_atomic
 from stockpot.measure.protocols import named_protocol
 from stockpot.models.device import pick_device
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
 from stockpot.pool.pool import Pool
 from stockpot.results.contrast import halves
+from stockpot.season.conditions import Conditions
 from stockpot.season.criteria import calibrated_ensemble, judge_all, temperature
 from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Matrix
 from stockpot.season.robust import evaluate_under, line
 from stockpot.season.shots import Shots, read_shots
-
 
 FAMILIES = {
     "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
@@ -55,47 +51,6 @@ CORRUPTIONS = (
     "gaussian_noise", "motion_blur", "fog", "contrast", "pixelate", "jpeg_compression",
 )  # fmt: skip
 CRITERIA = ("agreement", "entropy", "atc")
-
-
-class Looked(NamedTuple):
-    """Soups x images under several conditions, and what else is known of them."""
-
-    matrices: dict[str, Matrix]
-    facts: dict[str, Any]
-
-    @property
-    def weights(self) -> np.ndarray:
-        """One row per soup."""
-        return next(iter(self.matrices.values())).weights
-
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, matrix in self.matrices.items():
-            matrix.save(folder / f"{_file(name)}.npz")
-        facts = self.facts | {"conditions": list(self.matrices)}
-        write_atomic(folder / "facts.json", json.dumps(facts, indent=1) + "\n")
-
-    @classmethod
-    def read(cls, folder: Path) -> Looked | None:
-        if not (folder / "facts.json").exists():
-            return None
-        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        names = facts["conditions"]
-        return cls({name: Matrix.read(folder / f"{_file(name)}.npz") for name in names}, facts)
-
-    def and_soups(self, more: Mapping[str, Matrix]) -> Looked:
-        """With further soups on the same images."""
-        fields = ("weights", "correct", "loss")
-        joined = {
-            name: Matrix(*(np.concatenate([getattr(m, f) for m in (mine, more[name])])
-                           for f in fields))
-            for name, mine in self.matrices.items()
-        }  # fmt: skip
-        return Looked(joined, self.facts)
-
-
-def _file(condition: str) -> str:
-    return condition.replace("/", "_").replace(" ", "-").replace(":", "-")
 
 
 def soups_of_interest() -> Tensor:
@@ -154,7 +109,7 @@ class Study:
         settings = dict(protocol.params) | {"precision": "bf16", "forward": "folded"}
         if self.given.steps:
             settings["steps"] = self.given.steps
-        known = Looked.read(self.out / name)
+        known = Conditions.read(self.out / name)
         if known is not None:
             there = torch.from_numpy(known.weights)
             new = [bool((there - row).abs().sum(1).min() > 1e-6) for row in soups]
@@ -167,7 +122,7 @@ class Study:
             )
             facts = {"members": list(pool.members), "data": str(self.images),
                      "fingerprint": self.images.fingerprint}  # fmt: skip
-            known = Looked(found, facts) if known is None else known.and_soups(found)
+            known = Conditions(found, facts) if known is None else known.with_soups(found)
             known.save(self.out / name)
         done = 0 if known is None else len(known.weights)
         print(f"{self.given.family} {name}: {done} soups", flush=True)
@@ -188,7 +143,7 @@ class Study:
             right.append(logits_of(pool.load(weights), shots).argmax(dim=1) == shots.labels)
         correct = torch.stack(right).cpu().numpy()
         matrix = Matrix(soups.numpy(), correct, (~correct).astype(np.float32))
-        Looked({"clean": matrix}, {"members": list(pool.members)}).save(self.out / "renewed")
+        Conditions({"clean": matrix}, {"members": list(pool.members)}).save(self.out / "renewed")
         print(f"{self.given.family} control: {matrix.accuracy().round(3).tolist()}", flush=True)
 
     def shift(self) -> None:
@@ -229,7 +184,7 @@ class Study:
             cells = {}
             for part, matrices in found.items():
                 facts = {"members": list(pool.members), "label_free": chosen}
-                Looked(matrices, facts).save(self.out / part)
+                Conditions(matrices, facts).save(self.out / part)
             print(f"{given.family} shift: {len(soups)} soups, severity {severity}", flush=True)
 
     def look(
@@ -245,7 +200,9 @@ class Study:
             for weights in soups:
                 if time.monotonic() > (self.until if until is None else until):
                     return None
-                model = renewed_copy(pool.load(weights), batches[0][:8].float() / 255, torch.bfloat16)
+                model = renewed_copy(
+                    pool.load(weights), batches[0][:8].float() / 255, torch.bfloat16
+                )
                 rows.append(torch.cat([model(batch).float() for batch in batches]))
         sizes = [len(batch) for batch in cells.values()]
         return dict(zip(cells, torch.stack(rows).split(sizes, dim=1), strict=True))

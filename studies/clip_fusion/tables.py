@@ -1,0 +1,289 @@
+"""Tables and figures of the CLIP fusion study, from the runs that `study.py` left.
+
+    python studies/clip_fusion/tables.py runs
+
+Writes CSV files beside this file, puts the tables into README.md and draws the figures from the
+CSV files. Tables of paired differences and of calibration need the results themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from study import BASES, EXPERT_OF, RATES, SWITCHED
+
+from stockpot.files import write_atomic
+from stockpot.results.contrast import Contrast, mean_contrast, paired
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.store import load_results
+from stockpot.results.tables import csv_text, fill, markdown, percent, percents
+from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
+
+HERE = Path(__file__).parent
+ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
+         "adamerging-layer", "wemoe", "experts")  # fmt: skip
+ENTROPY = ("clip-base", "average", "regmean", "smile", "adamerging-layer",
+           "adamerging-layer-fast", "wemoe", "wemoe-fast")  # fmt: skip
+VERDICTS = {"held": "holds", "did not hold": "the other way round",
+            "not told apart": "not told apart"}  # fmt: skip
+Row = dict[str, Any]
+
+
+def score_rows(columns: Sequence[str], rows: Iterable[TaskRow]) -> list[Row]:
+    """Scores as rows of a CSV file."""
+    return [
+        {"model": row.model, "task": task, "accuracy": round(score.value, 6),
+         "ci_low": round(score.ci_low or 0, 6), "ci_high": round(score.ci_high or 0, 6),
+         "n": score.n}
+        for row in rows for task, score in zip(columns, row.scores, strict=True) if score
+    ]  # fmt: skip
+
+
+def read_csv(name: str) -> list[Row]:
+    """Rows of a file beside this one, numbers as numbers."""
+    with (HERE / name).open(encoding="utf-8") as stream:
+        return [
+            {k: v if k in ("pool", "model", "task") else float(v) for k, v in row.items()}
+            for row in csv.DictReader(stream)
+        ]
+
+
+def models_of(rows: Sequence[Row]) -> tuple[list[str], dict[str, list[Score]]]:
+    """The tasks, and each model's scores on them."""
+    found: dict[str, list[Score]] = {}
+    for row in rows:
+        ends = {"ci_low": row["ci_low"], "ci_high": row["ci_high"]}
+        score = Score(metric="accuracy", value=row["accuracy"], n=int(row["n"]), **ends)
+        found.setdefault(row["model"], []).append(score)
+    return list(dict.fromkeys(row["task"] for row in rows)), found
+
+
+def plain(score: Score | None) -> str:
+    return percents(score, interval=False)
+
+
+def from_data(read: Callable[[str], list[Row]] = read_csv) -> dict[str, str]:
+    """The places of README.md that follow from the CSV files."""
+    return {
+        "pools": pools(read("pools.csv")),
+        "sweep": sweep(read("fusion.csv")),
+        "generalisation": generalisation(read("generalisation.csv")),
+        "severities": severities(read("robustness.csv")),
+    }
+
+
+def pools(rows: Sequence[Row]) -> str:
+    """The candidate pools on validation images, the largest share first.
+
+    The rule was fixed before the first run: among the pools in which every expert is at least three
+    points above its base, the one whose best simple fusion makes up the largest share of what the
+    experts gain in the mean.
+    """
+    found = {(row["pool"], row["model"], row["task"]): row["accuracy"] for row in rows}
+    simple = list(dict.fromkeys(r["model"] for r in rows if not r["model"].startswith("clip-")))
+    body = []
+    for pool in dict.fromkeys(row["pool"] for row in rows):
+        base = [found[pool, "clip-base", task] for task in EXPERT_OF]
+        own = [found[pool, expert, task] for task, expert in EXPERT_OF.items()]
+        means = {name: _mean(found[pool, name, task] for task in EXPERT_OF) for name in simple}
+        best = max(means, key=means.__getitem__)
+        start, goal = _mean(base), _mean(own)
+        pairs = [f"{100 * a:.0f} / {100 * b:.0f}" for a, b in zip(base, own, strict=True)]
+        least = min(b - a for a, b in zip(base, own, strict=True))
+        body.append(
+            [pool, *pairs, f"{percent(start)} / {percent(goal)}", percent(least),
+             f"{best}: {percent(means[best])}", f"{(means[best] - start) / (goal - start):.2f}"]
+        )  # fmt: skip
+    body.sort(key=lambda row: row[-1], reverse=True)
+    head = ["pool", *EXPERT_OF, "mean", "smallest gain", "best simple fusion", "share"]
+    return markdown(head, body)
+
+
+def sweep(rows: Sequence[Row]) -> str:
+    """Task arithmetic by its scale."""
+    tasks, models = models_of(rows)
+    swept = sorted((name.partition("=")[2], name) for name in models if "scale=" in name)
+    body = [
+        [scale, *map(plain, models[name]), percents(mean_score(models[name]))]
+        for scale, name in swept
+    ]
+    return markdown(["scale", *tasks, "mean [95 %]"], body)
+
+
+def generalisation(rows: Sequence[Row]) -> str:
+    """Tasks whose experts were fused, and others."""
+    tasks, models = models_of(rows)
+    body = []
+    for name, scores in models.items():
+        by_task = dict(zip(tasks, scores, strict=True))
+        groups = [
+            mean_score([by_task[task] for task in tasks if task.startswith(word)])
+            for word in ("seen", "unseen")
+        ]
+        body.append([name, *map(plain, scores), *map(percents, groups)])
+    return markdown(["method", *tasks, "seen", "unseen"], body)
+
+
+def graded(rows: Sequence[Row]) -> tuple[list[int], dict[str, list[float]]]:
+    """The severities, and each model's mean over corruptions at each."""
+    levels = sorted({int(row["task"].rpartition(" ")[2]) for row in rows})
+    models = dict.fromkeys(row["model"] for row in rows)
+    return levels, {
+        name: [_mean(r["accuracy"] for r in rows if r["model"] == name
+                     and r["task"].endswith(f" {level}")) for level in levels]
+        for name in models
+    }  # fmt: skip
+
+
+def severities(rows: Sequence[Row]) -> str:
+    levels, means = graded(rows)
+    body = [[name, *map(percent, values)] for name, values in means.items()]
+    return markdown(["method", *(f"severity {level}" for level in levels)], body)
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+class Fused:
+    """The results of recipes/clip_fusion.yaml."""
+
+    def __init__(self, runs: Path) -> None:
+        results = load_results(runs / "clip_fusion")
+        self.table = next(found for found in task_tables(results) if found.measure == "clean")
+        self.cells = {(cell.key.model, cell.key.data): cell for cell in results}
+        for task, expert in EXPERT_OF.items():
+            self.cells["experts", task] = self.cells[expert, task]
+        found = self.table.rows + [self.experts()]
+        if (runs / "clip_switched").is_dir():
+            found += switched(load_results(runs / "clip_switched"), self.table.tasks)
+        self.rows = sorted(
+            (row for row in found if row.mean is not None),  # a run may still be under way
+            key=lambda row: row.mean.value if row.mean else 0.0,
+        )
+
+    def experts(self) -> TaskRow:
+        """Each task by its own expert: what a perfect fusion would reach."""
+        scores = [self.cells["experts", task].score("accuracy") for task in self.table.tasks]
+        return TaskRow("each expert on its own task", scores, mean_score(scores))
+
+    def gain(self, first: str, second: str) -> Contrast | None:
+        """The mean over tasks of what the second is better than the first, on the same images."""
+        places = [[(name, task) for name in (second, first)] for task in EXPERT_OF]
+        if not all(place in self.cells for pair in places for place in pair):
+            return None
+        answers = [[self.cells[place].outcome("correct") for place in pair] for pair in places]
+        return mean_contrast([paired(*pair) for pair in answers])
+
+    def fusion(self) -> str:
+        """Every method on every task, and how far it lies above the base."""
+        body = []
+        for row in self.rows:
+            if "scale=" in row.model and not row.model.endswith("scale=0.3"):
+                continue
+            name = "experts" if row.model.startswith("each expert") else row.model
+            over = None if name == "clip-base" else self.gain("clip-base", name)
+            shown = row.model.replace("-scale=0.3", " (scale 0.3)")
+            body.append([shown, *map(plain, row.scores), percents(row.mean), str(over or "")])
+        head = ["method", *self.table.tasks, "mean [95 %]", "over the base [95 %]"]
+        return markdown(head, body)
+
+    def order(self) -> str:
+        """Whether each method of the published order beats the one before it."""
+        there = [name for name in ORDER if self.gain(name, name) is not None]
+        body = []
+        for first, second in itertools.pairwise(there):
+            found = self.gain(first, second)
+            body.append([f"{first} < {second}", str(found), VERDICTS[found.verdict]])
+        return markdown(["published order", "difference of means, points [95 %]", "here"], body)
+
+    def entropy(self) -> str:
+        """Accuracy, calibration and loss of methods that learn by entropy, and of others."""
+
+        def cell(name: str, task: str) -> str:
+            found = self.cells.get((name, task))
+            if found is None:
+                return "-"
+            right, error, loss = (found.score(key).value for key in ("accuracy", "ece", "nll"))
+            return f"{percent(right)} / {percent(error)} / {loss:.2f}"
+
+        body = [[name, *(cell(name, task) for task in EXPERT_OF)] for name in ENTROPY]
+        return markdown(["method", *EXPERT_OF], body)
+
+
+def switched(results: Sequence[CellResult], tasks: Sequence[str]) -> list[TaskRow]:
+    """A row for each method that makes a model per task."""
+    found = {(cell.key.model, cell.key.data): cell for cell in results}
+    rows = []
+    for method in SWITCHED:
+        scores = [found[f"{method}-{EXPERT_OF[t]}", t].score("accuracy") for t in tasks]
+        rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
+    return rows
+
+
+def robustness(results: Sequence[CellResult]) -> tuple[str, list[Row]]:
+    """Accuracy by corruption, and the rows of its CSV file."""
+    means = corruption_means(results)
+    if means is None:
+        raise SystemExit("the robustness run has no corruption results")
+    names = list(dict.fromkeys(name for name, _ in means.conditions))
+    total = next(found for found in task_tables(results) if found.measure == "corruption")
+    totals = {row.model: row.mean for row in total.rows}
+    body = []
+    for row in (row for row in means.rows if None not in row.scores):
+        clean = [cell.score("accuracy") for cell in results if cell.key.model == row.model]
+        known = list(zip(means.conditions, row.scores, strict=True))
+        by_name = [percent(_mean(score.value for (found, _), score in known if found == name))
+                   for name in names]  # fmt: skip
+        body.append([row.model, percents(mean_score(clean)), *by_name, percents(totals[row.model])])
+    columns = [f"{name} {severity}" for name, severity in means.conditions]
+    head = ["method", "clean", *names, "mean without spatter [95 %]"]
+    return markdown(head, body), score_rows(columns, means.rows)
+
+
+def pool_rows(runs: Path) -> list[Row]:
+    """The accuracies of all candidates; an entry's name ends with the rate of its experts."""
+    rows = []
+    for base in (base for base in BASES if (runs / base / "results").is_dir()):
+        for cell, rate in itertools.product(load_results(runs / base), RATES):
+            model = cell.key.model.removesuffix(f"@{rate}")
+            if model != cell.key.model or model == "clip-base":
+                rows.append({"pool": f"{base}-{rate}", "model": model.replace("@", " "),
+                             "task": cell.key.data.removesuffix("-val"),
+                             "accuracy": cell.score("accuracy").value, "n": cell.data.n})  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    from figures import draw
+
+    if len(sys.argv) != 2:
+        sys.exit("usage: python studies/clip_fusion/tables.py RUNS")
+    runs = Path(sys.argv[1])
+    fused = Fused(runs)
+    seen = next(found for found in task_tables(load_results(runs / "clip_generalisation"))
+                if found.measure == "clean")  # fmt: skip
+    corrupted, conditions = robustness(load_results(runs / "clip_robustness"))
+    files = {
+        "fusion.csv": score_rows(fused.table.tasks, fused.rows),
+        "generalisation.csv": score_rows(seen.tasks, seen.rows),
+        "robustness.csv": conditions,
+        "pools.csv": pool_rows(runs / "clip_pools"),
+    }
+    for name, rows in files.items():
+        if rows:
+            write_atomic(HERE / name, csv_text(rows))
+    tables = {"fusion": fused.fusion(), "order": fused.order(), "entropy": fused.entropy(),
+              "robustness": corrupted}  # fmt: skip
+    fill(HERE / "README.md", tables | from_data())
+    draw()
+
+
+if __name__ == "__main__":
+    main()
