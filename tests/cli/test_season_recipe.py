@@ -47,10 +47,10 @@ def test_a_recipe_seasons_after_it_has_trained(
     assert parents(file.recipe)["soup"] == ["one", "two"]
     done = runner.invoke(app, ["run", str(path), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    record = json.loads((tmp_path / "out" / "models" / "soup" / "season.json").read_text())
+    record = json.loads((tmp_path / "out" / "models" / "soup" / "stockpot.json").read_text())
     assert record["method"] == "grid"
-    assert list(record["members"]) == ["one", "two"]
-    assert len(record["selected_on"]) == 12
+    assert list(record["details"]["members"]) == ["one", "two"]
+    assert len(record["details"]["selected_on"]) == 12
     assert list((tmp_path / "out" / "results").glob("soup--clean--toy--*.json"))
 
 

@@ -16,7 +16,7 @@ def check(file: RecipeFile) -> None:
     from stockpot.datasets.tasks.sets import expanded
     from stockpot.fuse import fusers
     from stockpot.harden import hardeners
-    from stockpot.harden.run import split_params
+    from stockpot.harden.record import split_params
     from stockpot.measure import measures
     from stockpot.season import seasoners
 

@@ -50,7 +50,7 @@ def _describe(kind: str, entry: Any) -> dict[str, Any]:
     description, _, _ = entry.doc.partition("\nArgs:\n")
     rows = [parameter._asdict() for parameter in entry.parameters]
     if kind == "hardeners":
-        from stockpot.harden.run import training
+        from stockpot.harden.record import training
 
         loop: Entry[Any] = training
         rows += [parameter._asdict() for parameter in loop.parameters]

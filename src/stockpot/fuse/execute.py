@@ -15,12 +15,13 @@ from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.errors import BadParameterError
 from stockpot.fuse.batch_norm import sound_variance
+from stockpot.fuse.companions import write_companions, write_records
 from stockpot.fuse.jobs import Job, output_dtype, prepare
 from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.run import learn
-from stockpot.fuse.origin import write_companions
 from stockpot.fuse.plan import Plan, make_plan
+from stockpot.fuse.record import request_records
 from stockpot.fuse.run import Request
 from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
 from stockpot.fuse.stream import Piece, Stream
@@ -61,9 +62,11 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
         folders = {model: folder / model for model in models}
         with closing(FolderSink(folders, job.infos, max_shard)) as sink:
             _stream(job, sink)
-        write_companions(request, job, folder, hashes)
+        write_companions(job, request.options, folder)
         for label, module in modules.items():
             write_module(folder / label, module)
+        records = request_records(request, hashes.result() if hashes else None)
+        write_records(job, request.options, folder, records, {})
     for label in request.points:
         bookmark_of(out, label).unlink(missing_ok=True)
     return out

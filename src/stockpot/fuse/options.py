@@ -20,6 +20,7 @@ _CHOICES = {
     "accumulate": ("fp32", "fp64"),
     "bn": ("linear", "recompute"),
 }
+_DECIDING = ("exclude", "intersect", "head", "dtype", "accumulate", "bn")
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,9 @@ class Options:
             short = next(key for key, value in DTYPES.items() if value == self.dtype)
             object.__setattr__(self, "dtype", short)
 
-    def changed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, for the model card."""
-        default = Options()
-        return {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "command" and getattr(self, field.name) != getattr(default, field.name)
-        }
+    def deciding(self) -> dict[str, Any]:
+        """The options that decide which weights are made; the others say how and where."""
+        return {name: getattr(self, name) for name in _DECIDING}
 
 
 def split_options(settings: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:

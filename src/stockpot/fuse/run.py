@@ -46,6 +46,12 @@ class Request:
     progress: Callable[[str, int, int], None] | None = None
     """Told what is done, how far it is, and of how much, while a method learns."""
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold the weights, where they lie in files."""
+        specs = [self.base, *self.members.values()]
+        return [path for spec in specs for path in getattr(spec, "files", ())]
+
 
 @overload
 def fuse(
@@ -98,7 +104,7 @@ def fuse(
         Methods that make a module (`wemoe`, `smile`, `surgery`) need `out`; `load_model` reads it.
     """
     options, params = split_options(settings)
-    request = _request(method, members, base, tasks, options, {"": params}, progress)
+    request = make_request(method, members, base, tasks, options, {"": params}, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -138,7 +144,7 @@ def sweep(
         raise BadParameterError(f"sweep: expected values for {key!r}, got none.")
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    request = _request(method, members, base, tasks, options, points, progress)
+    request = make_request(method, members, base, tasks, options, points, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
 
@@ -158,13 +164,13 @@ def plan(
 ) -> Plan:
     """Check everything that `fuse` would check and say what it would cost, without running it."""
     options, params = split_options(settings)
-    request = _request(method, members, base, tasks, options, {"": params})
+    request = make_request(method, members, base, tasks, options, {"": params})
     from stockpot.fuse.execute import plan_request
 
     return plan_request(request)
 
 
-def _request(
+def make_request(
     method: str,
     members: Sequence[Spec] | Mapping[str, Spec],
     base: Spec | None,
@@ -173,6 +179,7 @@ def _request(
     points: Mapping[str, Mapping[str, Any]],
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Request:
+    """Find everything that a fusion reads; nothing is opened."""
     if method not in fusers:
         fusers.get(method)  # raises with suggestions, before torch is imported
     if isinstance(members, str | Path):
@@ -203,8 +210,7 @@ def _hashing(request: Request, *, wanted: bool) -> Iterator[FileHashes | None]:
     if not wanted or not request.options.hashes:
         yield None
         return
-    checkpoints = [request.base, *request.members.values()]
-    hashes = FileHashes(path for found in checkpoints for path in getattr(found, "files", ()))
+    hashes = FileHashes(request.files)
     try:
         yield hashes
     finally:

@@ -41,7 +41,7 @@ class Pool:
             zero_shot: classes and templates of the heads, for members that are dual encoders.
         """
         self._zero_shot = zero_shot
-        named = dict(members) if isinstance(members, Mapping) else _named(members)
+        named = named_members(members)
         if not named:
             raise BadParameterError("a soup needs at least one member, got none.")
         self.members = tuple(named)
@@ -210,7 +210,10 @@ class Pool:
         return _matching(name, state, dict(zip(self.names, self._shapes, strict=True)))
 
 
-def _named(members: Sequence[Member]) -> dict[str, Member]:
+def named_members(members: Sequence[Member] | Mapping[str, Member]) -> dict[str, Member]:
+    """Members by name; one without a name is called by the last part of its place."""
+    if isinstance(members, Mapping):
+        return dict(members)
     named: dict[str, Member] = {}
     for index, member in enumerate(members):
         source = member.origin.source if isinstance(member, Classifier) else member
