@@ -21,6 +21,7 @@ LAYERS = [
     {"season"},
     {"measure"},
     {"report"},
+    {"run"},
     {"kinds"},
     {"cli"},
 ]
@@ -102,7 +103,7 @@ def test_files_are_one_screenful_of_ideas() -> None:
 def test_public_names() -> None:
     for name in stockpot.__all__:
         assert getattr(stockpot, name) is not None
-    for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "season"):
+    for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "run", "season"):
         assert callable(getattr(stockpot, verb)), verb
     assert "clean" in stockpot.list("measures")
 

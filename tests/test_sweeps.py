@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from dual_encoders import make_clip, make_expert
 from stockpot.cli.main import app
-from stockpot.cli.plan import check
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.results.store import load_results
+from stockpot.run.check import check
 from stockpot.sweeps import entry_of, spread_sweeps
 
 RECIPE = """version: 1

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from stockpot.measure.run import measure
     from stockpot.models.load import load_model
     from stockpot.report.page import report
+    from stockpot.run.follow import run
     from stockpot.season.run import season
 
-_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "season")
+_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season")
 _FUNCTIONS = {
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
@@ -43,6 +44,7 @@ __all__ = [
     "load_model",
     "measure",
     "report",
+    "run",
     "season",
 ]
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 
-from stockpot.cli.make import data_spec, make_model
 from stockpot.datasets.dataset import Dataset
 from stockpot.fuse.run import fuse
 from stockpot.fuse.similarity import similarity
@@ -32,6 +31,8 @@ from stockpot.harden.selection import accuracy
 from stockpot.models.device import pick_device
 from stockpot.models.load import load_model
 from stockpot.recipe import load_recipe
+from stockpot.run.make import make_model
+from stockpot.run.plan import data_spec
 
 RECIPE = "recipes/zoo_clip.yaml"
 TASKS = ("cifar10", "mnist", "fashion_mnist", "quickdraw", "icons")

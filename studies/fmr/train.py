@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from stockpot.cli.make import make_model
-from stockpot.cli.plan import parents
 from stockpot.engine import engines
 from stockpot.recipe import Recipe, load_recipe
+from stockpot.run.make import make_model
+from stockpot.run.plan import parents
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "zoo_dynamic.yaml"
 LANES = (

@@ -31,9 +31,9 @@ class Task(NamedTuple):
 
 def carry_out(task: Task) -> tuple[str, float, float]:
     """Make a model unless it is there, then measure it; seconds for both."""
-    from stockpot.cli.make import make_model
-    from stockpot.cli.run import cells_of
     from stockpot.measure.run import run_cells
+    from stockpot.run.make import make_model
+    from stockpot.run.plan import cells_of
 
     start = time.monotonic()
     if not (task.folder / "models" / task.name).exists():
@@ -69,7 +69,8 @@ class Kitchen:
         Returns:
             Whether everything was done before the deadline.
         """
-        from stockpot.cli.plan import build_order, check, parents
+        from stockpot.run.check import check
+        from stockpot.run.plan import build_order, parents
 
         file = load_recipe(recipe, list(overrides))
         check(file)

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import yaml
 
-from stockpot.cli.make import data_spec, make_model
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
 from stockpot.models.device import pick_device
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
 from stockpot.recipe import load_recipe
+from stockpot.run.make import make_model
+from stockpot.run.plan import data_spec
 from stockpot.types import ImageSize
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "cifar_robust.yaml"

@@ -11,9 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from stockpot.cli.main import app
-from stockpot.cli.plan import build_order, check, parents
 from stockpot.errors import UserError
 from stockpot.recipe import load_recipe
+from stockpot.run.check import check
+from stockpot.run.plan import build_order, parents
 
 runner = CliRunner()
 

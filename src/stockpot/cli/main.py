@@ -24,6 +24,7 @@ from stockpot.cli import (
     measure,
     report,
     run,
+    runs,
     season,
     show,
     similarity,
@@ -38,6 +39,7 @@ _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 @app.callback(

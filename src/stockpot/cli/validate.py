@@ -24,7 +24,7 @@ def command(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
 ) -> None:
     """Check a recipe without running it: keys, names, methods and their parameters."""
-    from stockpot.cli.plan import check
+    from stockpot.run.check import check
     from stockpot.errors import UserError
     from stockpot.recipe import json_schema, load_recipe
 

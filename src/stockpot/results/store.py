@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.results.manifest import read_manifest
 from stockpot.results.schema import CellKey, CellResult
 
 
@@ -67,8 +68,11 @@ def read_result(path: Path) -> CellResult:
         ) from problem
 
 
-def load_results(*sources: str | Path) -> list[CellResult]:
-    """All cells under these folders (a run folder or its `results` folder) or files."""
+def load_results(*sources: str | Path, stale: bool = False) -> list[CellResult]:
+    """The cells under these folders (a run folder or its `results` folder) or files.
+
+    Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
+    """
     found: list[CellResult] = []
     for source in map(Path, sources):
         if source.is_file():
@@ -77,7 +81,12 @@ def load_results(*sources: str | Path) -> list[CellResult]:
         folder = source / "results" if (source / "results").is_dir() else source
         if not folder.is_dir():
             raise UserError(f"no results at {source}: expected a run folder or a result file.")
-        found.extend(ResultStore(folder))
+        manifest = None if stale else read_manifest(folder.parent)
+        found.extend(
+            read_result(path)
+            for path in sorted(folder.glob("*.json"))
+            if manifest is None or path.name in manifest.present
+        )
     if not found:
         raise UserError(
             f"no result files under {', '.join(map(str, sources))}.",

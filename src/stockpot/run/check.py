@@ -1,4 +1,4 @@
-"""A recipe as work: which models must be made, in which order, and which cells are measured."""
+"""Everything about a recipe that can be known before anything is made, with file and line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
-from stockpot.recipe import FuseEntry, MeasureEntry, Recipe, RecipeFile
+from stockpot.recipe import FuseEntry, RecipeFile
+from stockpot.run.plan import build_order
 
 
 def check(file: RecipeFile) -> None:
@@ -103,53 +104,3 @@ def _valid(
     except UserError as problem:
         key = next((key for key in params if f"{key!r}" in problem.message), None)
         file.fail((*path, key) if key else path, str(problem))
-
-
-def build_order(file: RecipeFile) -> list[str]:
-    """Models that are made by the recipe, each after those it is made from."""
-    recipe = file.recipe
-    made_from = parents(recipe)
-    order: list[str] = []
-    open_names: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in order or name not in made_from:
-            return
-        if name in open_names:
-            circle = " -> ".join([*open_names[open_names.index(name) :], name])
-            section = next(t for t in ("harden", "fuse", "season") if name in getattr(recipe, t))
-            file.fail((section, name), f"is made from itself: {circle}.")
-        open_names.append(name)
-        for parent in made_from[name]:
-            visit(parent)
-        open_names.pop()
-        order.append(name)
-
-    for name in made_from:
-        visit(name)
-    return order
-
-
-def parents(recipe: Recipe) -> dict[str, list[str]]:
-    """For every model that the recipe makes, the models it is made from."""
-    made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
-    for name, run in recipe.harden.items():
-        teacher = run.params.get("teacher")
-        made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
-    for name, soup in recipe.fuse.items():
-        made[name] = [*soup.models, *([soup.base] if soup.base else [])]
-    made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
-    return made
-
-
-def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:
-    """Every (model, measure) pair, models first, in the order of the recipe."""
-    if recipe.measure is None:
-        return []
-    chosen = recipe.measure.models or recipe.model_names
-    return [
-        (model, entry)
-        for model in recipe.model_names
-        for entry in recipe.measure.with_
-        if model in (entry.models or chosen)
-    ]
