@@ -24,9 +24,9 @@ def command(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
 ) -> None:
     """Check a recipe without running it: keys, names, methods and their parameters."""
-    from stockpot.run.check import check
     from stockpot.errors import UserError
     from stockpot.recipe import json_schema, load_recipe
+    from stockpot.run.check import check
 
     if schema:
         typer.echo(json.dumps(json_schema(_parameters()), indent=1))

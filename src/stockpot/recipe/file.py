@@ -14,7 +14,6 @@ from stockpot.recipe.blocks import MeasureBlock, Recipe, ReportBlock, Similarity
 from stockpot.seeds import name_of, spread
 from stockpot.sweeps import entry_of, spread_sweeps
 
-
 Overrides = Sequence[str] | Mapping[str, Any]
 """Values to change: texts such as `data.test.limit=8`, or values by such a path."""
 

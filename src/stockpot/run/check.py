@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
 from stockpot.recipe import FuseEntry, RecipeFile
-from stockpot.run.plan import build_order
+from stockpot.run.plan import build_order, referred
+from stockpot.run.sources import check_data, check_model, check_saved
+
+Place = tuple[str | int, ...]
 
 
 def check(file: RecipeFile) -> None:
-    """Check methods, measures, datasets and their parameters against the registries."""
-    from stockpot.datasets import datasets
-    from stockpot.datasets.tasks.sets import expanded
+    """Check a recipe against the registries and the disk: names, parameters, paths, references."""
     from stockpot.fuse import fusers
     from stockpot.harden import hardeners
     from stockpot.harden.record import split_params
@@ -23,28 +23,30 @@ def check(file: RecipeFile) -> None:
 
     recipe = file.recipe
     for name, data in recipe.data.items():
-        if data.dataset not in datasets and Path(data.dataset).exists():
-            continue
-        for task in expanded(data.dataset):
-            options = {**data.params, "split": data.split}
-            entry = _named(file, ("data", name, "dataset"), datasets, task)
-            if "split" not in {parameter.name for parameter in entry.parameters}:
-                options.pop("split")
-            _valid(file, ("data", name), entry.validate, options)
+        options = {"split": data.split, **data.params}
+        _valid(file, ("data", name), partial(check_data, data.dataset), options, "dataset")
+    for name, model in recipe.models.items():
+        if model.load is not None:
+            load = partial(check_model, model.load)
+            _valid(file, ("models", name), load, model.params, "load")
     for name, run in recipe.harden.items():
-        _named(file, ("harden", name, "method"), hardeners, run.method)
+        entry = _named(file, ("harden", name, "method"), hardeners, run.method)
         _valid(file, ("harden", name), partial(split_params, run.method), run.params)
+        _check_references(file, ("harden", name), entry, run.params)
     for name, soup in recipe.fuse.items():
         entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
         _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
+        _check_members(file, name, soup, entry)
         _check_learning(file, name, soup, entry)
     for name, seasoned in recipe.season.items():
         entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
         _valid(file, ("season", name), entry.validate, seasoned.params)
+        _check_references(file, ("season", name), entry, seasoned.params)
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
         _valid(file, place, entry.validate, item.params)
+        _check_references(file, place, entry, item.params)
     _check_scatter(file)
     build_order(file)
 
@@ -55,7 +57,7 @@ def _check_scatter(file: RecipeFile) -> None:
     known = {entry.data for entry in measure.with_} if measure else set()
     several = isinstance((file.raw.get("report") or {}).get("scatter"), list)
     for number, block in enumerate(report.scatter if report else ()):
-        first: tuple[str | int, ...] = ("report", "scatter", *((number,) if several else ()))
+        first: Place = ("report", "scatter", *((number,) if several else ()))
         for axis, names in (("across", block.across), ("up", block.up)):
             for index, name in enumerate(names):
                 if name not in known:
@@ -64,6 +66,29 @@ def _check_scatter(file: RecipeFile) -> None:
                         (*first, axis, index),
                         f"{name!r} is not measured here. Measured: {listing}.",
                     )
+
+
+def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[str, Any]) -> None:
+    """A parameter that names a model means one of the recipe, or one that is there."""
+    for key, name in referred(entry, params).items():
+        if name in file.recipe.model_names:
+            continue
+        try:
+            check_model(name, {})
+        except UserError as problem:
+            known = ", ".join(file.recipe.model_names)
+            file.fail((*place, key), f"{problem} Models of this recipe: {known}.")
+
+
+def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
+    """A method that starts from a base needs one, and some need several members."""
+    if entry.tags.get("needs_base") and soup.base is None:
+        file.fail(("fuse", name), f"{soup.method} needs a base: the model its members come from.")
+    least = entry.tags.get("at_least", 1)
+    if len(soup.models) < least:
+        file.fail(
+            ("fuse", name, "models"), f"expected at least {least} models, got {len(soup.models)}."
+        )
 
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
@@ -80,6 +105,14 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
         )
     if entry.tags.get("needs_data") and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
+    others = {other: entry.save for other, entry in file.recipe.fuse.items() if other != name}
+    if soup.save is not None and soup.save in others.values():
+        file.fail(("fuse", name, "save"), f"another fusion saves to {soup.save!r} too.")
+    if soup.load is not None and soup.load not in others.values():
+        try:
+            check_saved(soup.load)
+        except UserError as problem:
+            file.fail(("fuse", name, "load"), str(problem))
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
@@ -89,7 +122,7 @@ def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
     check_parameters(entry, split_options(params)[1])
 
 
-def _named(file: RecipeFile, path: tuple[str | int, ...], registry: Any, name: str) -> Any:
+def _named(file: RecipeFile, path: Place, registry: Any, name: str) -> Any:
     try:
         return registry.get(name)
     except UserError as problem:
@@ -97,10 +130,16 @@ def _named(file: RecipeFile, path: tuple[str | int, ...], registry: Any, name: s
 
 
 def _valid(
-    file: RecipeFile, path: tuple[str | int, ...], validate: Any, params: dict[str, Any]
+    file: RecipeFile, path: Place, validate: Any, params: dict[str, Any], otherwise: str = ""
 ) -> None:
+    """Complain at the key that is at fault; at `otherwise` where the message names none."""
     try:
         validate(params)
     except UserError as problem:
-        key = next((key for key in params if f"{key!r}" in problem.message), None)
+        named = (key for key in params if _names(problem.message, key))
+        key = next(named, otherwise)
         file.fail((*path, key) if key else path, str(problem))
+
+
+def _names(message: str, key: str) -> bool:
+    return f"{key!r}" in message or f" {key}:" in message or message.startswith(f"{key}:")

@@ -16,7 +16,6 @@ from stockpot.run.order import Order, order_of
 from stockpot.run.plan import build_order, parents, waves
 from stockpot.run.reuse import Verdict, judge, put_in_place, room_for
 
-
 Say = Callable[[str], None]
 """Told what was done, in one line."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stockpot.datasets.dataset import Dataset
+from stockpot.fuse import fusers
+from stockpot.harden import hardeners
 from stockpot.recipe import FuseEntry, Recipe
 from stockpot.run.plan import checkpoint, data_spec, located, model_spec
 
@@ -54,7 +56,7 @@ def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
         {
             "validation": _load(recipe, entry.validation),
             "seed": recipe.seed,
-            **located(recipe, entry.params, "teacher", folder),
+            **located(recipe, hardeners.get(entry.method), entry.params, folder),
         },
     )
 
@@ -74,8 +76,6 @@ def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
 
 def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
-    from stockpot.fuse import fusers
-
     method = fusers.get(entry.method)
     if not method.tags.get("learns"):
         return entry.params

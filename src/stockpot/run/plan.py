@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
+from stockpot.harden import hardeners
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
+from stockpot.measure.corruption import NAMED_BASELINES
 from stockpot.measure.run import task_specs
 from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
 
@@ -41,8 +43,8 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
     made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
     for name, run in recipe.harden.items():
-        teacher = run.params.get("teacher")
-        made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
+        named = referred(hardeners.get(run.method), run.params).values()
+        made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
         made[name] = [*soup.models, *([soup.base] if soup.base else [])]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
@@ -90,12 +92,22 @@ def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
     return str(model_folder(source) or source)
 
 
-def located(recipe: Recipe, params: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
-    """Parameters of which one may name a model of the recipe, with the place where that lies."""
-    named = params.get(key)
-    if named not in recipe.model_names:
-        return params
-    return params | {key: str(model_spec(recipe, str(named), folder).source)}
+def referred(entry: Any, params: dict[str, Any]) -> dict[str, str]:
+    """Those parameters of a method that name a model, and the names."""
+    return {
+        key: params[key]
+        for key in ("teacher", "baseline")
+        if params.get(key) and params[key] not in NAMED_BASELINES
+    }
+
+
+def located(recipe: Recipe, entry: Any, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Parameters in which models of the recipe are named by the place where they lie."""
+    return params | {
+        key: str(model_spec(recipe, name, folder).source)
+        for key, name in referred(entry, params).items()
+        if name in recipe.model_names
+    }
 
 
 def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:
@@ -118,9 +130,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             model=model_spec(recipe, model, folder),
             measure=entry.measure,
             data=data,
-            params=measures.get(entry.measure).validate(
-                located(recipe, entry.params, "baseline", folder)
-            ),
+            params=_checked(recipe, entry, folder),
             seed=recipe.seed,
             store=str(folder / "results"),
             device=recipe.device,
@@ -129,3 +139,8 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)
     ]
+
+
+def _checked(recipe: Recipe, entry: MeasureEntry, folder: Path) -> dict[str, Any]:
+    method = measures.get(entry.measure)
+    return method.validate(located(recipe, method, entry.params, folder))
