@@ -79,7 +79,11 @@ def test_a_recipe_without_mistakes_passes(recipe: str) -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_before_training(mistake: str, recipe: str, tmp_path: Path) -> None:
     before, after, line, words = MISTAKES[mistake]
-    for word, name in (("PICTURES", "pictures"), ("WEIGHTS", "weights.pt"), ("FACTORY", "factory.py")):
+    for word, name in (
+        ("PICTURES", "pictures"),
+        ("WEIGHTS", "weights.pt"),
+        ("FACTORY", "factory.py"),
+    ):
         before, after = (part.replace(word, str(tmp_path / name)) for part in (before, after))
     assert before in recipe
     with pytest.raises(RecipeError) as told:

@@ -121,23 +121,11 @@ def _make(recipe: Recipe, name: str, folder: Path, out: Path, progress: Progress
 
 
 def _new(order: Order, out: Path) -> str:
-    from stockpot.models.dual_encoder import new_dual_encoder
-    from stockpot.models.huggingface import new_huggingface
-    from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
-    from stockpot.models.prompts import class_prompts
-    from stockpot.types import ImageSize
+    from stockpot.models.new import new_model
 
     (data,) = order.inputs
-    settings = dict(order.settings)
-    side = ImageSize(settings["size"], settings.pop("size"))
-    preprocess = Preprocess(side, side, IMAGENET_MEAN, IMAGENET_STD)
-    if order.method == "clip":
-        prompts = data.prompts or class_prompts(data.classes, data.templates)
-        count = new_dual_encoder(out, prompts=prompts, preprocess=preprocess, **settings)
-        return f"a new CLIP with {count:,} parameters"
-    model = new_huggingface(order.method, classes=data.classes, preprocess=preprocess, **settings)
-    model.save(out)
-    return f"a new {order.method} with {model.parameter_count:,} parameters"
+    count = new_model(order.method, data, out, **order.settings)
+    return f"a new {order.method} with {count:,} parameters"
 
 
 def _harden(order: Order, recipe: Recipe, name: str, out: Path, bar: Progress) -> str:
@@ -175,7 +163,6 @@ def _season(order: Order, recipe: Recipe, out: Path) -> str:
         *order.inputs,
         out=out,
         device=recipe.device,
-        batch_size=recipe.batch_size,
         **order.settings,
     )
     parts = zip(chosen.members, chosen.weights, strict=True)

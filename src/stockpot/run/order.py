@@ -98,6 +98,7 @@ def _season(recipe: Recipe, name: str, folder: Path) -> Order:
             "source": _load(recipe, entry.source),
             "shots": entry.shots,
             "seed": recipe.seed,
+            "batch_size": recipe.batch_size,
             **entry.params,
         },
     )

@@ -46,7 +46,9 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
         named = referred(hardeners.get(run.method), run.params).values()
         made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
-        made[name] = [*soup.models, *([soup.base] if soup.base else [])]
+        # What one fusion learned and saved, another may load.
+        learned = [n for n, other in recipe.fuse.items() if soup.load and other.save == soup.load]
+        made[name] = [*soup.models, *([soup.base] if soup.base else []), *learned]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
     return made
 

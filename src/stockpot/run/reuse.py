@@ -85,11 +85,11 @@ def _record(folder: Path) -> Record | None:
 
 def _lost(recipe: Recipe, name: str) -> str:
     """What else a fusion was to leave behind and has not: the file that `save` names."""
-    from stockpot.fuse.learning.learned import saved_files
+    from stockpot.fuse.learning.learned import learned_files
 
     entry = recipe.fuse.get(name)
     missing = (
-        [path for path in saved_files(entry.save) if not path.is_file()]
+        [path for path in learned_files(entry.save) if not path.is_file()]
         if (entry and entry.save)
         else []
     )
@@ -148,6 +148,6 @@ def record_of(order: Order) -> Record:
         return hardening_record(order.method, *order.inputs, **order.settings)
     if order.verb == "season":
         return seasoning_record(order.method, *order.inputs, **order.settings)
-    from stockpot.models.record import new_record
+    from stockpot.models.new import new_record
 
     return new_record(order.method, *order.inputs, **order.settings)

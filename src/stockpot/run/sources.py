@@ -94,8 +94,8 @@ def _looks_local(place: str) -> bool:
 
 def check_saved(path: str) -> None:
     """Raise if what a fusion is to load was never saved."""
-    from stockpot.fuse.learning.learned import saved_files
+    from stockpot.fuse.learning.learned import learned_files
 
-    for file in saved_files(path):
+    for file in learned_files(path):
         if not file.is_file():
             raise UserError(f"expected {file}, which `save` writes; there is none.")

@@ -84,12 +84,6 @@ def load_learned(path: str | Path, record: Record) -> Learned:
     return Learned(tensors, {**about.get("facts", {}), "loaded_from": str(path)})
 
 
-def saved_files(path: str | Path) -> tuple[Path, Path]:
-    """The two files that `save` writes for a path."""
-    target = _tensors_file(path)
-    return target, target.with_suffix(".json")
-
-
 def _same_tensors(target: Path, saved: Sequence[str], present: Sequence[str]) -> None:
     if list(saved) == list(present):
         return
