@@ -51,6 +51,8 @@ def test_a_sweep_is_written_out() -> None:
 
 def test_complaints_name_the_line_of_the_entry() -> None:
     wrong = RECIPE.replace("sweep: {scale: [0.1, 0.5, 1.0]}", "sweep: {scales: [0.1]}")
+    for place in ("BASE", "A", "B"):
+        wrong = wrong.replace(f"load: {place}}}", "load: icons-vit}")
     with pytest.raises(RecipeError, match=r"r\.yaml:10: fuse\.ta-scales=0\.1.*scales"):
         check(RecipeFile(wrong, "r.yaml"))
     with pytest.raises(RecipeError, match=r"r\.yaml:15: similarity.base: no model named 'bse'"):

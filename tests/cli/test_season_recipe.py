@@ -59,7 +59,7 @@ def test_a_recipe_seasons_after_it_has_trained(
     ("change", "words"),
     [
         ({"method": "gird"}, "season.soup.method"),
-        ({"ties": "coin"}, "season.soup: grid: ties"),
+        ({"ties": "coin"}, "season.soup.ties: grid: ties"),
         ({"models": ["one", "three"]}, "season.soup.models.1"),
         ({"source": "nothing"}, "season.soup.source"),
         ({"shots": -1}, "season.soup.shots"),

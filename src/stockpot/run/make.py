@@ -14,7 +14,7 @@ from stockpot.measure.measurement import Progress, no_progress
 from stockpot.recipe import Recipe, RecipeFile
 from stockpot.run.order import Order, order_of
 from stockpot.run.plan import build_order, parents, waves
-from stockpot.run.reuse import Verdict, judge, put_in_place, room_for
+from stockpot.run.reuse import Verdict, judge, note_saved, put_in_place, room_for
 
 Say = Callable[[str], None]
 """Told what was done, in one line."""
@@ -152,6 +152,8 @@ def _fuse(order: Order, out: Path, bar: Progress) -> str:
 
     (members,) = order.inputs
     fuse(order.method, members, out=out, progress=bar, **order.settings)
+    if order.settings.get("save"):
+        note_saved(out, str(order.settings["save"]))
     return f"{order.method} of {', '.join(members)}"
 
 

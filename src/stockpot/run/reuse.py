@@ -14,11 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stockpot.checkpoints.record import Record, read_record
+from stockpot.checkpoints.record import Record, read_record, write_record
 from stockpot.errors import BadCheckpointError
+from stockpot.fuse.learning.learned import learned_files
+from stockpot.models.fingerprint import fingerprint_files
 from stockpot.recipe import Recipe, RecipeFile
 from stockpot.run.order import Order, order_of
 from stockpot.run.plan import build_order, parents
+
+SAVED = "saved"
+"""Under `details` of a fusion's record: the content of what it learned and saved."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def judge(recipe: Recipe, name: str, folder: Path) -> Verdict:
     target, *asides = _places(folder, name)
     found = _record(target)
     if found is not None and found.digest == wanted.digest:
-        lost = _lost(recipe, name)
+        lost = _lost(recipe, name, found)
         if not lost:
             return Verdict(name, wanted.digest, target)
         return Verdict(name, wanted.digest, why=lost, remade=True)
@@ -83,17 +88,24 @@ def _record(folder: Path) -> Record | None:
         return None  # of a version that this one cannot read: made anew like one without
 
 
-def _lost(recipe: Recipe, name: str) -> str:
-    """What else a fusion was to leave behind and has not: the file that `save` names."""
-    from stockpot.fuse.learning.learned import learned_files
-
+def _lost(recipe: Recipe, name: str, found: Record) -> str:
+    """What else a fusion was to leave behind: the files that `save` names, as it wrote them."""
     entry = recipe.fuse.get(name)
-    missing = (
-        [path for path in learned_files(entry.save) if not path.is_file()]
-        if (entry and entry.save)
-        else []
-    )
-    return f"{missing[0]} is gone" if missing else ""
+    if entry is None or entry.save is None:
+        return ""
+    files = learned_files(entry.save)
+    if not all(path.is_file() for path in files):
+        return f"{files[0]} is gone"
+    known = found.details.get(SAVED) == fingerprint_files(files)
+    return "" if known else f"{files[0]} is another's"
+
+
+def note_saved(folder: Path, path: str) -> None:
+    """Write beside a fusion what it saved elsewhere, to know it again."""
+    record = read_record(folder)
+    if record is not None:
+        saved = {SAVED: fingerprint_files(learned_files(path))}
+        write_record(folder, record.model_copy(update={"details": record.details | saved}))
 
 
 def _places(folder: Path, name: str) -> tuple[Path, Path, Path]:
