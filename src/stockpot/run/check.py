@@ -70,7 +70,7 @@ def _check_scatter(file: RecipeFile) -> None:
 
 def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[str, Any]) -> None:
     """A parameter that names a model means one of the recipe, or one that is there."""
-    for key, name in referred(entry, params).items():
+    for key, name in referred(file.recipe, entry, params, str(place[-1])).items():
         if name in file.recipe.model_names:
             continue
         try:

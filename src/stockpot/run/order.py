@@ -56,7 +56,7 @@ def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
         {
             "validation": _load(recipe, entry.validation),
             "seed": recipe.seed,
-            **located(recipe, hardeners.get(entry.method), entry.params, folder),
+            **located(recipe, hardeners.get(entry.method), entry.params, name, folder),
         },
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
     made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
     for name, run in recipe.harden.items():
-        named = referred(hardeners.get(run.method), run.params).values()
+        named = referred(recipe, hardeners.get(run.method), run.params, name).values()
         made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
         # What one fusion learned and saved, another may load.
@@ -83,7 +84,7 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
     entry = recipe.models.get(name)
     if entry is not None and entry.load is not None:
         return ModelSpec(name, entry.load, entry.params)
-    return ModelSpec(name, str(folder / "models" / name), {})
+    return ModelSpec(name, str(folder / "models" / name), {}, recipe.variant(name))
 
 
 def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
@@ -94,20 +95,22 @@ def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
     return str(model_folder(source) or source)
 
 
-def referred(entry: Any, params: dict[str, Any]) -> dict[str, str]:
-    """Those parameters of a method that name a model, and the names."""
+def referred(recipe: Recipe, entry: Any, params: Mapping[str, Any], beside: str) -> dict[str, str]:
+    """Those parameters of a method that name a model, and which model they mean to `beside`."""
     return {
-        key: params[key]
+        key: recipe.model_meant(str(params[key]), beside)
         for key in ("teacher", "baseline")
         if params.get(key) and params[key] not in NAMED_BASELINES
     }
 
 
-def located(recipe: Recipe, entry: Any, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+def located(
+    recipe: Recipe, entry: Any, params: dict[str, Any], beside: str, folder: Path
+) -> dict[str, Any]:
     """Parameters in which models of the recipe are named by the place where they lie."""
     return params | {
         key: str(model_spec(recipe, name, folder).source)
-        for key, name in referred(entry, params).items()
+        for key, name in referred(recipe, entry, params, beside).items()
         if name in recipe.model_names
     }
 
@@ -132,7 +135,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             model=model_spec(recipe, model, folder),
             measure=entry.measure,
             data=data,
-            params=_checked(recipe, entry, folder),
+            params=_checked(recipe, entry, model, folder),
             seed=recipe.seed,
             store=str(folder / "results"),
             device=recipe.device,
@@ -143,6 +146,6 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
     ]
 
 
-def _checked(recipe: Recipe, entry: MeasureEntry, folder: Path) -> dict[str, Any]:
+def _checked(recipe: Recipe, entry: MeasureEntry, model: str, folder: Path) -> dict[str, Any]:
     method = measures.get(entry.measure)
-    return method.validate(located(recipe, method, entry.params, folder))
+    return method.validate(located(recipe, method, entry.params, model, folder))
