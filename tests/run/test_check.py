@@ -29,7 +29,8 @@ season:
   best: {method: grid, models: [plain, colour], data: icons, shots: 2}
 measure:
   with:
-    - {measure: corruption, data: icons, corruptions: "fog,snow", severities: "1,3", baseline: plain}
+    - {measure: corruption, data: icons, corruptions: "fog,snow", severities: "1,3",
+       baseline: plain}
     - {measure: adversarial, data: icons, norms: "linf,l2", eps: "8/255,0.5"}
 """
 
@@ -52,20 +53,24 @@ MISTAKES = {
     "severities of text": ('"1,3"', "high", 20, "severities"),
     "a norm of training": ("norm: linf", "norm: l3", 11, "norm"),
     "a radius of training": ("eps: 8/255}", "eps: big}", 11, "eps"),
-    "a norm of a measure": ('"linf,l2"', "l3", 21, "norm"),
-    "a radius of a measure": ('"8/255,0.5"', "big", 21, "eps"),
+    "a norm of a measure": ('"linf,l2"', "l3", 22, "norm"),
+    "a radius of a measure": ('"8/255,0.5"', "big", 22, "eps"),
     "a split": ("icons, split: test", "icons, split: tset", 3, "data.icons.split"),
-    "a split of a folder": ("PICTURES, split: test", "PICTURES, split: train", 4, "data.folder.split"),
+    "a split of a folder": (
+        "PICTURES, split: test", "PICTURES, split: train", 4, "data.folder.split",
+    ),
     "a folder of data": ("path: PICTURES", "path: PICTURES-gone", 4, "data.folder.path"),
     "a dataset": ("dataset: icons, split: train", "dataset: ./gone, split: train", 5, "data.train"),
     "an option of data": ("split: train, limit", "stile: noto, limit", 5, "data.train"),
-    "a name of the zoo": ("icons-vit-colour", "icons-vit-color", 8, "Did you mean icons-vit-colour"),
+    "a name of the zoo": (
+        "icons-vit-colour", "icons-vit-color", 8, "Did you mean icons-vit-colour",
+    ),
     "a zoo prefix": ("icons-vit-colour", "zoo:icons-vit-color", 8, "models.colour.load"),
     "a path of a model": ("icons-vit-colour", "runs/none/such", 8, "no model at 'runs/none/such'"),
     "a file of weights": ("weights: WEIGHTS", "weights: WEIGHTS-gone", 9, "models.own.weights"),
     "a factory": ("FACTORY:make", "gone.py:make", 9, "models.own.load"),
     "a teacher": ("teacher: colour", "teacher: color", 12, "harden.taught.teacher"),
-    "a baseline": ("baseline: plain", "baseline: plian", 20, "measure.with.0.baseline"),
+    "a baseline": ("baseline: plain", "baseline: plian", 21, "measure.with.0.baseline"),
     "what was learned": ("data: icons}\nseason", "load: ./gone}\nseason", 15, "fuse.fisher.load"),
     "a parameter of a fusion": ("scale: 0.5", "scale: much", 14, "fuse.moved.scale"),
     "a parameter of seasoning": ("shots: 2", "shots: 2, ties: coin", 17, "season.best"),

@@ -90,7 +90,7 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=self.params,
+            params=_by_content(self.params),
             seed=self.seed,
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
@@ -149,6 +149,21 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     if store:
         store.save(result)
     return result
+
+
+_MODELS = ("baseline", "model")
+"""Parameters of measures and of their oracles that name another model."""
+
+
+def _by_content(value: Any, name: str = "") -> Any:
+    """Parameters in which a model folder stands by its content: its place decides nothing."""
+    if isinstance(value, dict):
+        return {key: _by_content(item, key) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_by_content(item) for item in value)
+    if name in _MODELS and isinstance(value, str) and Path(value).is_dir():
+        return f"{Path(value).name}@{identify(value)[:16]}"
+    return value
 
 
 def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:

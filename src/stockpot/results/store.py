@@ -49,7 +49,8 @@ class ResultStore:
         if not path.exists():
             return None
         known = read_result(path)
-        if known.key != key:  # the same question, asked from another place of a recipe
+        # The same question, asked from another place of a recipe; a tuple is read back as a list.
+        if known.key.model_dump(mode="json") != key.model_dump(mode="json"):
             known = known.model_copy(update={"key": key})
             self.save(known)
         return known

@@ -19,12 +19,10 @@ class CellState(NamedTuple):
     cell: Cell
     file: Path | None
     """None where the key is not known before a model is made."""
+    there: bool = False
+    """Whether it was measured."""
     why: str = ""
-
-    @property
-    def there(self) -> bool:
-        """Whether it was measured."""
-        return self.file is not None and self.file.exists()
+    """Why its file is not known."""
 
     def __str__(self) -> str:
         return f"{self.cell.model.name} x {self.cell.measure} x {self.cell.data.name}"
@@ -54,7 +52,7 @@ def survey(file: RecipeFile, folder: Path) -> Survey:
     cells = []
     for cell in cells_of(file.recipe, folder):
         waits = [places[s] for s in (cell.model.source, *cell.params.values()) if _in(s, places)]
-        cells.append(CellState(cell, None, f"depends on {waits[0]}") if waits else _known(cell))
+        cells.append(CellState(cell, None, why=f"depends on {waits[0]}") if waits else _known(cell))
     return Survey(models, cells)
 
 
@@ -69,6 +67,7 @@ def _in(source: object, places: dict[str, str]) -> bool:
 
 def _known(cell: Cell) -> CellState:
     try:
-        return CellState(cell, ResultStore(str(cell.store)).path(cell.key()))
+        path = ResultStore(str(cell.store)).path(cell.key())
     except UserError as problem:
-        return CellState(cell, None, str(problem))  # measuring will say so, and the others go on
+        return CellState(cell, None, why=str(problem))  # measuring says so, and the others go on
+    return CellState(cell, path, path.exists())
