@@ -49,30 +49,14 @@ def make_model(recipe: Recipe, name: str, folder: Path) -> None:
 
 
 def _new(recipe: Recipe, name: str, out: Path) -> None:
-    from stockpot.models.dual_encoder import new_dual_encoder
-    from stockpot.models.huggingface import new_huggingface
-    from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
-    from stockpot.models.prompts import class_prompts
-    from stockpot.types import ImageSize
+    from stockpot.models.new import new_model
 
     entry = recipe.models[name]
     if entry.new is None or entry.data is None:
         raise UserError(f"{name} is not a new model.")
-    side = ImageSize(entry.size, entry.size)
-    preprocess = Preprocess(side, side, IMAGENET_MEAN, IMAGENET_STD)
     data = data_spec(recipe, entry.data).load()
-    if entry.new == "clip":
-        prompts = data.prompts or class_prompts(data.classes, data.templates)
-        count = new_dual_encoder(
-            out, prompts=prompts, preprocess=preprocess, seed=entry.seed, **entry.params
-        )
-        err.print(f"{name}: a new CLIP with {count:,} parameters")
-        return
-    model = new_huggingface(
-        entry.new, classes=data.classes, preprocess=preprocess, seed=entry.seed, **entry.params
-    )
-    model.save(out)
-    err.print(f"{name}: a new {entry.new} with {model.parameter_count:,} parameters")
+    count = new_model(entry.new, data, out, size=entry.size, seed=entry.seed, **entry.params)
+    err.print(f"{name}: a new {entry.new} with {count:,} parameters")
 
 
 def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:

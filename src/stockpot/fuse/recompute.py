@@ -38,7 +38,7 @@ def check_recompute(request: Request, job: Job) -> None:
         )
     if job.module:
         raise BadParameterError(
-            f"{request.method}: bn=recompute works on plain weights, and this method makes a module."
+            f"{request.method}: bn=recompute needs plain weights, and this makes a module."
         )
     template = job.stream.alignment.template
     if template.folder is None or not (template.folder / "config.json").is_file():
