@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint format bench study clean
+.PHONY: demo test test-data lint format bench study clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Stockpot needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -19,6 +19,11 @@ demo: $(VENV)/.ready
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# What can only be seen on the real datasets; fetches them unless they are there.
+test-data: $(VENV)/.ready
+	$(BIN)/stockpot data get cifar10 mnist fashion_mnist quickdraw
+	$(BIN)/python -m pytest -m data
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from stockpot.attack.fold import folded
+from stockpot.attack.folding import folded
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Oracle, Setting

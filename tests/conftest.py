@@ -1,20 +1,88 @@
-"""Pico models and tiny datasets, made here; nothing is downloaded."""
+"""Pico models and tiny datasets, made here; nothing is downloaded, and nobody's home is read."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
+from fetched_layout import write_little_sets
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.models.classifier import Classifier
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
+
+REAL_CACHE = cache_dir()
+"""Where this machine keeps fetched data; only tests marked `data` see it."""
+
+ALLOWED_SKIPS = (
+    r"no chromium on the PATH",
+    r"could not import 'cv2'",
+    r"the photographs are not installed",
+    r"there is a GPU",
+)
+"""What a run may leave out: programs and packages that the environment of `make` does not hold.
+Any other skip fails the run, so that a test cannot go missing without a word."""
+
+_unexpected: list[str] = []
+
+
+@pytest.fixture(autouse=True, scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty home with an empty cache, so that a test finds the same on every machine."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / ".cache"))
+        patch.setenv("HF_HOME", str(folder / ".cache" / "huggingface"))
+        patch.delenv("STOCKPOT_CACHE", raising=False)
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _real_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("data"):
+        monkeypatch.setenv("STOCKPOT_CACHE", str(REAL_CACHE))
+
+
+@pytest.fixture(scope="session")
+def _little_sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fetched")
+    write_little_sets(folder)
+    return folder
+
+
+@pytest.fixture
+def little_sets(_little_sets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that holds a few pictures of every dataset that can be fetched."""
+    monkeypatch.setenv("STOCKPOT_CACHE", str(_little_sets))
+    return _little_sets
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not any(re.search(pattern, reason) for pattern in ALLOWED_SKIPS):
+            _unexpected.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _unexpected and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    for line in _unexpected:
+        terminalreporter.write_line(f"SKIPPED WITHOUT LEAVE {line}", red=True)
 
 
 @pytest.fixture

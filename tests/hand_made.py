@@ -14,13 +14,22 @@ from stockpot.results.schema import (
     Score,
     pack_bits,
 )
+from stockpot.types import Variant
 
 
-def clean_cell(model: str, data: str, correct: np.ndarray, split: str = "test") -> CellResult:
-    """A clean accuracy, with what was right and what was not."""
+def clean_cell(
+    model: str, data: str, correct: np.ndarray, split: str = "test", *, seed: int | None = None
+) -> CellResult:
+    """A clean accuracy, with what was right and what was not; `seed` makes it a run of `model`."""
     n = len(correct)
     return CellResult(
-        key=CellKey(model=model, measure="clean", data=data),
+        key=CellKey(
+            model=Variant(model, seed).label,
+            entry=model,
+            training_seed=seed,
+            measure="clean",
+            data=data,
+        ),
         scores=[Score(metric="accuracy", value=float(correct.mean()), n=n)],
         data=DataFacts(name=data, split=split, n=n, classes=2, fingerprint=data),
         model=ModelFacts(name=model, source=model, fingerprint=model),

@@ -11,7 +11,7 @@ import stockpot
 
 ROOT = Path(stockpot.__file__).parent
 LAYERS = [
-    {"types", "errors", "registry", "verbs", "files", "seeds", "sweeps"},
+    {"types", "errors", "registry", "verbs", "files"},
     {"results", "recipe", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},
@@ -33,8 +33,6 @@ REPORT_READS_ONLY = {
     "types",
     "registry",
     "verbs",
-    "seeds",
-    "sweeps",
     "report",
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in LAYER)

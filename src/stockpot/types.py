@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
@@ -26,6 +28,24 @@ class ImageSize(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.height}x{self.width}"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the models that an entry of a recipe stands for."""
+
+    entry: str
+    seed: int | None = None
+    """What it is trained with, where the entry has several seeds."""
+    sweep: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    """The value of the parameter that the entry sweeps."""
+
+    @property
+    def label(self) -> str:
+        """How the model is called: its folder, and its row in a table."""
+        point = "".join(f"-{key}={value}" for key, value in self.sweep.items())
+        run = "" if self.seed is None else f"-s{self.seed}"
+        return f"{self.entry}{point}{run}"
 
 
 def parse_number(text: str | float, *, what: str = "value") -> float:

@@ -21,8 +21,8 @@ import torch
 from tables import read_attacked, share
 from torch import Tensor
 
+from stockpot.attack.folding import renewed_copy
 from stockpot.attack.threat import Threats
-from stockpot.attack.twin import twin_of
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -262,7 +262,7 @@ def look(
             if time.monotonic() > until:
                 return None
             model = pool.load(weights, source)
-            model = twin_of(model, everything[0][:8].float() / 255, torch.bfloat16)
+            model = renewed_copy(model, everything[0][:8].float() / 255, torch.bfloat16)
             rows.append(torch.cat([model(batch).float() for batch in everything]))
     sizes = [len(batch) for batch in cells.values()]
     return dict(zip(cells, torch.stack(rows).split(sizes, dim=1), strict=True))

@@ -9,12 +9,11 @@ from torch import nn
 
 from stockpot.attack.draws import normal, signs, uniform
 from stockpot.attack.flags import is_softmax
-from stockpot.attack.fold import folded
-from stockpot.attack.freeze import frozen
+from stockpot.attack.folding import folded, renewed_copy
+from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
-from stockpot.attack.twin import twin_of
 from stockpot.errors import BadParameterError, UserError
 
 
@@ -252,18 +251,18 @@ def test_a_twin_follows_the_model_it_was_made_of() -> None:
             parameter.data = torch.randn(parameter.shape, generator=generator)
         model.train()(images)  # moves the running statistics
         model.eval()
-        twin = twin_of(model, images, torch.float32)
+        twin = renewed_copy(model, images, torch.float32)
         assert twin is not model
         assert not any(isinstance(module, nn.BatchNorm2d) for module in twin.modules())
         torch.testing.assert_close(twin(images), model(images), rtol=1e-4, atol=1e-4)
-    again = twin_of(model, images, torch.float32)
+    again = renewed_copy(model, images, torch.float32)
     assert again is twin  # renewed in place, not made anew
     model[1] = nn.BatchNorm2d(8).eval()
-    other = twin_of(model, images, torch.float32)
+    other = renewed_copy(model, images, torch.float32)
     assert other is not twin
     torch.testing.assert_close(other(images), model(images), rtol=1e-4, atol=1e-4)
     plain = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 4))
-    assert twin_of(plain, images, torch.float32) is plain
+    assert renewed_copy(plain, images, torch.float32) is plain
 
 
 def test_a_frozen_graph_says_the_same_or_is_not_used() -> None:

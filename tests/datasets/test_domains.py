@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from stockpot.datasets.catalogue import is_present
 from stockpot.datasets.composed.domains import ICON_CLASSES, SHARED
 from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.load import load_dataset
@@ -40,10 +39,24 @@ def test_icons_show_every_thing_in_both_splits_and_share_no_family() -> None:
     assert train.fingerprint != test.fingerprint
 
 
-@pytest.mark.parametrize(("domain", "name"), [("photo", "cifar10"), ("drawing", "quickdraw")])
+fetched = pytest.mark.parametrize(
+    ("domain", "name"), [("photo", "cifar10"), ("drawing", "quickdraw")]
+)
+
+
+@fetched
+@pytest.mark.usefixtures("little_sets")
+def test_domains_agree_with_their_source(domain: str, name: str) -> None:
+    _check_source(domain, name)
+
+
+@fetched
+@pytest.mark.data
 def test_fetched_domains_agree_with_their_source(domain: str, name: str) -> None:
-    if not is_present(name):
-        pytest.skip(f"{name} is not fetched")
+    _check_source(domain, name)
+
+
+def _check_source(domain: str, name: str) -> None:
     data, source = load_dataset("domains", domain=domain), load_dataset(name)
     words = {
         name: (name,) if domain == "photo" else names.drawings for name, names in SHARED.items()
@@ -54,10 +67,19 @@ def test_fetched_domains_agree_with_their_source(domain: str, name: str) -> None
     assert set(data.columns["domain"]) == {domain}
 
 
-@pytest.mark.parametrize(("domain", "name"), [("photo", "cifar10"), ("drawing", "quickdraw")])
-def test_fit_and_val_are_the_parts_of_train(domain: str, name: str) -> None:
-    if not is_present(name):
-        pytest.skip(f"{name} is not fetched")
+@pytest.mark.parametrize("domain", ["photo", "drawing"])
+@pytest.mark.usefixtures("little_sets")
+def test_fit_and_val_are_the_parts_of_train(domain: str) -> None:
+    _check_parts(domain)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("domain", ["photo", "drawing"])
+def test_fit_and_val_are_the_parts_of_fetched_train(domain: str) -> None:
+    _check_parts(domain)
+
+
+def _check_parts(domain: str) -> None:
     train, fit, val = (
         load_dataset("domains", split=split, domain=domain) for split in ("train", "fit", "val")
     )

@@ -21,8 +21,8 @@ def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
 def cells() -> list[CellResult]:
     found = [clean_cell("zero", data, flags(0.6, seed=1)) for data in ("in", "out")]
     for seed in range(3):
-        found.append(clean_cell(f"tuned-s{seed}", "in", flags(0.9, seed=10 + seed)))
-        found.append(clean_cell(f"tuned-s{seed}", "out", flags(0.5, seed=20 + seed)))
+        found.append(clean_cell("tuned", "in", flags(0.9, seed=10 + seed), seed=seed))
+        found.append(clean_cell("tuned", "out", flags(0.5, seed=20 + seed), seed=seed))
     return found
 
 
@@ -46,9 +46,9 @@ def test_the_interval_of_one_run_is_that_of_a_proportion() -> None:
 
 
 def test_the_spread_of_runs_widens_the_interval() -> None:
-    near = [clean_cell(f"a-s{s}", "in", flags(0.5, seed=7)) for s in range(3)]
+    near = [clean_cell("a", "in", flags(0.5, seed=7), seed=s) for s in range(3)]
     far = [
-        clean_cell(f"a-s{s}", "in", flags(rate, seed=7)) for s, rate in enumerate((0.3, 0.5, 0.7))
+        clean_cell("a", "in", flags(rate, seed=7), seed=s) for s, rate in enumerate((0.3, 0.5, 0.7))
     ]
     widths = []
     for group in (near, far):
@@ -70,6 +70,11 @@ def test_the_same_objects_in_two_datasets_are_drawn_together() -> None:
     assert widths["same"] == pytest.approx(once.high - once.low)
     assert widths["other"] == pytest.approx(widths["same"] / math.sqrt(2), rel=0.1)
     assert widths["against"] == pytest.approx(0, abs=1e-6)
+
+
+def test_names_are_not_read_as_seeds() -> None:
+    patches = [clean_cell(f"vit-s{p}", "in", flags(0.5, seed=p)) for p in (16, 32)]
+    assert list(group_means(patches, ["in"])) == ["vit-s16", "vit-s32"]
 
 
 def test_models_without_every_dataset_are_left_out() -> None:

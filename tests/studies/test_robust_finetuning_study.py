@@ -20,8 +20,8 @@ def study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
 
 
-def cell(model: str, data: str, right: int, n: int = 100) -> CellResult:
-    return clean_cell(model, data, np.arange(n) < right, "val")
+def cell(model: str, data: str, right: int, n: int = 100, seed: int | None = None) -> CellResult:
+    return clean_cell(model, data, np.arange(n) < right, "val", seed=seed)
 
 
 def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
@@ -54,7 +54,7 @@ def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None)
     from claims import Scores, minus
 
     runs = ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))
-    results = [cell(f"photo-a-s{seed}", data, right) for seed, data, right in runs]
+    results = [cell("photo-a", data, right, seed=seed) for seed, data, right in runs]
     results += [cell("photo-b", "x", 70), cell("photo-b", "y", 50), cell("c", "x", 1)]
     scores = Scores(answers(results), "photo-")
     found = scores.contrast(minus("a", "b"), ["x", "y"])

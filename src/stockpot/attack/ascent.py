@@ -1,4 +1,4 @@
-"""The ascent that APGD runs: the state of every image, and how its steps adapt.
+"""The ascent that gradient attacks run, and the state of every image in it.
 
 Each image has its own step size, its own best point and its own decision to shorten the step, so
 images never influence one another and may leave the batch at any time.
@@ -12,12 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from stockpot.attack.directions import steepest
 from stockpot.attack.losses import Criterion
-from stockpot.attack.projection import per_image, project
+from stockpot.attack.projection import per_image
 from stockpot.attack.task import Outcome, take
 from stockpot.attack.victim import Ascent, Victim
-from stockpot.types import Norm
 
 
 @dataclass
@@ -59,53 +57,6 @@ class StepRule(Protocol):
     def adapt(self, state: State, window: int) -> None:
         """Shorten or restore steps and go back to best points, image by image."""
         ...
-
-
-@dataclass(frozen=True)
-class DenseSteps:
-    """l_inf and l_2: full steps with momentum; a step that no longer helps is halved."""
-
-    norm: Norm
-    eps: float
-    rho: float = 0.75
-
-    def begin(self, state: State) -> None:
-        """The first step crosses the whole ball."""
-        state.step = torch.full_like(state.loss, 2 * self.eps)
-
-    def move(self, state: State, first: bool) -> Tensor:
-        """A projected step, pulled a quarter of the way along the last movement."""
-        step = per_image(state.step, state.now)
-        plain = state.now + step * steepest(self.norm, state.gradient)
-        plain = project(self.norm, state.origin, plain, self.eps)
-        if first:
-            return plain
-        drift = 0.75 * plain + 0.5 * state.now - 0.25 * state.before
-        return project(self.norm, state.origin, drift, self.eps)
-
-    def windows(self, steps: int) -> list[int]:
-        """The first window is 22 % of the run; each next one is 3 % shorter, down to 6 %."""
-        length = max(int(0.22 * steps), 1)
-        ends = [length]
-        while ends[-1] < steps:
-            length = max(length - max(int(0.03 * steps), 1), max(int(0.06 * steps), 1))
-            ends.append(ends[-1] + length)
-        return ends
-
-    def adapt(self, state: State, window: int) -> None:
-        """Halve where the loss rose too seldom, or the best point stayed and the step too."""
-        seldom = state.rises <= self.rho * window
-        stuck = ~state.reduced & (state.last_best >= state.best_loss)
-        state.reduced = seldom | stuck
-        state.step = torch.where(state.reduced, state.step / 2, state.step)
-        return_to_best(state, state.reduced)
-
-
-def return_to_best(state: State, chosen: Tensor) -> None:
-    """Put the chosen images back to their best point, with the gradient found there."""
-    where = per_image(chosen, state.now)
-    state.now = torch.where(where, state.best, state.now)
-    state.gradient = torch.where(where, state.best_gradient, state.gradient)
 
 
 def climb(

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from stockpot.attack import attacks
 from stockpot.attack.flags import Flags, is_randomised, is_softmax
-from stockpot.attack.fold import Model
-from stockpot.attack.memory import keep_freed_memory
+from stockpot.attack.folding import Model
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import Threat, Threats, threat
 from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
@@ -99,8 +98,6 @@ def attack(
     settings = entry.validate(chosen)
     runs = forward or ("folded" if method == "autoattack" else "plain")
     victim = Victim(model, eot, precision, runs, piece)
-    if pixels.device.type == "cpu":
-        keep_freed_memory()
     with evaluation_mode(model):
         victim.prepare(pixels)
         clean = victim.exactly().logits(pixels)

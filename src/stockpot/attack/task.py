@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
@@ -89,6 +89,22 @@ def absorb(known: Outcome, rows: Tensor, new: Outcome) -> Outcome:
     flat = known.flat.clone()
     flat[rows] |= new.flat
     return replace(known, images=images, fallen=fallen, loss=loss, queries=queries, flat=flat)
+
+
+Attempt = Callable[[Task, Tensor, int, int], Outcome]
+"""One run of an attack: on a part of the task, its rows, for an aim, as a restart."""
+
+
+def attempts(task: Task, attempt: Attempt, *, restarts: int, aims: int = 1) -> Outcome:
+    """Try every aim as often as asked, each time on the images that still stand."""
+    outcome = untouched(task)
+    for aim in range(aims):
+        for restart in range(restarts):
+            rows = task.waiting(outcome)
+            if not len(rows):
+                return outcome
+            outcome = absorb(outcome, rows, attempt(task.take(rows), rows, aim, restart))
+    return outcome
 
 
 def planned(outcome: Outcome, queries: int) -> Outcome:

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stockpot.attack.fold import Model, folded
-from stockpot.attack.freeze import frozen
+from stockpot.attack.folding import Model, folded
+from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
 

@@ -30,6 +30,7 @@ from stockpot.cli import (
     validate,
 )
 from stockpot.cli.options import examples
+from stockpot.engine.memory import keep_freed_memory
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -67,6 +68,7 @@ def main() -> None:
     0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved.
     """
     signal.signal(signal.SIGINT, _interrupt)
+    keep_freed_memory()
     try:
         app()
     except PartialResultsError as problem:

@@ -32,7 +32,7 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
     entry = recipe.models.get(name)
     if entry is not None and entry.load is not None:
         return ModelSpec(name, entry.load, entry.params)
-    return ModelSpec(name, str(folder / "models" / name), {})
+    return ModelSpec(name, str(folder / "models" / name), {}, recipe.variant(name))
 
 
 def make_model(recipe: Recipe, name: str, folder: Path) -> None:
@@ -78,17 +78,18 @@ def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
             out=out,
             device=str(pick_device(recipe.device)),
             report=report,
-            **{"seed": recipe.seed, **_with_teacher(recipe, entry.params, folder)},
+            **{"seed": recipe.seed, **_with_teacher(recipe, name, folder)},
         )
     err.print(f"{name}: {entry.method} from {entry.model}, {model.parameter_count:,} parameters")
 
 
-def _with_teacher(recipe: Recipe, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_teacher(recipe: Recipe, name: str, folder: Path) -> dict[str, Any]:
     """A teacher may be a model of the recipe; a method needs to know where it lies."""
-    teacher = params.get("teacher")
+    params = recipe.harden[name].params
+    teacher = recipe.model_meant(str(params.get("teacher")), name)
     if teacher not in recipe.model_names:
         return params
-    return params | {"teacher": str(model_spec(recipe, str(teacher), folder).source)}
+    return params | {"teacher": str(model_spec(recipe, teacher, folder).source)}
 
 
 def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:

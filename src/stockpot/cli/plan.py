@@ -134,7 +134,7 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
     made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
     for name, run in recipe.harden.items():
-        teacher = run.params.get("teacher")
+        teacher = recipe.model_meant(str(run.params.get("teacher")), name)
         made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
     for name, soup in recipe.fuse.items():
         made[name] = [*soup.models, *([soup.base] if soup.base else [])]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.engine import Job, Outcome, engines
+from stockpot.engine.memory import keep_freed_memory
 from stockpot.errors import BadParameterError, UserError
 
 
@@ -20,6 +21,7 @@ def _start_worker(threads: int) -> None:
     os.environ["OMP_NUM_THREADS"] = str(threads)
     # Ctrl-C reaches the whole group of processes; only the first one answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()
     import torch
 
     torch.set_num_threads(threads)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.fold import Model
+from stockpot.attack.folding import Model
 from stockpot.attack.run import AttackResult, attack
 from stockpot.attack.threat import Threat, Threats, listed, parse_threats
 from stockpot.attack.victim import Precision, evaluation_mode

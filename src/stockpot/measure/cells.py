@@ -36,6 +36,7 @@ from stockpot.results.schema import (
     pack_bits,
 )
 from stockpot.results.store import ResultStore
+from stockpot.types import Variant
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ModelSpec:
     name: str
     source: str | Classifier
     options: dict[str, Any] = field(default_factory=dict)
+    variant: Variant | None = None
+    """Which entry of a recipe it stands in, with its seed and its point of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,12 @@ class Cell:
         """The question this cell answers; loads the data, not the model."""
         data = self.data.load()
         spec = self.model
+        variant = spec.variant or Variant(spec.name)
         return CellKey(
             model=spec.name,
+            entry=variant.entry,
+            training_seed=variant.seed,
+            sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
             params=self.params,

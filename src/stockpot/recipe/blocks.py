@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+
+from stockpot.recipe.variants import meant
+from stockpot.types import Variant
 
 
 class _Closed(BaseModel):
@@ -145,6 +155,21 @@ class Recipe(_Closed):
     similarity: SimilarityBlock | None = None
     measure: MeasureBlock | None = None
     report: ReportBlock | None = None
+    _variants: dict[str, Variant] = PrivateAttr(default_factory=dict)
+
+    def with_variants(self, variants: Mapping[str, Variant]) -> Recipe:
+        """The recipe, told which of its models are written out from entries for several."""
+        self._variants = dict(variants)
+        return self
+
+    def variant(self, model: str) -> Variant:
+        """The entry that a model stands in, with its seed and its point of a sweep."""
+        return self._variants.get(model, Variant(model))
+
+    def model_meant(self, name: str, beside: str) -> str:
+        """The model that `name` means to another one: run n of an entry to run n."""
+        found = meant(name, self.variant(beside).seed, self._variants)
+        return found[0] if len(found) == 1 else name
 
     @property
     def model_names(self) -> list[str]:

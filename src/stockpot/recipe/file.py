@@ -11,8 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from stockpot.errors import UserError, did_you_mean
 from stockpot.recipe.blocks import MeasureBlock, Recipe, ReportBlock, SimilarityBlock, references
-from stockpot.seeds import name_of, spread
-from stockpot.sweeps import entry_of, spread_sweeps
+from stockpot.recipe.variants import write_out
 
 
 class RecipeError(UserError):
@@ -36,8 +35,12 @@ class RecipeFile:
         for override in overrides:
             _apply(raw, override)
         self.raw: dict[str, Any] = raw
+        written = write_out(raw)
+        self._variants = written.variants
+        for place in written.clashes:
+            self.fail(place, "this name is used twice.")
         try:
-            self.recipe = Recipe.model_validate(spread(spread_sweeps(raw)))
+            self.recipe = Recipe.model_validate(written.recipe).with_variants(written.variants)
         except ValidationError as problem:
             self._complain(problem)
         self._check_references()
@@ -53,7 +56,7 @@ class RecipeFile:
         for part in path:
             if isinstance(node, yaml.MappingNode):
                 for key, value in node.value:
-                    if key.value in (str(part), name_of(str(part)), entry_of(str(part))):
+                    if key.value in (str(part), self._entry(str(part))):
                         node, line = value, key.start_mark.line + 1
                         break
                 else:
@@ -66,6 +69,10 @@ class RecipeFile:
             else:
                 return line
         return line
+
+    def _entry(self, label: str) -> str:
+        """The entry that a label was written out from."""
+        return self._variants[label].entry if label in self._variants else label
 
     def _complain(self, problem: ValidationError) -> NoReturn:
         error = problem.errors()[0]

@@ -12,7 +12,7 @@ from stockpot.report.curve import CurvePoint, curve
 from stockpot.results.headline import format_score
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.task_table import TaskRow, corruption_means, task_tables
-from stockpot.sweeps import SWEPT
+from stockpot.types import Variant
 
 _TITLES = {"clean": "Accuracy on every task", "corruption": "Accuracy under corruption"}
 
@@ -74,15 +74,16 @@ def task_sections(results: Sequence[CellResult]) -> list[TaskSection]:
 def sweep_sections(results: Sequence[CellResult]) -> list[SweepSection]:
     """A curve for every fusion that was made with three or more values of one parameter."""
     sections = []
+    swept = {cell.key.model: cell.key for cell in results if cell.key.sweep}
     for table in task_tables(results):
         groups: dict[tuple[str, str], list[CurvePoint]] = {}
         for row in table.rows:
-            found = SWEPT.fullmatch(row.model)
-            if found and row.mean and row.mean.ci_low is not None and row.mean.ci_high is not None:
-                point = CurvePoint(
-                    found["value"], row.mean.value, row.mean.ci_low, row.mean.ci_high
-                )
-                groups.setdefault((found["name"], found["key"]), []).append(point)
+            found, mean = swept.get(row.model), row.mean
+            if found and mean and mean.ci_low is not None and mean.ci_high is not None:
+                ((key, value),) = found.sweep.items()
+                point = CurvePoint(str(value), mean.value, mean.ci_low, mean.ci_high)
+                entry = Variant(found.entry, found.training_seed).label
+                groups.setdefault((entry, key), []).append(point)
         for (name, key), points in groups.items():
             if len(points) >= 3:
                 up = f"mean accuracy over {len(table.tasks)} tasks"

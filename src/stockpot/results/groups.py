@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stockpot.results.schema import CellResult
 from stockpot.results.statistics import Interval
-from stockpot.seeds import name_of
+from stockpot.types import Variant
 
 RESAMPLES = 1000
 Answers = dict[str, NDArray[np.float32]]
@@ -66,9 +66,15 @@ def answers(results: Sequence[CellResult]) -> dict[str, dict[str, Answers]]:
     for cell in sorted(results, key=lambda cell: cell.key.measure == "clean"):
         right = _right(cell)
         if right is not None:
-            runs = found.setdefault(name_of(cell.key.model), {})
+            runs = found.setdefault(_entry(cell), {})
             runs.setdefault(cell.key.model, {})[cell.key.data] = right
     return {name: dict(sorted(runs.items())) for name, runs in found.items()}
+
+
+def _entry(cell: CellResult) -> str:
+    """What the model of a cell is a run of: its entry, at its point of a sweep."""
+    key = cell.key
+    return Variant(key.entry or key.model, None, key.sweep).label
 
 
 def _right(cell: CellResult) -> NDArray[np.float32] | None:

@@ -41,6 +41,11 @@ class CellKey(_Document):
     """What a cell is about; two cells with equal keys would give the same scores."""
 
     model: str
+    entry: str = Field("", description="The recipe's entry; models of one entry are its runs.")
+    training_seed: int | None = Field(None, description="Where an entry has several seeds.")
+    sweep: dict[str, Scalar] = Field(
+        default_factory=dict, description="The value of the parameter that an entry sweeps."
+    )
     measure: str
     data: str
     params: dict[str, Any] = Field(default_factory=dict)

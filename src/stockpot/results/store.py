@@ -18,10 +18,14 @@ from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.results.schema import CellKey, CellResult
 
+_GROUPING = {"entry", "training_seed", "sweep"}
+"""Fields of a key that say how cells belong together and change nothing about the question."""
+
 
 def digest(key: CellKey) -> str:
-    """Twelve hex digits that stand for a key."""
-    text = json.dumps(key.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    """Twelve hex digits that stand for the question a key asks."""
+    question = key.model_dump(mode="json", exclude=_GROUPING)
+    text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -41,7 +45,13 @@ class ResultStore:
     def find(self, key: CellKey) -> CellResult | None:
         """The stored cell, or None when it was never finished."""
         path = self.path(key)
-        return read_result(path) if path.exists() else None
+        if not path.exists():
+            return None
+        known = read_result(path)
+        if known.key != key:  # the same question, asked from another place of a recipe
+            known = known.model_copy(update={"key": key})
+            self.save(known)
+        return known
 
     def save(self, result: CellResult) -> Path:
         """Write one cell; either the whole file appears or none."""

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from stockpot.attack import attacks
-from stockpot.attack.ascent import DenseSteps, StepRule, climb
+from stockpot.attack.ascent import StepRule, climb
 from stockpot.attack.directions import random_start
 from stockpot.attack.losses import CRITERIA, LossName
 from stockpot.attack.projection import project
-from stockpot.attack.sparse import SparseSteps
-from stockpot.attack.task import Outcome, Task, absorb, planned, untouched
+from stockpot.attack.step_rules import DenseSteps, SparseSteps
+from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
 
@@ -56,16 +56,13 @@ def apgd(
             f"got {steps}, {restarts}, {targets} and {share}."
         )
     aims = _aims(victim, task, loss, targets)
-    outcome = untouched(task)
-    for aim, fields in enumerate(aims):
-        for restart in range(restarts):
-            rows = task.waiting(outcome)
-            if not len(rows):
-                break
-            part, chosen = task.take(rows), tuple(field[rows] for field in fields)
-            place = (aim, restart)
-            new = _run(victim, part, loss, chosen, steps, place, start, radii, rho, share)
-            outcome = absorb(outcome, rows, new)
+
+    def attempt(part: Task, rows: Tensor, aim: int, restart: int) -> Outcome:
+        fields = tuple(field[rows] for field in aims[aim])
+        place = (aim, restart)
+        return _run(victim, part, loss, fields, steps, place, start, radii, rho, share)
+
+    outcome = attempts(task, attempt, restarts=restarts, aims=len(aims))
     runs = len(aims) * restarts
     stages = len(_stages(radii, steps))
     return planned(outcome, runs * (steps + stages) * victim.eot)

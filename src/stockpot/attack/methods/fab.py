@@ -12,7 +12,7 @@ from stockpot.attack.directions import random_start
 from stockpot.attack.hyperplane import step_to_plane
 from stockpot.attack.methods.apgd import likely_wrong
 from stockpot.attack.projection import norm_of, per_image, project
-from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
+from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
 from stockpot.types import Norm
@@ -58,17 +58,14 @@ def fab(
     aims = [column[:, None] for column in wrong.unbind(dim=1)] if targeted else [wrong]
     norm, eps = task.threat.norm, task.threat.radius
     settings = _Settings(norm, eps, steps, alpha, overshoot, back, patience)
-    outcome = untouched(task)
-    for aim, classes in enumerate(aims):
-        for restart in range(restarts):
-            rows = task.waiting(outcome)
-            if not len(rows):
-                break
-            part = task.take(rows)
-            start = part.images
-            if restart:
-                start = random_start(norm, start, part.seeds, eps / 2, 3, aim, restart)
-            outcome = absorb(outcome, rows, _walk(victim, part, classes[rows], start, settings))
+
+    def attempt(part: Task, rows: Tensor, aim: int, restart: int) -> Outcome:
+        start = part.images
+        if restart:
+            start = random_start(norm, start, part.seeds, eps / 2, 3, aim, restart)
+        return _walk(victim, part, aims[aim][rows], start, settings)
+
+    outcome = attempts(task, attempt, restarts=restarts, aims=len(aims))
     return planned(outcome, len(aims) * restarts * (steps + 2))
 
 

@@ -13,7 +13,7 @@ from stockpot.attack.directions import random_start, steepest
 from stockpot.attack.losses import CRITERIA, LossName
 from stockpot.attack.methods.apgd import Start
 from stockpot.attack.projection import per_image, project
-from stockpot.attack.task import Outcome, Task, absorb, planned, untouched
+from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
 from stockpot.types import Norm
@@ -51,23 +51,20 @@ def pgd(
     norm, eps = task.threat.norm, task.threat.radius
     length = eps * (step_size if step_size is not None else 2.5 / max(steps, 1))
     rule = _FixedSteps(norm, eps, length, share)
-    outcome = untouched(task)
-    for restart in range(restarts):
-        rows = task.waiting(outcome)
-        if not len(rows):
-            break
-        part = task.take(rows)
+
+    def attempt(part: Task, rows: Tensor, aim: int, restart: int) -> Outcome:
         if loss == "kl" and part.soft is None:
             raise BadParameterError("loss=kl needs soft labels (N x classes) as labels.")
         soft = (part.soft,) if loss == "kl" and part.soft is not None else ()
         first = part.images
         if start == "random":
             first = random_start(norm, first, part.seeds, eps, 1, restart)
-        new = climb(
+        return climb(
             victim, rule, CRITERIA[loss], part.images, first, (part.labels, *soft),
             steps=steps, leave=task.leave,
         )  # fmt: skip
-        outcome = absorb(outcome, rows, new)
+
+    outcome = attempts(task, attempt, restarts=restarts)
     return planned(outcome, restarts * (steps + 1) * victim.eot)
 
 

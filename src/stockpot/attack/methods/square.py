@@ -11,9 +11,8 @@ from torch import Tensor
 from stockpot.attack import attacks
 from stockpot.attack.draws import signs, uniform
 from stockpot.attack.losses import margin
-from stockpot.attack.moves import Moves, on_sphere
-from stockpot.attack.patches import tiles
-from stockpot.attack.task import Outcome, Task, absorb, planned, take, untouched
+from stockpot.attack.squares import Moves, on_sphere, tiles
+from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
 from stockpot.types import Norm
@@ -35,12 +34,11 @@ def square(
             "square: expected steps >= 1, restarts >= 1 and 0 < area <= 1, "
             f"got {steps}, {restarts} and {area}."
         )
-    outcome = untouched(task)
-    for restart in range(restarts):
-        rows = task.waiting(outcome)
-        if not len(rows):
-            break
-        outcome = absorb(outcome, rows, _search(victim, task.take(rows), steps, area, restart))
+
+    def attempt(part: Task, rows: Tensor, aim: int, restart: int) -> Outcome:
+        return _search(victim, part, steps, area, restart)
+
+    outcome = attempts(task, attempt, restarts=restarts)
     return planned(outcome, restarts * steps * victim.eot)
 
 

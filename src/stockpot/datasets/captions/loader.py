@@ -99,11 +99,13 @@ def captioned(
     subjects: list[str] = []
     pixels, marks, origins = [], [], []
     for source in SOURCES:
+        unnamed = {"icons": concepts, "quickdraw": 0.0}.get(source.name, kinds)
+        if not shares[source.name] + unnamed:
+            continue  # of a dataset that gives nothing, nothing has to be fetched
         # Icons hold their own validation images out of train.
         whole = load_dataset(source.name, split="train" if source.name == "icons" else "fit")
         order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(seed))
         named = round(shares[source.name] * len(whole))
-        unnamed = {"icons": concepts, "quickdraw": 0.0}.get(source.name, kinds)
         further = named + round(unnamed * len(whole))
         for rows, with_names in ((order[:named], True), (order[named:further], False)):
             if not len(rows):

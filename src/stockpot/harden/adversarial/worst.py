@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stockpot.attack.folding import renewed_copy
 from stockpot.attack.methods.apgd import Start, apgd
 from stockpot.attack.task import Outcome, Task
 from stockpot.attack.threat import Threat
-from stockpot.attack.twin import twin_of
 from stockpot.attack.victim import Precision, Victim, evaluation_mode
 from stockpot.harden.loop import Step
 
@@ -38,7 +38,7 @@ def worst(
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     with evaluation_mode(step.model):
         return apgd(
-            Victim(twin_of(step.model, images, dtype), precision=precision),
+            Victim(renewed_copy(step.model, images, dtype), precision=precision),
             task,
             steps=steps,
             loss="ce" if soft is None else "kl",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stockpot.attack.fold import folded
+from stockpot.attack.folding import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts

@@ -11,8 +11,8 @@ from dual_encoders import make_clip, make_expert
 from stockpot.cli.main import app
 from stockpot.cli.plan import check
 from stockpot.recipe import RecipeError, RecipeFile
+from stockpot.recipe.variants import write_out
 from stockpot.results.store import load_results
-from stockpot.sweeps import entry_of, spread_sweeps
 
 RECIPE = """version: 1
 data:
@@ -43,10 +43,9 @@ def test_a_sweep_is_written_out() -> None:
     assert [recipe.fuse[name].params for name in names] == [{"scale": s} for s in (0.1, 0.5, 1.0)]
     assert recipe.measure is not None
     assert recipe.measure.models == ["base", *names]
-    assert entry_of("ta-scale=0.1") == "ta"
-    assert entry_of("wise-ft") == "wise-ft"
+    assert recipe.variant(names[0]).sweep == {"scale": 0.1}
     plain = {"version": 1, "models": {}}
-    assert spread_sweeps(plain) == plain
+    assert write_out(plain).recipe == plain
 
 
 def test_complaints_name_the_line_of_the_entry() -> None:
@@ -67,8 +66,10 @@ def test_a_run_draws_the_curve_and_the_cosines(tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = CliRunner().invoke(app, ["run", str(tmp_path / "r.yaml"), "-o", str(out)])
     assert result.exit_code == 0, result.output
-    assert {cell.key.model for cell in load_results(out)} == {
-        "base", "ta-scale=0.1", "ta-scale=0.5", "ta-scale=1.0",
+    keys = [cell.key for cell in load_results(out)]
+    assert {(key.model, key.entry, key.sweep.get("scale")) for key in keys} == {
+        ("base", "base", None), ("ta-scale=0.1", "ta", 0.1), ("ta-scale=0.5", "ta", 0.5),
+        ("ta-scale=1.0", "ta", 1.0),
     }  # fmt: skip
     rows = (out / "similarity.csv").read_text().splitlines()
     assert rows[0] == ",a,b"

@@ -7,7 +7,8 @@ import pytest
 from stockpot.cli.making import waves
 from stockpot.cli.plan import check, parents
 from stockpot.recipe import RecipeError, RecipeFile
-from stockpot.seeds import name_of, run_name, spread
+from stockpot.recipe.variants import write_out
+from stockpot.types import Variant
 
 TEXT = """version: 1
 data:
@@ -36,14 +37,16 @@ def test_runs_refer_to_runs_and_soups_to_all() -> None:
         "start", "tuned-s0", "tuned-s1", "taught-s0", "taught-s1", "once",
     ]  # fmt: skip
     assert recipe.harden["tuned-s1"].params == {"lr": 0.1, "seed": 1}
-    assert recipe.harden["taught-s1"].params["teacher"] == "mixed-s1"
-    assert recipe.harden["once"].params["teacher"] == "soup"
+    assert recipe.model_meant("mixed", "taught-s1") == "mixed-s1"
+    assert recipe.model_meant("soup", "once") == "soup"
     assert recipe.fuse["mixed-s0"].models == ["start", "tuned-s0"]
     assert recipe.fuse["mixed-s0"].params == {}
     assert recipe.fuse["soup"].models == ["tuned-s0", "tuned-s1"]
     assert recipe.measure is not None
     assert recipe.measure.models == ["start", "tuned-s0", "tuned-s1", "soup"]
     assert recipe.measure.with_[1].models == ["mixed-s0", "mixed-s1"]
+    assert recipe.variant("mixed-s1") == Variant("mixed", 1)
+    assert recipe.variant("soup") == Variant("soup")
 
 
 def test_teachers_are_made_before_their_pupils() -> None:
@@ -61,9 +64,31 @@ def test_teachers_are_made_before_their_pupils() -> None:
 
 def test_a_recipe_without_seeds_is_unchanged() -> None:
     plain = {"version": 1, "harden": {"a-s0": {"method": "vanilla"}}, "measure": {"models": ["a"]}}
-    assert spread(plain) == plain
-    assert name_of(run_name("a-b", 12)) == "a-b"
-    assert name_of("vit-small") == "vit-small"
+    assert write_out(plain) == (plain, {}, [])
+
+
+def test_a_label_that_is_another_entrys_name_is_refused() -> None:
+    text = TEXT.replace("  once: {", "  tuned-s1: {")
+    with pytest.raises(RecipeError, match=r"r\.yaml:8: harden\.tuned-s1: this name is used twice"):
+        RecipeFile(text, "r.yaml")
+
+
+def test_seeds_and_a_sweep_together_give_every_pair() -> None:
+    text = TEXT.replace(
+        "models: [start, tuned], seeds: [0, 1]",
+        "models: [start, tuned], seeds: [0, 1], sweep: {alpha: [0.2, 0.8]}",
+    )
+    recipe = RecipeFile(text, "r.yaml").recipe
+    labels = [
+        "mixed-alpha=0.2-s0",
+        "mixed-alpha=0.2-s1",
+        "mixed-alpha=0.8-s0",
+        "mixed-alpha=0.8-s1",
+    ]
+    assert list(recipe.fuse) == [*labels, "soup"]
+    assert recipe.fuse[labels[3]].models == ["start", "tuned-s1"]
+    assert recipe.fuse[labels[3]].params == {"alpha": 0.8}
+    assert recipe.variant(labels[3]) == Variant("mixed", 1, {"alpha": 0.8})
 
 
 def test_complaints_still_name_the_line() -> None:

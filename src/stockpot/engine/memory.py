@@ -1,8 +1,10 @@
-"""Keep the memory that a look at a model frees, for the next look.
+"""Keep the memory that one look at a model frees, for the next look.
 
 On Linux the C library gives large blocks back to the system as soon as they are freed, and every
 page of a new block costs a fault when it is first written. An attack allocates and frees the same
-activations thousands of times: there the faults can take a fifth of the time.
+activations thousands of times: there the faults can take a fifth of the time. The setting holds for
+a whole process, so a program makes it (the command line and the workers of an engine do), and a
+library call never does.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from stockpot.attack.fold import Model
+from stockpot.attack.folding import Model
 
 _FEW = 8
 
