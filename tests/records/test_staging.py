@@ -132,3 +132,22 @@ def test_images_are_needed(nets: list[Path], tmp_path: Path) -> None:
         fuse("average", nets, bn="recompute", out=tmp_path / "out")
     with pytest.raises(BadParameterError, match="uses no data"):
         fuse("average", nets, tasks=DATA, out=tmp_path / "out")
+
+
+def test_a_recipe_estimates_the_same(nets: list[Path], toy_file: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    entry = "method: average, models: [a, b], bn: recompute"
+    text = (
+        f"version: 1\ndevice: cpu\ndata:\n  toy: {{dataset: {toy_file}}}\n"
+        f"models:\n  a: {{load: {nets[0]}}}\n  b: {{load: {nets[1]}}}\nfuse:\n  soup: {{{entry}"
+    )
+    recipe.write_text(text + "}\n")
+    assert "give `data`" in invoke("run", recipe, "-o", tmp_path / "no").output
+    recipe.write_text(text + ", data: toy}\n")
+    done = invoke("run", recipe, "-o", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    data = stockpot.load_dataset(str(toy_file))
+    want = fuse("average", nets, tasks=data, bn="recompute")
+    found = load_file(tmp_path / "run" / "models" / "soup" / "model.safetensors")
+    assert found.keys() == want.keys()
+    assert all(torch.equal(found[name], want[name]) for name in want)

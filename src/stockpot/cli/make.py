@@ -113,10 +113,13 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     from stockpot.fuse import fusers
 
     method = fusers.get(entry.method)
-    if not method.tags.get("learns"):
+    learns = method.tags.get("learns")
+    if not learns and entry.params.get("bn") != "recompute":
         return entry.params
-    found: dict[str, Any] = {"device": recipe.device, "save": entry.save, "load": entry.load}
-    if any(parameter.name == "seed" for parameter in method.parameters):
+    found: dict[str, Any] = {"device": recipe.device}
+    if learns:
+        found |= {"save": entry.save, "load": entry.load}
+    if learns and any(parameter.name == "seed" for parameter in method.parameters):
         found["seed"] = recipe.seed
     data = [data_spec(recipe, item).load() for item in entry.datasets]
     found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None

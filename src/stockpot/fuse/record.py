@@ -137,14 +137,17 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
     for data in request_data(request):
         inputs += data_inputs("data", data)
     if request.options.load is not None:
-        files = learned_files(request.options.load)
-        if not all(path.is_file() for path in files):
+        learned = learned_files(request.options.load)
+        if not all(path.is_file() for path in learned):
             raise BadParameterError(
-                f"load: expected {files[0]} and {files[1].name}, which `save` writes; got nothing."
+                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                "got nothing."
             )
-        source = str(request.options.load)
-        content = "" if known is None else fingerprint_files(files)
-        inputs.append(Input(role="learned", name=files[0].stem, source=source, fingerprint=content))
+        content = "" if known is None else fingerprint_files(learned)
+        place = str(request.options.load)
+        inputs.append(
+            Input(role="learned", name=learned[0].stem, source=place, fingerprint=content)
+        )
     return inputs
 
 
