@@ -81,6 +81,29 @@ def test_floats_are_the_same_pixels(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("side", [32, 224])
+def test_the_layout_in_memory_does_not_matter(name: str, side: int) -> None:
+    plain = photographs(side)[:2]
+    expected = corrupt(plain, name, 4, seed=3)
+    permuted = plain.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    wider = torch.zeros(4, 3, side + 5, side + 3, dtype=torch.uint8)
+    wider[::2, :, 2 : 2 + side, 1 : 1 + side] = plain
+    sliced = wider[::2, :, 2 : 2 + side, 1 : 1 + side]
+    for images in (permuted, plain.to(memory_format=torch.channels_last), sliced):
+        assert not images.is_contiguous()
+        assert torch.equal(corrupt(images, name, 4, seed=3), expected)
+        assert torch.equal(corrupt(images.float() / 255, name, 4, seed=3), expected.float() / 255)
+
+
+@pytest.mark.parametrize("wrong", [-0.2, 1.4, float("nan"), float("inf"), 200.0])
+def test_floats_that_are_no_pixels_are_refused(wrong: float) -> None:
+    images = photographs(32).float() / 255
+    images[1, 2, 3, 4] = wrong
+    with pytest.raises(BadDataError, match=r"expected float images in \[0, 1\]"):
+        corrupt(images, "contrast", 1)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_an_image_depends_on_its_own_seed_alone(name: str) -> None:
     images = photographs(32).repeat(32, 1, 1, 1)
     together = corrupt(images, name, 4, seed=10)

@@ -24,7 +24,10 @@ def recipe(pico_vit: Path, toy_file: Path) -> dict[str, Any]:
         "device": "cpu",
         "data": {"toy": {"dataset": str(toy_file), "limit": 20}},
         "models": {"a": {"load": str(pico_vit)}},
-        "fuse": {"soup": {"method": "weighted", "models": ["a"], "sweep": {"weights": [1, 2]}}},
+        "fuse": {
+            "soup": {"method": "wise_ft", "base": "a", "models": ["a"]}
+            | {"sweep": {"alpha": [0.2, 0.8]}}
+        },
         "measure": {"with": [{"measure": "clean", "data": "toy"}]},
         "report": {"title": "Twice"},
     }
@@ -35,7 +38,7 @@ def twice(recipe: dict[str, Any], tmp_path: Path) -> Path:
     """A run followed with 20 images and two points, then with 24 images and one."""
     stockpot.run(recipe, out=tmp_path / "runs" / "twice")
     changed = copy.deepcopy(recipe)
-    changed["fuse"]["soup"]["sweep"] = {"weights": [2]}
+    changed["fuse"]["soup"]["sweep"] = {"alpha": [0.8]}
     changed["data"]["toy"]["limit"] = 24
     stockpot.run(changed, out=tmp_path / "runs" / "twice")
     return tmp_path / "runs" / "twice"
@@ -46,14 +49,14 @@ def test_what_a_run_gives_back(recipe: dict[str, Any], pico_vit: Path, tmp_path:
     came = stockpot.run(recipe, out=out, **{"data.toy.limit": 8, "seed": 4})
     assert came.folder == out
     assert came.models["a"] == str(pico_vit)
-    assert Path(came.models["soup-weights=1"]).is_dir()
+    assert Path(came.models["soup-alpha=0.2"]).is_dir()
     assert {cell.data.n for cell in came.results} == {8}
     assert {cell.key.seed for cell in came.results} == {4}
     assert came.report == out / "report.html"
     assert came.report.is_file()
     manifest = read_manifest(out)
     assert manifest is not None
-    assert set(manifest.models) == {"soup-weights=1", "soup-weights=2"}
+    assert set(manifest.models) == {"soup-alpha=0.2", "soup-alpha=0.8"}
     assert set(manifest.cells) == {path.name for path in (out / "results").iterdir()}
 
 
@@ -66,13 +69,13 @@ def test_pages_and_readers_never_mix_two_questions(twice: Path, tmp_path: Path) 
     assert {cell.data.n for cell in load_results(twice)} == {24}
     assert {cell.data.n for cell in load_results(twice / "results")} == {24}
     assert {cell.data.n for cell in load_results(twice, stale=True)} == {20, 24}
-    assert {cell.key.model for cell in load_results(twice)} == {"a", "soup-weights=2"}
+    assert {cell.key.model for cell in load_results(twice)} == {"a", "soup-alpha=0.8"}
     page = tmp_path / "page.html"
     assert invoke("report", twice, "-o", page).exit_code == 0
     text = page.read_text(encoding="utf-8")
     assert "24 images" in text
     assert "20 images" not in text
-    assert "soup-weights=1" not in text
+    assert "soup-alpha=0.2" not in text
 
 
 def test_runs_are_listed_shown_and_pruned(twice: Path) -> None:
@@ -106,7 +109,7 @@ def test_what_was_measured_by_hand_counts(twice: Path, pico_vit: Path, toy_file:
 
 
 def test_a_run_that_was_stopped_shows_what_is_missing(twice: Path) -> None:
-    (twice / "models" / ".soup-weights=2.partial").mkdir()
+    (twice / "models" / ".soup-alpha=0.8.partial").mkdir()
     gone = next((twice / "results").glob("a--clean--*.json"))
     present = set(read_manifest(twice).cells)  # type: ignore[union-attr]
     for path in (twice / "results").iterdir():
@@ -117,7 +120,7 @@ def test_a_run_that_was_stopped_shows_what_is_missing(twice: Path) -> None:
     assert ("cell", "missing") in states
     prune(twice)
     # The training state of a model that is there is of no use.
-    assert not (twice / "models" / ".soup-weights=2.partial").exists()
+    assert not (twice / "models" / ".soup-alpha=0.8.partial").exists()
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
@@ -135,8 +138,8 @@ def test_a_dry_run_tells_what_a_run_would_do(recipe: dict[str, Any], tmp_path: P
     path, out = tmp_path / "r.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump(recipe))
     told = invoke("run", path, "-o", out, "--dry-run").output
-    assert "model   soup-weights=1: to make (not made yet)" in told
-    assert "soup-weights=1 x clean x toy: to measure (depends on soup-weights=1)" in told
+    assert "model   soup-alpha=0.2: to make (not made yet)" in told
+    assert "soup-alpha=0.2 x clean x toy: to measure (depends on soup-alpha=0.2)" in told
     assert not out.exists()
     assert invoke("run", path, "-o", out).exit_code == 0
     told = invoke("run", path, "-o", out, "--dry-run").output

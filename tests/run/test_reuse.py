@@ -249,10 +249,11 @@ def test_a_kill_while_replacing_loses_nothing(
         real(path, ignore_errors=ignore_errors)
 
     real = shutil.rmtree
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr("stockpot.run.reuse.os.replace", replace)
         patch.setattr("stockpot.run.reuse.shutil.rmtree", remove)
-        stockpot.run(changed, out=run)
+        with pytest.raises(Killed):
+            stockpot.run(changed, out=run)
     kept = {path.name for path in models.iterdir() if "soup" in path.name}
     assert (
         kept

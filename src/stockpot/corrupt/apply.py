@@ -15,6 +15,7 @@ from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import ImageSize
 
 SMALLEST_SIDE = 16
+_HALF_A_LEVEL = 0.5 / 255  # what rounding to the 256 levels takes back
 
 # On a CPU the batch is worked off in portions of about this many values: two pictures of 224 px, or
 # some hundred of 32 px. A portion's float copies then stay near the cache, and memory does not grow
@@ -50,7 +51,8 @@ def corrupt(
     _check_images(images)
     seeds = _seeds(seed, len(images))
     constants = constants_for(name, severity, profile, image_size(images))
-    pixels = images if images.dtype == torch.uint8 else _to_levels(images)
+    # Whatever the strides: some corruptions address the memory of a picture directly.
+    pixels = (images if images.dtype == torch.uint8 else _to_levels(images)).contiguous()
     portion = len(images)
     if images.is_cpu and not entry.tags.get("whole_batch"):
         portion = max(1, _CPU_PORTION // max(1, pixels[:1].numel()))
@@ -110,6 +112,13 @@ def _check_images(images: Tensor) -> None:
         raise BadDataError(
             f"expected images of at least {SMALLEST_SIDE} px a side, got {image_size(images)}."
         )
+    if images.is_floating_point() and images.numel():
+        low, high = (float(value) for value in images.detach().aminmax())
+        if not -_HALF_A_LEVEL <= low <= high <= 1 + _HALF_A_LEVEL:  # NaN fails every comparison
+            raise BadDataError(
+                f"expected float images in [0, 1], got values from {low:g} to {high:g}.",
+                hint="Undo the normalisation, or divide by 255; corruptions are of plain pixels.",
+            )
 
 
 def _seeds(seed: int | Sequence[int], count: int) -> Sequence[int]:

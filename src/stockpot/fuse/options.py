@@ -35,7 +35,8 @@ class Options:
         max_shard: the largest file to write, such as 5GB.
         device: where the arithmetic runs: cpu, cuda, cuda:1, ...
         accumulate: the dtype of the arithmetic, at least that of the inputs: fp32 or fp64.
-        bn: combine BatchNorm statistics linearly, or mark them for re-estimation (recompute).
+        bn: combine BatchNorm statistics linearly, or estimate them anew (recompute) from the
+            images of `tasks`; of a method that learns nothing, a name there means its train split.
         threads: worker threads; 0 means one per core.
         hashes: write the sha256 of the parents into the model card.
         save: where to write what a data-driven method learned, to use it again.

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.learning.assemble import find_data
@@ -91,6 +93,26 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     return found
 
 
+def request_data(request: Request) -> list[Dataset]:
+    """The datasets of a request, in the order of the members where they are named.
+
+    The name of one means its test split to a method that learns, as adaptation is customary, and
+    its training split where BatchNorm statistics are estimated.
+    """
+    tasks = request.tasks
+    if not fusers.get(request.method).tags.get("learns"):
+        tasks = _training(tasks)
+    return find_data(tasks, tuple(request.members))
+
+
+def _training(tasks: Any) -> Any:
+    if isinstance(tasks, str | Path):
+        return load_dataset(str(tasks), split="train")
+    if isinstance(tasks, Mapping):
+        return {name: _training(one) for name, one in tasks.items()}
+    return [_training(one) for one in tasks] if isinstance(tasks, list | tuple) else tasks
+
+
 def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
     from stockpot.fuse.jobs import short_names
 
@@ -112,17 +134,20 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
                     fingerprint=_content(under, known),
                 )
             )  # fmt: skip
-    for data in find_data(request.tasks, tuple(request.members)):
+    for data in request_data(request):
         inputs += data_inputs("data", data)
     if request.options.load is not None:
-        files = learned_files(request.options.load)
-        if not all(path.is_file() for path in files):
+        learned = learned_files(request.options.load)
+        if not all(path.is_file() for path in learned):
             raise BadParameterError(
-                f"load: expected {files[0]} and {files[1].name}, which `save` writes; got nothing."
+                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                "got nothing."
             )
-        source = str(request.options.load)
-        content = "" if known is None else fingerprint_files(files)
-        inputs.append(Input(role="learned", name=files[0].stem, source=source, fingerprint=content))
+        content = "" if known is None else fingerprint_files(learned)
+        place = str(request.options.load)
+        inputs.append(
+            Input(role="learned", name=learned[0].stem, source=place, fingerprint=content)
+        )
     return inputs
 
 

@@ -94,10 +94,13 @@ def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
     """Data belongs to methods that learn, and those cannot do without unless they load."""
     learns = entry.tags.get("learns")
+    anew = soup.params.get("bn") == "recompute"
+    if anew and soup.data is None:
+        file.fail(("fuse", name), "bn: recompute estimates statistics from images: give `data`.")
     for key in ("data", "save", "load"):
-        if getattr(soup, key) is not None and not learns:
+        if getattr(soup, key) is not None and not learns and not (key == "data" and anew):
             file.fail(("fuse", name, key), f"{soup.method} does not learn from data.")
-    listed = isinstance(soup.data, list) and entry.tags.get("each", True)
+    listed = learns and isinstance(soup.data, list) and entry.tags.get("each", True)
     if listed and len(soup.datasets) != len(soup.models):
         file.fail(
             ("fuse", name, "data"),

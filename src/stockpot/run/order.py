@@ -77,10 +77,13 @@ def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
 def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
     method = fusers.get(entry.method)
-    if not method.tags.get("learns"):
+    learns = method.tags.get("learns")
+    if not learns and entry.params.get("bn") != "recompute":
         return entry.params
-    found: dict[str, Any] = {"device": recipe.device, "save": entry.save, "load": entry.load}
-    if any(parameter.name == "seed" for parameter in method.parameters):
+    found: dict[str, Any] = {"device": recipe.device}
+    if learns:
+        found |= {"save": entry.save, "load": entry.load}
+    if learns and any(parameter.name == "seed" for parameter in method.parameters):
         found["seed"] = recipe.seed
     data = [_load(recipe, item) for item in entry.datasets]
     found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
