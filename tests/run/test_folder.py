@@ -11,6 +11,7 @@ import pytest
 
 import stockpot
 from commands import invoke
+from run_recipes import pico_model
 from stockpot.errors import UserError
 from stockpot.results.manifest import read_manifest
 from stockpot.results.store import load_results
@@ -18,17 +19,18 @@ from stockpot.run.inventory import contents, prune, runs_in
 
 
 @pytest.fixture
-def recipe(pico_vit: Path, toy_file: Path) -> dict[str, Any]:
+def recipe(pico_vit: Path, toy_file: Path, tmp_path: Path) -> dict[str, Any]:
+    base = pico_model(tmp_path / "base", seed=7)
     return {
         "version": 1,
         "device": "cpu",
         "data": {"toy": {"dataset": str(toy_file), "limit": 20}},
-        "models": {"a": {"load": str(pico_vit)}},
+        "models": {"a": {"load": str(pico_vit)}, "base": {"load": str(base)}},
         "fuse": {
-            "soup": {"method": "wise_ft", "base": "a", "models": ["a"]}
+            "soup": {"method": "wise_ft", "base": "base", "models": ["a"]}
             | {"sweep": {"alpha": [0.2, 0.8]}}
         },
-        "measure": {"with": [{"measure": "clean", "data": "toy"}]},
+        "measure": {"models": ["a", "soup"], "with": [{"measure": "clean", "data": "toy"}]},
         "report": {"title": "Twice"},
     }
 
@@ -80,8 +82,8 @@ def test_pages_and_readers_never_mix_two_questions(twice: Path, tmp_path: Path) 
 
 def test_runs_are_listed_shown_and_pruned(twice: Path) -> None:
     (one,) = runs_in(twice.parent)
-    assert (one.count("model", "present"), one.count("cell", "present")) == (1, 2)
-    assert (one.count("model", "stale"), one.count("cell", "stale")) == (1, 3)
+    assert (one.number("model", "present"), one.number("cell", "present")) == (1, 2)
+    assert (one.number("model", "stale"), one.number("cell", "stale")) == (1, 3)
     listed = json.loads(invoke("runs", "list", twice.parent, "--json").output)
     assert listed[0]["run"] == str(twice)
     assert listed[0]["stale"] == 4

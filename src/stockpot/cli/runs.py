@@ -43,10 +43,10 @@ def list_(
             "run": str(run.folder),
             "recipe": run.manifest.recipe,
             "updated": run.manifest.updated,
-            "models": run.count("model", "present"),
-            "cells": run.count("cell", "present"),
-            "missing": run.count("model", "missing") + run.count("cell", "missing"),
-            "stale": run.count("model", "stale") + run.count("cell", "stale"),
+            "models": run.number("model", "present"),
+            "cells": run.number("cell", "present"),
+            "missing": run.number("model", "missing") + run.number("cell", "missing"),
+            "stale": run.number("model", "stale") + run.number("cell", "stale"),
         }
         for run in runs_in(folder)
     ]

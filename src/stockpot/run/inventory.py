@@ -31,7 +31,7 @@ class RunSummary(NamedTuple):
     manifest: Manifest
     items: list[Item]
 
-    def count(self, kind: str, state: str) -> int:
+    def number(self, kind: str, state: str) -> int:
         """How many models or cells are in a state."""
         return sum(item.kind == kind and item.state == state for item in self.items)
 
