@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stockpot.datasets.load import load_dataset
     from stockpot.explain.run import explain
     from stockpot.fuse.run import fuse
+    from stockpot.fuse.similarity import similarity
     from stockpot.harden.run import harden
     from stockpot.kinds import names as list
     from stockpot.measure.run import measure
@@ -29,6 +30,7 @@ _FUNCTIONS = {
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
+    "similarity": "stockpot.fuse.similarity:similarity",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "measure",
     "report",
     "season",
+    "similarity",
 ]
 
 

@@ -123,7 +123,7 @@ def test_the_curve_of_fooled_images_only_rises() -> None:
 
 def run(network: nn.Module, oracle: nn.Module | None = None, **params: Any) -> CellResult:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(networks, "load_model", lambda *a, **k: make_classifier(oracle))
+        patch.setattr(networks, "load_for", lambda *a, **k: make_classifier(oracle))
         settings = {"oracle": "classifier", "oracle_params": {"model": "judge"}}
         settings = settings if oracle is not None else {"oracle": "none"}
         chosen = {**SMALL, **settings, **params}

@@ -40,7 +40,7 @@ def command(
     from stockpot.explain.run import overlays
     from stockpot.files import write_atomic
     from stockpot.models.device import pick_device
-    from stockpot.models.load import load_model, zero_shot_options
+    from stockpot.models.load import load_for
 
     for name, value, known in (
         ("target", target, ("label", "predicted")),
@@ -54,9 +54,8 @@ def command(
         raise BadParameterError(f"--out: expected a picture such as {out.stem}.png, got {out}.")
     options = {"split": split, "limit": count, **key_values(data_option, "-d")}
     images = load_dataset(data, **options)
-    classifier = load_model(model, **zero_shot_options(model, images.classes, images.templates))
     page = overlays(
-        classifier.to(pick_device(device)),
+        load_for(model, images, device=pick_device(device)),
         images,
         predicted=target == "predicted",
         method=method,  # type: ignore[arg-type]

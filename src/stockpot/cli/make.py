@@ -148,10 +148,7 @@ def _season(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
 
 def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
     """Where the weights of a model of the recipe lie."""
-    from stockpot.zoo import model_folder
-
-    source = str(model_spec(recipe, name, folder).source)
-    return str(model_folder(source) or source)
+    return str(model_spec(recipe, name, folder).source)
 
 
 def _numbers(seen: dict[str, Any]) -> str:

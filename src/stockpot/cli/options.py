@@ -56,10 +56,12 @@ def _value(text: str, where: str) -> Any:
 
 def named(sources: Sequence[str], what: str) -> dict[str, str] | list[str]:
     """`NAME=SOURCE` arguments as a mapping; plain sources stay a list."""
-    if not any("=" in source for source in sources):
-        return list(sources)
     pairs = [source.partition("=") for source in sources]
-    if not all(equals for _, equals, _ in pairs):
+    # A folder may have the sign in its name, as those of a sweep do: runs/sweep/scale=0.2.
+    is_named = [bool(equals) and "/" not in name for name, equals, _ in pairs]
+    if not any(is_named):
+        return list(sources)
+    if not all(is_named):
         raise UserError(f"name either every {what} (NAME=SOURCE) or none.")
     names = [name for name, _, _ in pairs]
     if len(set(names)) != len(names):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from torch import nn
 
 from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic, is_whole_clip
+from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadParameterError
@@ -99,7 +98,7 @@ def prepare(request: Request) -> Job:
         made.append(_STATISTICS)
         of = {label: {**numbers, **statistics} for label, numbers in of.items()}
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
-    short = tuple(short_names([source.label for source in members]))
+    short = tuple(member_names([source.label for source in members]))
     dtype = output_dtype(options)
     infos = {
         name: info._replace(dtype=dtype) if dtype and info.dtype.is_floating_point else info
@@ -159,16 +158,3 @@ def output_dtype(options: Options) -> torch.dtype | None:
         return None
     dtype: torch.dtype = getattr(torch, DTYPES[options.dtype])
     return dtype
-
-
-def short_names(labels: list[str]) -> list[str]:
-    """Folder names for members: the last part of a path, numbered where that is not unique."""
-    names: list[str] = []
-    for label in labels:
-        last = re.sub(r"\.(safetensors|bin|pt|pth|ckpt)$", "", Path(label).name)
-        name = stem = re.sub(r"[^\w.-]+", "-", last).strip(".-") or "member"
-        number = 2
-        while name in names:
-            name, number = f"{stem}-{number}", number + 1
-        names.append(name)
-    return names

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -114,10 +115,8 @@ def _training(tasks: Any) -> Any:
 
 
 def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
-    from stockpot.fuse.jobs import short_names
-
     found = [] if request.base is None else [("base", _base_name(request.base), request.base)]
-    names = short_names(list(request.members))
+    names = member_names(list(request.members))
     found += [(MEMBER, *pair) for pair in zip(names, request.members.values(), strict=True)]
     inputs = []
     for role, name, spec in found:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.member_names import by_name
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.options import Options, split_options
-from stockpot.zoo import model_folder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -182,27 +182,15 @@ def make_request(
     """Find everything that a fusion reads; nothing is opened."""
     if method not in fusers:
         fusers.get(method)  # raises with suggestions, before torch is imported
-    if isinstance(members, str | Path):
-        members = [members]
-    named = dict(members) if isinstance(members, Mapping) else _named(members)
+    # The base has its own place among messages and models, and no member may take its name.
+    named = by_name(members, taken=() if base is None else ("base",))
     found = {label: _located(spec) for label, spec in named.items()}
     anchor = None if base is None else _located(base)
     return Request(method, found, anchor, options, points, tasks, progress)
 
 
-def _named(members: Sequence[Spec]) -> dict[str, Spec]:
-    named: dict[str, Spec] = {}
-    for number, spec in enumerate(members, start=1):
-        label = str(spec).rstrip("/") if isinstance(spec, str | Path) else f"member {number}"
-        named[label if label not in named else f"{label} ({number})"] = spec
-    return named
-
-
 def _located(spec: Spec) -> Any:
-    if not isinstance(spec, str | Path):
-        return spec
-    embedded = None if Path(spec).exists() else model_folder(str(spec))
-    return locate(embedded or spec)
+    return locate(spec) if isinstance(spec, str | Path) else spec
 
 
 @contextmanager

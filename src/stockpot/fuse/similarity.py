@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.alignment import align
-from stockpot.checkpoints.locate import locate
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
 from stockpot.fuse.heat_map import heat_map
-from stockpot.fuse.jobs import short_names
 from stockpot.fuse.kinds import Slab
 from stockpot.fuse.options import split_options
 from stockpot.fuse.stream import Stream
@@ -85,32 +84,21 @@ def similarity(
     options, unknown = split_options(settings)
     if unknown:
         raise BadParameterError(f"similarity: unknown option {next(iter(unknown))!r}.")
-    if isinstance(members, Mapping):
-        specs, names = list(members.values()), list(members)
-    else:
-        specs = list(members)
-        labels = [
-            str(spec) if isinstance(spec, str | Path) else f"member {number}"
-            for number, spec in enumerate(specs, start=1)
-        ]
-        names = short_names(labels)
-    opened = open_checkpoint(_located(base), label="base")
+    named = by_name(members, taken=("base",))
+    opened = open_checkpoint(_state(base), label="base")
     sources = [
-        open_checkpoint(_located(spec), label=name, base=opened)
-        for spec, name in zip(specs, names, strict=True)
+        open_checkpoint(_state(spec), label=name, base=opened) for name, spec in named.items()
     ]
     alignment = align(
         sources, opened, exclude=options.exclude, intersect=options.intersect, head=options.head
     )
     stream = Stream(alignment, str(pick_device(options.device)), torch.float32, options.threads)
     (products,) = stream.gather([Products()], alignment.rows)
-    return _report(tuple(names), products)
+    return _report(tuple(named), products)
 
 
-def _located(spec: Any) -> Any:
-    if isinstance(spec, torch.nn.Module):
-        return spec.state_dict()
-    return locate(spec) if isinstance(spec, str | Path) else spec
+def _state(spec: Any) -> Any:
+    return spec.state_dict() if isinstance(spec, torch.nn.Module) else spec
 
 
 @dataclass(frozen=True)

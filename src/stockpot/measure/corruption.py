@@ -28,7 +28,7 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
 from stockpot.types import ImageSize
 
 NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
@@ -82,8 +82,7 @@ def corruption(
                 " a measured model as baseline is a fairer yardstick"
             )
     else:
-        options = zero_shot_options(baseline, data.classes, data.templates)
-        yardstick = load_model(baseline, **options).to(context.device)
+        yardstick = load_for(baseline, data, device=context.device)
         other = (
             _stored_grid(yardstick, data, context, cells, stored, class_space)
             if folder is not None

@@ -14,10 +14,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from stockpot.checkpoints.member_names import by_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import Vocabulary, load_for, load_model
 
 Member = str | Path | Classifier | Mapping[str, Tensor]
 _ALIGNED = 16  # numbers; kernels are slower on tensors that start anywhere
@@ -41,7 +42,7 @@ class Pool:
             zero_shot: classes and templates of the heads, for members that are dual encoders.
         """
         self._zero_shot = zero_shot
-        named = named_members(members)
+        named = by_name(members)
         if not named:
             raise BadParameterError("a soup needs at least one member, got none.")
         self.members = tuple(named)
@@ -192,8 +193,9 @@ class Pool:
                 setattr(module, name, view)
 
     def _load(self, source: str | Path | Classifier) -> Classifier:
-        options = zero_shot_options(source, *self._zero_shot) if self._zero_shot else {}
-        return load_model(source, **options)
+        if self._zero_shot:
+            return load_for(source, Vocabulary(*self._zero_shot))
+        return load_model(source)
 
     def _state(self, name: str, source: Member) -> dict[str, Tensor]:
         if isinstance(source, Mapping):
@@ -208,19 +210,6 @@ class Pool:
                         "members of one family."
                     )
         return _matching(name, state, dict(zip(self.names, self._shapes, strict=True)))
-
-
-def named_members(members: Sequence[Member] | Mapping[str, Member]) -> dict[str, Member]:
-    """Members by name; one without a name is called by the last part of its place."""
-    if isinstance(members, Mapping):
-        return dict(members)
-    named: dict[str, Member] = {}
-    for index, member in enumerate(members):
-        source = member.origin.source if isinstance(member, Classifier) else member
-        text = f"member-{index}" if isinstance(source, Mapping) else str(source)
-        name = text.rstrip("/").rpartition("/")[2].removeprefix("zoo:")
-        named[name if name not in named else f"{name}#{index}"] = member
-    return named
 
 
 def _float_tensors(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:

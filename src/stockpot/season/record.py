@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import MEMBER, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.models.inputs import data_inputs, model_input, named_models
 from stockpot.season import seasoners
-from stockpot.season.pool import Member, named_members
+from stockpot.season.pool import Member
 
 Protocol = Literal["holdout", "leaky"]
 
@@ -30,7 +31,7 @@ def seasoning_record(
 ) -> Record:
     """The record that `stockpot.season` with these arguments would write; nothing is chosen."""
     parameters, models = named_models(seasoners.get(method).validate(params))
-    inputs = [model_input(MEMBER, one, name) for name, one in named_members(members).items()]
+    inputs = [model_input(MEMBER, one, name) for name, one in by_name(members).items()]
     inputs += data_inputs("data", seasoning_data(data))
     if source is not None:
         inputs += data_inputs("source", source_data(source))

@@ -13,7 +13,7 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
 from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for, takes_classes
 
 ZOO = "clip-base"
 EXPERTS = {
@@ -65,12 +65,13 @@ def zero_shot(
         templates: prompts with {} for the class name; the data's own when left out.
     """
     model = model or EXPERTS.get(setting.data, ZOO)
-    options = zero_shot_options(model, setting.classes, templates or setting.templates)
-    if "classes" not in options:
+    if not takes_classes(model):
         raise UserError(
             f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."
         )
-    return NetworkOracle(load_model(model, **options).eval(), setting, f"zero_shot({model})")
+    told = {"templates": templates} if templates else {}
+    judge = load_for(model, setting, options=told).eval()
+    return NetworkOracle(judge, setting, f"zero_shot({model})")
 
 
 @oracles.register("classifier")
@@ -81,5 +82,5 @@ def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None =
         model: as for `load_model`.
         options: its options, such as `weights`.
     """
-    given = zero_shot_options(model, setting.classes, setting.templates, **(options or {}))
-    return NetworkOracle(load_model(model, **given).eval(), setting, f"classifier({model})")
+    judge = load_for(model, setting, options=options).eval()
+    return NetworkOracle(judge, setting, f"classifier({model})")

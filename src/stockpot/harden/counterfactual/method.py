@@ -42,7 +42,7 @@ from stockpot.harden.counterfactual.partners import (
 from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
 
 _RANDOM_GRID = 8
 """Rows and columns of random masks where no transformer's patches give the grid."""
@@ -136,8 +136,7 @@ class Counterfactual:
         self.start = frozen(model)
         self.adviser = self.start
         if self.teacher:
-            options = zero_shot_options(self.teacher, data.classes, data.templates)
-            self.adviser = frozen(load_model(self.teacher, **options).to(model.device))
+            self.adviser = frozen(load_for(self.teacher, data, device=model.device))
 
     def __call__(self, step: Step) -> Tensor:
         if self.start is None or self.adviser is None:

@@ -13,7 +13,7 @@ from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
 
 
 @hardeners.register("wise_kd", paper="arXiv:2303.03052", head="trained")
@@ -48,8 +48,7 @@ class FromTeacher:
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Load the teacher, or keep the model as it starts."""
         if self.teacher:
-            options = zero_shot_options(self.teacher, data.classes, data.templates)
-            model = load_model(self.teacher, **options).to(model.device)
+            model = load_for(self.teacher, data, device=model.device)
         self.adviser = frozen(model)
 
     def __call__(self, step: Step) -> Tensor:
