@@ -14,7 +14,7 @@ LAYERS = [
     {"types", "errors", "registry", "verbs", "files"},
     {"results", "recipe", "engine"},
     {"datasets", "checkpoints"},
-    {"models", "zoo"},
+    {"models", "zoo", "score"},
     {"corrupt", "attack", "explain", "defend"},
     {"dynamic"},
     {"fuse", "harden"},

@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.pool import Pool
 from stockpot.season.robust import evaluate_under, line
-from stockpot.season.shots import Shots, read_shots
+from stockpot.season.shots import read_shots
 
 FAMILIES = {
     "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
@@ -96,7 +97,7 @@ def threats(
 
     def attacked(pool: Pool, soups: Tensor, name: str) -> None:
         shots = read_shots(data, pool.model, device=place, batch_size=images)
-        shots = Shots(tuple(b.float() / 255 for b in shots.batches), shots.labels)
+        shots = replace(shots, batches=tuple(b.float() / 255 for b in shots.batches))
         source = read_shots(load_dataset("cifar10", split="val"), pool.model, device=place,
                             batch_size=250)  # fmt: skip
         parts = []
@@ -156,7 +157,7 @@ def control(run: Path, family: str, out: Path, images: int, device: str) -> None
         model = pool.load(weights)
         if 0 < weights[1] < 1:
             recompute_batch_norm(model, source.batches)
-        right = (logits_of(model, shots).argmax(dim=1) == shots.labels).cpu().numpy()
+        right = shots.scorer.right(logits_of(model, shots), slice(None))[:, 0].cpu().numpy()
         rows.append({"weight of the other": float(weights[1]), "clean": share(right)})
         print(rows[-1], flush=True)
     out.mkdir(parents=True, exist_ok=True)

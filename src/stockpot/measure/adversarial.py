@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.folding import Model
-from stockpot.attack.run import AttackResult, attack
+from stockpot.attack.run import AttackResult
+from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threat, Threats, listed, parse_threats
 from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
@@ -18,8 +18,9 @@ from stockpot.errors import BadParameterError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.measure.protocols import Protocol, named_protocol
-from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
 from stockpot.types import Norm
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
@@ -56,8 +57,7 @@ def adversarial(
     """
     chosen = named_protocol(protocol)
     threats = _threats(chosen, norms, eps)
-    mapping = match_classes(model.classes, data.classes, class_space)
-    target = _in_class_space(model, mapping)
+    scorer = scorer_for(model.classes, data, class_space)
     extra: dict[str, Any] = {"method": method or chosen.method, "precision": precision}
     extra |= {k: v for k, v in {"steps": steps, "restarts": restarts}.items() if v is not None}
     masks: dict[Threat, list[Tensor]] = {member: [] for member in threats.members}
@@ -66,13 +66,12 @@ def adversarial(
     with evaluation_mode(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
-            labels = mapping.targets(batch.labels).to(context.device)
             seeds = (batch.rows + context.seed * _STRIDE).tolist()
             for member in threats.members:
                 own = {} if method else chosen.settings(member.norm)
-                result = attack(
-                    target, pixels, labels, norm=member.norm, eps=member.eps, seed=seeds,
-                    **{**own, **extra},
+                result = attack_scored(
+                    model, pixels, scorer, batch.rows, norm=member.norm, eps=member.eps,
+                    seed=seeds, **{**own, **extra},
                 )  # fmt: skip
                 masks[member].append(result.robust.cpu())
                 work.add(member, result)
@@ -94,8 +93,8 @@ def adversarial(
         convention=_convention(chosen, extra, bool(method)),
         images=work.queries,
         outcomes=outcomes,
-        notes=(*work.notes(), *([mapping.note] if mapping.note else [])),
-        class_space=mapping.description,
+        notes=(*work.notes(), *scorer.notes),
+        class_space=scorer.description,
     )
 
 
@@ -144,12 +143,6 @@ def _threats(
             hint="Give eps as well to use another norm.",
         )
     return Threats(tuple(known[name] for name in names))
-
-
-def _in_class_space(model: Classifier, mapping: ClassMap) -> Model:
-    if mapping.space == "all" and not mapping.groups:
-        return model
-    return lambda pixels: mapping.logits(model(pixels))
 
 
 def _convention(protocol: Protocol, extra: dict[str, Any], replaced: bool) -> str:

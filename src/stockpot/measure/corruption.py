@@ -7,7 +7,7 @@ the grid in turn; nothing is written. Some corrupted pictures are kept for the n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
@@ -18,17 +18,18 @@ from torch import Tensor
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
 from stockpot.measure.corrupted_batches import CorruptedBatches
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.corruption_set import CorruptionSet
 from stockpot.measure.mce import Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
-from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
 from stockpot.models.load import load_model, zero_shot_options
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
 from stockpot.types import ImageSize
 
 NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
@@ -91,7 +92,7 @@ def corruption(
         )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
     scored = grid_scores(grid, known, seed=context.seed)
-    mapping = match_classes(model.classes, data.classes, class_space)
+    scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=scored.scores,
         convention=scored.convention,
@@ -100,8 +101,8 @@ def corruption(
             "correct": grid.clean,
             **{f"{name}:{severity}": flags for (name, severity), flags in grid.cells.items()},
         },
-        notes=(*notes, *scored.notes, *([mapping.note] if mapping.note else [])),
-        class_space=mapping.description,
+        notes=(*notes, *scored.notes, *scorer.notes),
+        class_space=scorer.description,
     )
 
 
@@ -130,7 +131,7 @@ class _Grids:
         key = (
             identify(model),
             *(self.data.fingerprint, tuple(self.cells), self.profile, self.overlays),
-            *(self.class_space, self.context.seed),
+            *(self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
         )
         if key not in _KEPT:
             while len(_KEPT) >= 8:
@@ -140,7 +141,7 @@ class _Grids:
 
     def _measure(self, model: Classifier) -> Grid:
         context, data = self.context, self.data
-        mapping = match_classes(model.classes, data.classes, self.class_space)
+        scorer = scorer_for(model.classes, data, self.class_space)
         right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
@@ -153,7 +154,8 @@ class _Grids:
                         self._set(model), (int(batch.rows[0]), cell),
                         partial(self._corrupted, images, cell, seeds),
                     )  # fmt: skip
-                    right[cell].append(_right(model, seen, batch.labels, mapping))
+                    flags = scorer.correct(model(seen).float(), batch.rows)
+                    right[cell].append(flags.cpu().numpy())
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
@@ -181,13 +183,14 @@ def _stored_grid(
     stored: CorruptionSet,
     class_space: ClassSpace,
 ) -> Grid:
-    mapping = match_classes(model.classes, data.classes, class_space)
     done, total = 0, len(data) * (len(cells) + 1)
 
     def flags(part: Dataset) -> Iterator[NDArray[np.bool_]]:
         nonlocal done
+        scorer = scorer_for(model.classes, part, class_space)
         for batch in part.batches(context.batch_size, model.preprocess.fit):
-            yield _right(model, batch.images.to(context.device), batch.labels, mapping)
+            outputs = model(batch.images.to(context.device)).float()
+            yield scorer.correct(outputs, batch.rows).cpu().numpy()
             done += len(batch.labels)
             context.progress("corruption", done, total)
 
@@ -195,13 +198,6 @@ def _stored_grid(
         clean = np.concatenate(list(flags(data)))
         found = {cell: np.concatenate(list(flags(stored.load(*cell)))) for cell in cells}
     return Grid(clean, found)
-
-
-def _right(
-    model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, mapping: ClassMap
-) -> NDArray[np.bool_]:
-    logits, targets = mapping.project(model(images).float().cpu(), labels)
-    return np.asarray(logits.argmax(dim=1).eq(targets))
 
 
 def _recipe(

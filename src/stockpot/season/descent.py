@@ -65,7 +65,7 @@ def descend(
     batches = _batches(shots, seed, batch_size)
     for _ in range(steps):
         pixels, labels = next(batches)
-        logits = mixed_logits(pool, weights_of(free), pixels)
+        logits = shots.scorer.logits(mixed_logits(pool, weights_of(free), pixels))
         if scale is not None:
             logits = logits * scale.exp()
         loss = F.cross_entropy(logits, labels)

@@ -93,7 +93,7 @@ def season(
         soups = torch.from_numpy(matrix.weights)
         matrix = evaluate(pool, soups, read(images), unlabelled)
     model = pool.load(choice.weights, unlabelled)
-    correct = logits_of(model, scored).argmax(dim=1) == scored.labels
+    correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
     accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
     by_member = {
         name: accuracy_score(flags, protocol=protocol)
