@@ -28,7 +28,7 @@ from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.fuse.batch_norm import recompute_batch_norm
-from stockpot.measure.protocols import named_protocol
+from stockpot.measure.adversarial import named_protocol
 from stockpot.models.device import pick_device
 from stockpot.season.calibrate import temperature
 from stockpot.season.criteria import calibrated_ensemble, judge_all

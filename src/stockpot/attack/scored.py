@@ -55,10 +55,7 @@ def _joined(found: list[AttackResult], places: Tensor) -> AttackResult:
     def each(name: str) -> Tensor:
         return torch.cat([getattr(part, name) for part in found])[order]
 
-    flags = {
-        item.name: type(item.default)(sum(getattr(part.flags, item.name) for part in found))
-        for item in fields(Flags)
-    }
+    flags = {name: _together(name, found) for name in (item.name for item in fields(Flags))}
     stages = {
         name: torch.cat([part.stages.get(name, part.robust) for part in found])[order]
         for name in dict.fromkeys(name for part in found for name in part.stages)
@@ -73,3 +70,9 @@ def _joined(found: list[AttackResult], places: Tensor) -> AttackResult:
         flags=Flags(**flags),
         stages=stages,
     )
+
+
+def _together(name: str, found: list[AttackResult]) -> Any:
+    """A warning stands if it does for any part; counts are added."""
+    told = [getattr(part.flags, name) for part in found]
+    return any(told) if isinstance(told[0], bool) else sum(told)

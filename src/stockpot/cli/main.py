@@ -23,6 +23,7 @@ from stockpot.cli import (
     listing,
     measure,
     report,
+    rescore,
     run,
     season,
     show,
@@ -34,7 +35,19 @@ from stockpot.engine.memory import keep_freed_memory
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_MAKING = (run, fuse, similarity, harden, season, measure, explain, corrupt, report, export)
+_MAKING = (
+    run,
+    fuse,
+    similarity,
+    harden,
+    season,
+    measure,
+    explain,
+    corrupt,
+    report,
+    rescore,
+    export,
+)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

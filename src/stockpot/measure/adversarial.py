@@ -1,7 +1,15 @@
-"""Accuracy under attack: clean, per norm, and under the union of the norms."""
+"""Accuracy under attack: clean, per norm, and under the union of the norms.
+
+Protocols are named ways to measure it: which norms, which radii, which attack. `soups-*` are the
+evaluations of "Seasoning Model Soups" (arXiv:2302.10164): APGD with DLR in l_inf and l_2 and
+cross-entropy in l_1; the strong one targets classes and restarts. Whether the paper's l_1 attack
+used several radii is not said; here it does, which is the stronger choice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,13 +19,12 @@ from torch import Tensor
 
 from stockpot.attack.run import AttackResult
 from stockpot.attack.scored import attack_scored
-from stockpot.attack.threat import Threat, Threats, listed, parse_threats
+from stockpot.attack.threat import L1, L2, Linf, Threat, Threats, listed, parse_threats
 from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, UnknownNameError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion
-from stockpot.measure.protocols import Protocol, named_protocol
 from stockpot.models.classifier import Classifier
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
@@ -25,6 +32,53 @@ from stockpot.types import Norm
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A method, its threats, and parameters for all of them or for one norm."""
+
+    name: str
+    method: str
+    threats: tuple[Threat, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    by_norm: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def settings(self, norm: str) -> dict[str, Any]:
+        """The attack's parameters under one norm."""
+        return {**self.params, **self.by_norm.get(norm, {})}
+
+
+_CIFAR = (Linf("8/255"), L2("128/255"), L1("12"))
+_IMAGENET = (Linf("4/255"), L2("4"), L1("255"))
+_SOUPS = {
+    "linf": {"loss": "dlr"},
+    "l2": {"loss": "dlr"},
+    "l1": {"loss": "ce", "radii": "multi"},
+}
+_STRONG = {
+    "linf": {"loss": "dlr_targeted"},
+    "l2": {"loss": "dlr_targeted"},
+    "l1": {"loss": "ce", "radii": "multi"},
+}
+
+PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("soups-cifar", "apgd", _CIFAR, {"steps": 40}, _SOUPS),
+        Protocol("soups-imagenet", "apgd", _IMAGENET, {"steps": 40}, _SOUPS),
+        Protocol("soups-strong", "apgd", _CIFAR, {"steps": 100, "restarts": 5}, _STRONG),
+        Protocol("autoattack-standard", "autoattack", (Linf("8/255"), L2("0.5"), L1("12"))),
+        Protocol("robustbench", "autoattack", (Linf("8/255"),)),
+    )
+}
+
+
+def named_protocol(name: str) -> Protocol:
+    """The protocol of that name."""
+    if name not in PROTOCOLS:
+        raise UnknownNameError("protocol", name, PROTOCOLS)
+    return PROTOCOLS[name]
 
 
 @measures.register("adversarial", paper="arXiv:2302.10164")

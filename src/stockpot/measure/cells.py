@@ -143,6 +143,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             images=found.images,
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+        outcome_sizes={
+            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
+        },
         notes=list(found.notes),
         pictures=list(found.pictures),
     )
