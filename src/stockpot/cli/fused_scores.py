@@ -62,8 +62,7 @@ def measure_fused(
 
 
 def _plot(results: list[CellResult], key: str, run: Path) -> None:
-    from stockpot.files import write_atomic
-    from stockpot.report.curve import CurvePoint, curve
+    from stockpot.charts import Mark, curve, save
     from stockpot.results.task_table import task_tables
 
     over_tasks = next(iter(task_tables(results)), None)
@@ -77,20 +76,19 @@ def _plot(results: list[CellResult], key: str, run: Path) -> None:
     for model, score in scores.items():
         low = score.value if score.ci_low is None else score.ci_low
         high = score.value if score.ci_high is None else score.ci_high
-        points.append(CurvePoint(model.partition("=")[2], score.value, low, high))
-    path = run / "sweep.svg"
-    write_atomic(path, curve(points, across=key, up=metric, standalone=True))
+        points.append(Mark(model.partition("=")[2], score.value, low, high))
+    path = save(curve(points, across=key, up=metric), run / "sweep.svg")
     typer.echo(f"plot: {path}")
 
 
 def _recompute(folder: Path, data: str, options: dict[str, Any]) -> None:
     """Estimate BatchNorm statistics on the data's training images and write them back."""
     from stockpot.datasets.load import load_dataset
-    from stockpot.fuse.batch_norm import recompute_batch_norm
-    from stockpot.models.load import load_model
+    from stockpot.models.load import load_for
+    from stockpot.pool.batch_norm import recompute_batch_norm
 
     images = load_dataset(data, **{**options, "split": "train", "limit": None})
-    model = load_model(folder)
+    model = load_for(folder, images)
     batches = (batch.images for batch in images.batches(256, model.preprocess.fit))
     layers = recompute_batch_norm(model, batches)
     if not layers:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli import (
+    compare,
     corrupt,
     data,
     doctor,
@@ -28,6 +29,7 @@ from stockpot.cli import (
     season,
     show,
     similarity,
+    transfer,
     validate,
 )
 from stockpot.cli.options import examples
@@ -48,8 +50,9 @@ _MAKING = (
     rescore,
     export,
 )
+_JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)
-for module in (*_MAKING, *_ASKING):
+for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
 

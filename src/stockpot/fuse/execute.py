@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,23 +14,25 @@ from stockpot.checkpoints.alignment import Row
 from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
+from stockpot.checkpoints.source import TensorInfo
+from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
-from stockpot.fuse.batch_norm import sound_variance
-from stockpot.fuse.jobs import Job, output_dtype, prepare
-from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import SwitchFuser, TensorFuser
+from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
+from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.origin import write_companions
-from stockpot.fuse.plan import Plan, make_plan
-from stockpot.fuse.run import Request
-from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
+from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
+from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
 
-def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Path | dict[str, Any]:
+def execute(
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
-    job = prepare(request)
     modules: dict[str, Module] = {}
     if job.learns:
         if job.module and out is None:
@@ -69,20 +72,6 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
     return out
 
 
-def plan_request(request: Request) -> Plan:
-    """What a fusion would cost; raises for everything that can be found wrong beforehand."""
-    job = prepare(request)
-    dtype = output_dtype(request.options)
-    models = sum(len(job.models(label)) for label in job.of)
-    return make_plan(
-        request.method,
-        job.fusers,
-        job.stream,
-        models=models,
-        itemsize=dtype.itemsize if dtype else None,
-    )
-
-
 def _stream(job: Job, sink: Sink) -> None:
     stream = job.stream
     alignment = stream.alignment
@@ -109,8 +98,8 @@ def _stream(job: Job, sink: Sink) -> None:
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
-            if name.endswith("running_var"):
-                values = sound_variance(slab, values)
+            if is_variance(name) and not bool(is_sound(values).all()):
+                values = sound(values, slab.smallest())
             for model in job.models(label):
                 put(model, name, values, piece.start)
 
@@ -153,3 +142,48 @@ def _in_memory(request: Request, job: Job, memory: MemorySink) -> dict[str, Any]
         else:
             results[label] = states[0]
     return results
+
+
+class Sink(Protocol):
+    """Takes stretches of tensors of one or more models, from any thread, in any order."""
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        """Take a flat stretch of a tensor from element `start` on."""
+        ...
+
+
+class MemorySink:
+    """Models as state dicts."""
+
+    def __init__(self, models: Sequence[str], infos: Mapping[str, TensorInfo]) -> None:
+        self.weights = {
+            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in infos.items()}
+            for model in models
+        }
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        flat = self.weights[model][name].view(-1)
+        flat[start : start + values.numel()] = values.reshape(-1)
+
+
+class FolderSink:
+    """Models as folders of safetensors."""
+
+    def __init__(
+        self, folders: Mapping[str, Path], infos: Mapping[str, TensorInfo], max_shard: int
+    ) -> None:
+        self._writers: dict[str, ShardWriter] = {}
+        try:
+            for model, folder in folders.items():
+                self._writers[model] = ShardWriter(folder, infos, max_shard=max_shard)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        self._writers[model].write(name, values, start=start)
+
+    def close(self) -> None:
+        """Close all files."""
+        for writer in self._writers.values():
+            writer.close()

@@ -10,9 +10,9 @@ from stockpot.checkpoints.card import Origin, Parent, write_card
 from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location
-from stockpot.fuse.jobs import Job
-from stockpot.fuse.options import DTYPES
-from stockpot.fuse.run import Request
+from stockpot.checkpoints.member_names import member_names
+from stockpot.fuse.job import Job
+from stockpot.fuse.request import DTYPES, Request
 from stockpot.results.provenance import package_version
 
 
@@ -41,7 +41,7 @@ def write_companions(request: Request, job: Job, folder: Path, hashes: FileHashe
 
 
 def _parents(request: Request, known: Mapping[Path, str]) -> list[Parent]:
-    found = [("member", name, spec) for name, spec in request.members.items()]
+    found = [("member", _text(spec, name), spec) for name, spec in request.members.items()]
     if request.base is not None:
         found.insert(0, ("base", _text(request.base), request.base))
     return [Parent(role, name, _file_hashes(spec, known)) for role, name, spec in found]
@@ -68,8 +68,11 @@ def _python_call(request: Request, params: Mapping[str, Any]) -> str:
     base = "" if request.base is None else f", base={_text(request.base)!r}"
     settings = {**request.options.changed(), **params}
     rest = "".join(f", {key}={value!r}" for key, value in settings.items())
-    return f"stockpot.fuse({request.method!r}, {list(request.members)!r}{base}, out=...{rest})"
+    members = {name: _text(spec, name) for name, spec in request.members.items()}
+    given = list(members.values())
+    shown = given if member_names(given) == list(members) else members
+    return f"stockpot.fuse({request.method!r}, {shown!r}{base}, out=...{rest})"
 
 
-def _text(spec: Any) -> str:
-    return spec.label if isinstance(spec, Location) else "in memory"
+def _text(spec: Any, otherwise: str = "in memory") -> str:
+    return spec.label if isinstance(spec, Location) else otherwise

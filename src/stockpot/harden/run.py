@@ -22,15 +22,15 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.fingerprint import fingerprint_tensors
-from stockpot.models.load import load_model, zero_shot_options
-from stockpot.registry import Entry
+from stockpot.models.load import load_for
+from stockpot.registry import Entry, Tags
 from stockpot.results.provenance import provenance
 
 training = Entry(
     "hardeners",
     "train",
     train,
-    tags={"given": ("validation", "resume", "report", "question")},
+    Tags(given=("validation", "resume", "report", "question")),
 )
 """The loop's own parameters; every method takes them besides its own."""
 
@@ -78,18 +78,15 @@ def _train(
     objective = hardeners.get(method)(**own)
     images = data if isinstance(data, Dataset) else load_dataset(str(data), split="train")
     held_out = load_dataset(validation, split="val") if isinstance(validation, str) else validation
-    options = zero_shot_options(model, images.classes, images.templates)
-    if options and images.prompts:
-        options["prompts"] = images.prompts
-    classifier = load_model(model, **options).to(pick_device(device))
+    classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if classifier.classes != images.classes:
         raise UserError(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
-    if hardeners.get(method).tags.get("head") == "trained":
+    if hardeners.get(method).tags.head == "trained":
         with_trained_head(classifier)
-    both_towers = hardeners.get(method).tags.get("towers") == "both"
+    both_towers = hardeners.get(method).tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
     started = fingerprint_tensors(classifier.state_dict().items())

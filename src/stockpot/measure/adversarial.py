@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,18 @@ from torch import Tensor
 
 from stockpot.attack.run import AttackResult
 from stockpot.attack.scored import attack_scored
-from stockpot.attack.threat import L1, L2, Linf, Threat, Threats, listed, parse_threats
+from stockpot.attack.threat import (
+    L1,
+    L2,
+    AttackRef,
+    Linf,
+    Norms,
+    Radii,
+    Threat,
+    Threats,
+    listed,
+    parse_threats,
+)
 from stockpot.attack.victim import Precision, evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UnknownNameError
@@ -28,7 +39,7 @@ from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.models.classifier import Classifier
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
-from stockpot.types import Norm
+from stockpot.types import Check, Count, Natural
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
@@ -81,18 +92,22 @@ def named_protocol(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
+ProtocolName = Annotated[str, Check(lambda name: named_protocol(str(name)).name)]
+"""One of the named protocols."""
+
+
 @measures.register("adversarial", paper="arXiv:2302.10164")
 def adversarial(
     model: Classifier,
     data: Dataset,
     context: Context,
     *,
-    protocol: str = "soups-cifar",
-    norms: str | tuple[Norm, ...] = "all",
-    eps: str | tuple[str | float, ...] = "",
-    method: str = "",
-    steps: int | None = None,
-    restarts: int | None = None,
+    protocol: ProtocolName = "soups-cifar",
+    norms: Norms | Literal["all"] = "all",
+    eps: Radii = "",
+    method: AttackRef = "",
+    steps: Natural | None = None,
+    restarts: Count | None = None,
     precision: Precision = "fp32",
     class_space: ClassSpace = "all",
 ) -> Measurement:

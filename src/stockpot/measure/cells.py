@@ -24,8 +24,7 @@ from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.identity import identify
-from stockpot.models.load import has_text_head, load_model, zero_shot_options
-from stockpot.models.zero_shot import with_classes
+from stockpot.models.load import load_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -106,7 +105,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         return known
     data = cell.data.load()
     device = pick_device(cell.device)
-    model = _model_for(cell.model, data, device)
+    model = model_for(cell.model, data, device)
     context = Context(device, cell.batch_size, cell.seed, progress)
     start = time.perf_counter()
     if device.type == "cuda":
@@ -154,17 +153,10 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     return result
 
 
-def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+    """The model, with a head for the data's classes where it needs one, and its defences."""
     own, defence = _undefended(spec.options)
-    if isinstance(spec.source, Classifier):
-        model = spec.source.to(device)
-    else:
-        options = zero_shot_options(spec.source, data.classes, data.templates, **own)
-        text = json.dumps(_plain(options), sort_keys=True)
-        if "classes" not in own and has_text_head(spec.source, own.get("revision")):
-            model = _with_head(spec.source, own, data, str(device))
-        else:
-            model = _load_model(spec.source, text, str(device))
+    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
     for name, params in defence.items():
         model = defend(model, name, **params)
     return model
@@ -183,18 +175,6 @@ def _undefended(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict
     if not isinstance(chosen, dict):
         chosen = {str(name): {} for name in chosen}
     return own, {str(name): dict(params or {}) for name, params in chosen.items()}
-
-
-@lru_cache(maxsize=2)
-def _load_model(source: str, options: str, device: str) -> Classifier:
-    return load_model(source, **json.loads(options)).to(device).eval()
-
-
-def _with_head(source: str, own: dict[str, Any], data: Dataset, device: str) -> Classifier:
-    """A dual encoder for the classes of the data; from task to task only its head changes."""
-    any_head = json.dumps(_plain(own) | {"classes": ["thing"]}, sort_keys=True)
-    encoder = _load_model(source, any_head, device)
-    return with_classes(encoder, data.classes, tuple(own.get("templates", data.templates)))
 
 
 @lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn

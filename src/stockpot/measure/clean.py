@@ -20,6 +20,7 @@ from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
+from stockpot.types import Count
 
 
 @measures.register("clean")
@@ -28,8 +29,8 @@ def clean(
     data: Dataset,
     context: Context,
     *,
-    top: int = 5,
-    bins: int = 15,
+    top: Count = 5,
+    bins: Count = 15,
     class_space: ClassSpace = "all",
     per_class: bool = True,
 ) -> Measurement:

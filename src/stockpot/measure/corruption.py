@@ -16,7 +16,12 @@ from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+from stockpot.corrupt.ranges import (
+    Corruptions,
+    Severities,
+    chosen_corruptions,
+    chosen_severities,
+)
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
 from stockpot.measure.corruption_scores import Grid, grid_scores
@@ -25,10 +30,10 @@ from stockpot.measure.mce import NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
-from stockpot.types import ImageSize
+from stockpot.types import ImageSize, ModelRef
 
 
 @measures.register("corruption", paper="arXiv:1903.12261")
@@ -37,9 +42,9 @@ def corruption(
     data: Dataset,
     context: Context,
     *,
-    corruptions: str | tuple[str, ...] = "benchmark",
-    severities: str | tuple[int, ...] = "1-5",
-    baseline: str = "alexnet-constants",
+    corruptions: Corruptions = "benchmark",
+    severities: Severities = "1-5",
+    baseline: ModelRef = "alexnet-constants",
     profile: Profile | Literal["auto"] = "auto",
     overlays: Literal["procedural", "photographs"] = "procedural",
     folder: str | None = None,
@@ -79,8 +84,7 @@ def corruption(
                 " a measured model as baseline is a fairer yardstick"
             )
     else:
-        options = zero_shot_options(baseline, data.classes, data.templates)
-        yardstick = load_model(baseline, **options).to(context.device)
+        yardstick = load_for(baseline, data, device=context.device)
         other = (
             _stored_grid(yardstick, data, context, cells, stored, class_space)
             if folder is not None

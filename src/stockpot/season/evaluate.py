@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stockpot.models.classifier import Classifier
+from stockpot.pool.pool import Pool
 from stockpot.season.matrix import Matrix
-from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
 
 
@@ -21,20 +21,19 @@ def logits_of(model: Classifier, shots: Shots) -> Tensor:
         return shots.scorer.logits(outputs)
 
 
-def evaluate(pool: Pool, soups: Tensor, shots: Shots, unlabelled: Sequence[Tensor] = ()) -> Matrix:
+def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
     """Which images each soup gets right, and its loss on each.
 
     Args:
         pool: the members.
         soups: one row of weights per soup.
         shots: the images.
-        unlabelled: for BatchNorm statistics of soups with negative weights.
     """
     correct = torch.empty(len(soups), len(shots), dtype=torch.bool, device=pool.device)
     loss = torch.empty(len(soups), len(shots), device=pool.device)
     with torch.inference_mode():
         for row, weights in enumerate(soups):
-            model = pool.load(weights, unlabelled)
+            model = pool.load(weights)
             for batch, rows in zip(shots.batches, shots.slices, strict=True):
                 logits = shots.scorer.logits(model(batch).float())
                 correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 
 import torch
 from torch import Tensor
@@ -43,6 +43,15 @@ class Shots:
         pixels = torch.cat(self.batches)[index] if self.batches else self.labels[index]
         parts = torch.split(pixels, batch_size) if len(index) else ()
         return Shots(parts, self.scorer.take(index))
+
+    def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of pixels and labels without end; epoch e has the order of `seed` + e."""
+        pixels = torch.cat(self.batches)
+        for epoch in count():
+            generator = torch.Generator().manual_seed(seed + epoch)
+            order = torch.randperm(len(self), generator=generator).to(pixels.device)
+            for rows in torch.split(order, batch_size):
+                yield pixels[rows], self.labels[rows]
 
 
 def read_shots(data: Dataset, model: Classifier, *, device: torch.device, batch_size: int) -> Shots:

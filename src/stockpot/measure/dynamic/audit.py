@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.generators import generators
-from stockpot.dynamic.oracle import Setting, parse_rule
+from stockpot.dynamic.generators import GeneratorRef, generators
+from stockpot.dynamic.oracle import RuleText, Setting, parse_rule
 from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.dynamic.task import Rules, Task
 from stockpot.measure import measures
@@ -18,6 +18,7 @@ from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import scorer_for
+from stockpot.types import Count, NonNegative
 
 
 @measures.register("oracle_audit", paper="arXiv:2308.10632")
@@ -26,11 +27,11 @@ def oracle_audit(
     data: Dataset,
     context: Context,
     *,
-    generator: str = "vqgan",
+    generator: GeneratorRef = "vqgan",
     generator_params: dict[str, Any] | None = None,
-    rule: str = "argmax",
-    budget: int = 20,
-    step: float | None = None,
+    rule: RuleText = "argmax",
+    budget: Count = 20,
+    step: NonNegative | None = None,
     precision: Literal["fp32", "bf16"] = "fp32",
 ) -> Measurement:
     """How far a model can be trusted as an oracle: on images, reconstructions, and searched ones.

@@ -12,11 +12,11 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
-from stockpot.dynamic.generators import generators
+from stockpot.dynamic.generators import GeneratorRef, generators
 from stockpot.dynamic.kinship import refuse_kin
 from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, latents_of
-from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
-from stockpot.dynamic.oracles import oracles
+from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
+from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
@@ -30,8 +30,8 @@ from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.types import Count, Natural, NonNegative
 
-NO_ORACLE = "none"
 EMPTY_MASK = (
     "the sparse mask is empty: nothing moves, and the images are plain reconstructions; a smaller "
     "sparse_penalty lets some latents move"
@@ -44,19 +44,19 @@ def dynamic(
     data: Dataset,
     context: Context,
     *,
-    generator: str = "vqgan",
+    generator: GeneratorRef = "vqgan",
     generator_params: dict[str, Any] | None = None,
-    oracle: str = "zero_shot",
+    oracle: OracleRef = "zero_shot",
     oracle_params: dict[str, Any] | None = None,
-    rule: str = "argmax",
-    budget: int = 50,
-    step: float | None = None,
+    rule: RuleText = "argmax",
+    budget: Count = 50,
+    step: NonNegative | None = None,
     optimiser: StepRule = "adam",
     reading: Reading = "trajectory",
     keep: Keep = "last",
-    backtrack: int = 0,
-    restarts: int = 1,
-    fgsm: float = 0.0,
+    backtrack: Natural = 0,
+    restarts: Count = 1,
+    fgsm: NonNegative = 0.0,
     pixel_clamp: PixelClamp = "straight",
     sparse: Literal["no", "settled", "paper"] = "no",
     sparse_images: int = 256,
@@ -65,7 +65,7 @@ def dynamic(
     force: bool = False,
     class_space: ClassSpace = "all",
     per_class: bool = True,
-    pictures: int = 8,
+    pictures: Natural = 8,
     export: str = "",
 ) -> Measurement:
     """Accuracy on images made against the model that an oracle still accepts: SA, PA, FMR.

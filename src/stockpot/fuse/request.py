@@ -1,0 +1,122 @@
+"""What is asked of a fusion: members, base, data, parameters, and the options of every method.
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from stockpot.checkpoints.locate import Location
+from stockpot.errors import BadParameterError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stockpot.checkpoints.source import Source
+    from stockpot.datasets.dataset import Dataset
+
+    Spec: TypeAlias = str | Path | Location | Mapping[str, Tensor] | nn.Module | Source
+    Tasks: TypeAlias = str | Path | Dataset | Sequence[Any] | Mapping[str, Any]
+
+Accumulate = Literal["fp32", "fp64"]
+DTYPES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+}
+_CHOICES = {
+    "head": ("keep", "drop", "first"),
+    "accumulate": ("fp32", "fp64"),
+    "bn": ("linear", "recompute"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fusion is run.
+
+    Args:
+        exclude: globs of tensor names that are not fused but taken from the base or first member.
+        intersect: fuse what all checkpoints have in one shape; take the rest from the first.
+        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        dtype: the dtype of the result (fp32, bf16, fp16, fp64); by default the first member's.
+        max_shard: the largest file to write, such as 5GB.
+        device: where the arithmetic runs: cpu, cuda, cuda:1, ...
+        accumulate: the dtype of the arithmetic, at least that of the inputs: fp32 or fp64.
+        bn: combine BatchNorm statistics linearly, or mark them for re-estimation (recompute).
+        threads: worker threads; 0 means one per core.
+        hashes: write the sha256 of the parents into the model card.
+        save: where to write what a data-driven method learned, to use it again.
+        load: what such a method learned before; it then needs no data.
+        command: the command line to write into the model card.
+    """
+
+    exclude: tuple[str, ...] = ()
+    intersect: bool = False
+    head: Literal["keep", "drop", "first"] = "keep"
+    dtype: str | None = None
+    max_shard: str | int = "5GB"
+    device: str = "cpu"
+    accumulate: Accumulate = "fp32"
+    bn: Literal["linear", "recompute"] = "linear"
+    threads: int = 0
+    hashes: bool = True
+    save: str | None = None
+    load: str | None = None
+    command: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                choices = ", ".join(allowed)
+                raise BadParameterError(
+                    f"{name}: expected one of {choices}, got {getattr(self, name)!r}."
+                )
+        if self.dtype is not None and self.dtype not in DTYPES:
+            if self.dtype not in DTYPES.values():
+                choices = ", ".join(DTYPES)
+                raise BadParameterError(f"dtype: expected one of {choices}, got {self.dtype!r}.")
+            short = next(key for key, value in DTYPES.items() if value == self.dtype)
+            object.__setattr__(self, "dtype", short)
+
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, for the model card."""
+        default = Options()
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "command" and getattr(self, field.name) != getattr(default, field.name)
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be fused, found but not opened."""
+
+    method: str
+    members: Mapping[str, Any]
+    base: Any | None
+    options: Options
+    points: Mapping[str, Mapping[str, Any]]
+    """The method's parameters; several sets for a sweep, each with its label."""
+    tasks: Any = None
+    """Datasets, for data-driven methods: one per member, in order or by name."""
+    progress: Callable[[str, int, int], None] | None = None
+    """Told what is done, how far it is, and of how much, while a method learns."""
+
+
+def split_options(settings: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """Part keyword arguments into options and the method's parameters."""
+    names = {field.name for field in fields(Options)}
+    chosen = {key: value for key, value in settings.items() if key in names}
+    if isinstance(exclude := chosen.get("exclude", ()), str):
+        chosen["exclude"] = (exclude,)
+    else:
+        chosen["exclude"] = tuple(exclude)
+    params = {key: value for key, value in settings.items() if key not in names}
+    return replace(Options(), **chosen), params
