@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from stockpot.measure.run import measure
     from stockpot.models.load import load_model
     from stockpot.report.page import report
+    from stockpot.results.compare import compare
     from stockpot.season.run import season
 
 _ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "season")
 _FUNCTIONS = {
+    "compare": "stockpot.results.compare:compare",
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
@@ -36,6 +38,7 @@ _FUNCTIONS = {
 __all__ = [
     "UserError",
     "attack",
+    "compare",
     "corrupt",
     "explain",
     "fuse",

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.errors import BadParameterError
-from stockpot.fuse.batch_norm import recompute_batch_norm
 from stockpot.fuse.run import fuse
+from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.della import survival
 from stockpot.fuse.sparse.select import kth_smallest
-from stockpot.fuse.sparse.sums import add_up
 from stockpot.fuse.spectral.decompose import isotropic, leading_triples
+from stockpot.pool.batch_norm import recompute_batch_norm
 
 
 def pool(

@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import DataOptions, Device, examples
+from stockpot.cli.options import (
+    DataOptions,
+    Device,
+    examples,
+    library_defaults,
+)
 
 NAME = "explain"
+LIBRARY = library_defaults("stockpot.explain.run:explain")
 EXAMPLES = examples(
     "stockpot explain icons-vit --data icons -o runs/relevance.png",
     "stockpot explain icons-resnet --data object_on_context --count 12 --target predicted "
@@ -23,8 +29,8 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="A picture file for the overlays.")],
     count: Annotated[int, typer.Option(help="How many images, drawn at random.")] = 8,
     target: Annotated[str, typer.Option(help="Explain the true `label` or `predicted`.")] = "label",
-    method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = "auto",
-    layers: Annotated[str, typer.Option(help="Rollout over all blocks, or the last.")] = "all",
+    method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = LIBRARY.method,
+    layers: Annotated[str, typer.Option(help="Rollout over all blocks or last.")] = LIBRARY.layers,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     data_option: DataOptions = None,
     device: Device = "auto",

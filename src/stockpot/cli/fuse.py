@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stockpot.cli.options import DataOptions, Params, examples
+from stockpot.fuse.request import Options
 
 NAME = "fuse"
 EXAMPLES = examples(
@@ -22,6 +23,8 @@ EXAMPLES = examples(
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
     "stockpot fuse mergekit.yaml -o runs/merged",
 )
+
+PLAIN = Options()
 
 
 def command(
@@ -56,14 +59,16 @@ def command(
     intersect: Annotated[
         bool, typer.Option("--intersect", help="Fuse only what all checkpoints share.")
     ] = False,
-    head: Annotated[str, typer.Option(help="Classification heads: keep, drop or first.")] = "keep",
+    head: Annotated[
+        str, typer.Option(help="Classification heads: keep, drop or first.")
+    ] = PLAIN.head,
     dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
-    max_shard: Annotated[str, typer.Option(help="The largest file to write.")] = "5GB",
-    device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = "cpu",
-    accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = "fp32",
+    max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",
+    device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = PLAIN.device,
+    accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = PLAIN.accumulate,
     bn: Annotated[
         str, typer.Option(help="BatchNorm statistics: linear, or recompute with --data.")
-    ] = "linear",
+    ] = PLAIN.bn,
     align: Annotated[
         bool, typer.Option("--align", help="Permute members towards the first before fusing.")
     ] = False,

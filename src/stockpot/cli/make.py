@@ -10,6 +10,7 @@ from stockpot.errors import UserError
 from stockpot.measure.cells import DataSpec, ModelSpec
 from stockpot.measure.run import task_specs
 from stockpot.recipe import FuseEntry, Recipe
+from stockpot.registry import Entry
 
 
 def data_spec(recipe: Recipe, name: str) -> DataSpec:
@@ -60,10 +61,12 @@ def _new(recipe: Recipe, name: str, out: Path) -> None:
 
 
 def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
+    from stockpot.harden import hardeners
     from stockpot.harden.run import harden
     from stockpot.models.device import pick_device
 
     entry = recipe.harden[name]
+    method = hardeners.get(entry.method)
     spec = model_spec(recipe, entry.model, folder)
     with ImageProgress() as bar:
 
@@ -78,18 +81,27 @@ def _harden(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
             out=out,
             device=str(pick_device(recipe.device)),
             report=report,
-            **{"seed": recipe.seed, **_with_teacher(recipe, name, folder)},
+            **{"seed": recipe.seed, **located(recipe, method, entry.params, folder, name)},
         )
     err.print(f"{name}: {entry.method} from {entry.model}, {model.parameter_count:,} parameters")
 
 
-def _with_teacher(recipe: Recipe, name: str, folder: Path) -> dict[str, Any]:
-    """A teacher may be a model of the recipe; a method needs to know where it lies."""
-    params = recipe.harden[name].params
-    teacher = recipe.model_meant(str(params.get("teacher")), name)
-    if teacher not in recipe.model_names:
-        return params
-    return params | {"teacher": str(model_spec(recipe, teacher, folder).source)}
+def located(
+    recipe: Recipe, entry: Entry[Any], params: dict[str, Any], folder: Path, asking: str
+) -> dict[str, Any]:
+    """Parameters that name a model of the recipe, such as a teacher, say where it lies.
+
+    `asking` is the model that is made or measured: run n of it means run n of the one it names.
+    """
+    named = {
+        key: recipe.model_meant(name, asking)
+        for key, name in entry.referred(params, "model").items()
+    }
+    return params | {
+        key: str(model_spec(recipe, name, folder).source)
+        for key, name in named.items()
+        if name in recipe.model_names
+    }
 
 
 def _fuse(recipe: Recipe, name: str, folder: Path, out: Path) -> None:
@@ -113,7 +125,7 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     from stockpot.fuse import fusers
 
     method = fusers.get(entry.method)
-    learns = method.tags.get("learns")
+    learns = method.tags.learns
     if not learns and entry.params.get("bn") != "recompute":
         return entry.params
     found: dict[str, Any] = {"device": recipe.device}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +29,25 @@ DataOptions = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def library_defaults(function: str) -> SimpleNamespace:
+    """The defaults that the library gives the keyword parameters of `module:function`.
+
+    They are read from the source, because `--help` must not import torch.
+    """
+    module, _, name = function.partition(":")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise LookupError(f"no source of {module}")
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            plain = {
+                key.arg: value.value for key, value in pairs if isinstance(value, ast.Constant)
+            }
+            return SimpleNamespace(**plain)
+    raise LookupError(f"no function {name} in {module}")
 
 
 def examples(*lines: str) -> str:

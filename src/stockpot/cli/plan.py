@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.recipe import FuseEntry, MeasureEntry, Recipe, RecipeFile
 
 
@@ -67,26 +67,26 @@ def _check_scatter(file: RecipeFile) -> None:
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
     """Data belongs to methods that learn, and those cannot do without unless they load."""
-    learns = entry.tags.get("learns")
+    learns = entry.tags.learns
     anew = soup.params.get("bn") == "recompute"
     if anew and soup.data is None:
         file.fail(("fuse", name), "bn: recompute estimates statistics from images: give `data`.")
     for key in ("data", "save", "load"):
         if getattr(soup, key) is not None and not learns and not (key == "data" and anew):
             file.fail(("fuse", name, key), f"{soup.method} does not learn from data.")
-    listed = learns and isinstance(soup.data, list) and entry.tags.get("each", True)
+    listed = learns and isinstance(soup.data, list) and entry.tags.each
     if listed and len(soup.datasets) != len(soup.models):
         file.fail(
             ("fuse", name, "data"),
             f"expected one dataset per model ({len(soup.models)}), got {len(soup.datasets)}.",
         )
-    if entry.tags.get("needs_data") and not soup.data and not soup.load:
+    if entry.tags.needs_data and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
-    from stockpot.fuse.options import split_options
     from stockpot.fuse.parameters import check_parameters
+    from stockpot.fuse.request import split_options
 
     check_parameters(entry, split_options(params)[1])
 
@@ -104,8 +104,8 @@ def _valid(
     try:
         validate(params)
     except UserError as problem:
-        key = next((key for key in params if f"{key!r}" in problem.message), None)
-        file.fail((*path, key) if key else path, str(problem))
+        key = problem.parameter if isinstance(problem, BadParameterError) else ""
+        file.fail((*path, key) if key in params else path, str(problem))
 
 
 def build_order(file: RecipeFile) -> list[str]:
@@ -135,10 +135,16 @@ def build_order(file: RecipeFile) -> list[str]:
 
 def parents(recipe: Recipe) -> dict[str, list[str]]:
     """For every model that the recipe makes, the models it is made from."""
+    from stockpot.harden import hardeners
+
     made: dict[str, list[str]] = {name: [] for name, m in recipe.models.items() if m.new}
     for name, run in recipe.harden.items():
-        teacher = recipe.model_meant(str(run.params.get("teacher")), name)
-        made[name] = [run.model, *([teacher] if teacher in recipe.model_names else [])]
+        entry = hardeners.get(run.method)
+        named = [
+            recipe.model_meant(other, name)
+            for other in entry.referred(run.params, "model").values()
+        ]
+        made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
         made[name] = [*soup.models, *([soup.base] if soup.base else [])]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}

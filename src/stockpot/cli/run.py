@@ -12,7 +12,7 @@ from stockpot.cli.options import examples
 
 if TYPE_CHECKING:
     from stockpot.measure.cells import Cell
-    from stockpot.recipe import Recipe, RecipeFile
+    from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
     from stockpot.results.schema import CellResult
 
 NAME = "run"
@@ -85,7 +85,6 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
     """What a recipe measures, cell by cell; models may still have to be made."""
     from stockpot.cli.make import data_specs, model_spec
     from stockpot.cli.plan import measured
-    from stockpot.measure import measures
     from stockpot.measure.cells import Cell
 
     return [
@@ -93,7 +92,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             model=model_spec(recipe, model, folder),
             measure=entry.measure,
             data=data,
-            params=measures.get(entry.measure).validate(_resolved(recipe, entry.params, folder)),
+            params=_params(recipe, entry, folder, model),
             seed=recipe.seed,
             store=str(folder / "results"),
             device=recipe.device,
@@ -104,14 +103,12 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
     ]
 
 
-def _resolved(recipe: Recipe, params: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A baseline may be a model of the recipe; a measure needs to know where it lies."""
-    from stockpot.cli.make import model_spec
+def _params(recipe: Recipe, entry: MeasureEntry, folder: Path, model: str) -> dict[str, Any]:
+    from stockpot.cli.make import located
+    from stockpot.measure import measures
 
-    baseline = params.get("baseline")
-    if baseline in recipe.model_names:
-        return params | {"baseline": str(model_spec(recipe, str(baseline), folder).source)}
-    return params
+    measure = measures.get(entry.measure)
+    return measure.validate(located(recipe, measure, entry.params, folder, model))
 
 
 def _measure(recipe: Recipe, folder: Path, engine: str) -> list[CellResult]:

@@ -15,11 +15,11 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.fuse.permutation.families import permutation_spec
 from stockpot.fuse.permutation.match import match_weights, permuted
-from stockpot.fuse.permutation.spec import permutation_spec
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 State = dict[str, Tensor]
 

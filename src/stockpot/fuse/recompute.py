@@ -18,12 +18,12 @@ from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.fuse.batch_norm import recompute_batch_norm
-from stockpot.fuse.jobs import Job
+from stockpot.fuse.job import Job
 from stockpot.fuse.record import request_data
-from stockpot.fuse.run import Request
+from stockpot.fuse.request import Request
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
+from stockpot.pool.batch_norm import recompute_batch_norm
 
 BATCH = 256
 """The statistics are means over batches of so many images."""

@@ -17,14 +17,14 @@ from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.learning.assemble import find_data
-from stockpot.fuse.learning.learned import learned_files
-from stockpot.fuse.options import Options, split_options
+from stockpot.fuse.learning.learner import learned_files
 from stockpot.fuse.parameters import check_parameters
+from stockpot.fuse.request import Options, Request, make_request, split_options
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
 from stockpot.models.inputs import data_inputs
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Request, Spec, Tasks
+    from stockpot.fuse.request import Spec, Tasks
 
 
 def fusion_record(
@@ -64,8 +64,6 @@ def _records(
     options: Options,
     points: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Record]:
-    from stockpot.fuse.run import make_request
-
     request = make_request(method, members, base, tasks, options, points)
     return request_records(request, FileHashes(request.files).result())
 
@@ -101,7 +99,7 @@ def request_data(request: Request) -> list[Dataset]:
     its training split where BatchNorm statistics are estimated.
     """
     tasks = request.tasks
-    if not fusers.get(request.method).tags.get("learns"):
+    if not fusers.get(request.method).tags.learns:
         tasks = _training(tasks)
     return find_data(tasks, tuple(request.members))
 

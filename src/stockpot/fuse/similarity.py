@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from stockpot.charts import heat_map
 from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
-from stockpot.fuse.heat_map import heat_map
-from stockpot.fuse.kinds import Slab
-from stockpot.fuse.options import split_options
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream
 from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class SimilarityReport:
 
     def to_svg(self, path: str | Path | None = None) -> str:
         """The cosine matrix as a heat map."""
-        text = heat_map(self.cosine.tolist(), self.names, title="Cosine of task vectors")
+        values, names = self.cosine.tolist(), self.names
+        text = heat_map(values, names, names, title="Cosine of task vectors").svg()
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -79,7 +80,7 @@ def similarity(
     Args:
         base: the model that the members were fine-tuned from.
         members: as for `fuse`.
-        **settings: the options of `stockpot.fuse.options.Options`.
+        **settings: the options of `stockpot.fuse.request.Options`.
     """
     options, unknown = split_options(settings)
     if unknown:

@@ -9,20 +9,24 @@ from typing import Any
 from stockpot.checkpoints.record import Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.generators import generators
+from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.loop import train
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import data_inputs, model_input, named_models
-from stockpot.registry import Entry
+from stockpot.registry import Entry, Registry, Tags
 
 training = Entry(
     "hardeners",
     "train",
     train,
-    tags={"given": ("validation", "resume", "report", "question")},
+    Tags(given=("validation", "resume", "report", "question")),
 )
 """The loop's own parameters; every method takes them besides its own."""
+_NESTED: Mapping[str, Registry[Any, Any, Any]] = {"generator": generators, "oracle": oracles}
+"""What takes parameters of its own, given as `NAME_params`."""
 
 
 def hardening_record(
@@ -35,7 +39,7 @@ def hardening_record(
 ) -> Record:
     """The record that `stockpot.harden` with these arguments would write; nothing is trained."""
     own, common = split_params(method, params)
-    parameters, teachers = named_models(own | common)
+    parameters, teachers = named_models(own | common, _references(method, own))
     values = plain(parameters)
     seed = values.pop("seed")
     inputs = [model_input("model", model), *data_inputs("data", training_data(data))]
@@ -49,6 +53,16 @@ def hardening_record(
         seed=seed,
         inputs=[*inputs, *teachers],
     )
+
+
+def _references(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """What names a model: the method's parameters, and those of its generator and oracle."""
+    found: dict[str, str] = dict(hardeners.get(method).references)
+    for name, kind in tuple(found.items()):
+        if kind in _NESTED and (chosen := str(params.get(name))) in _NESTED[kind]:
+            inner = _NESTED[kind].get(chosen).references
+            found |= {f"{name}_params.{key}": what for key, what in inner.items()}
+    return found
 
 
 def training_data(data: str | Path | Dataset) -> Dataset:

@@ -84,9 +84,9 @@ def _train(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
-    if entry.tags.get("head") == "trained":
+    if entry.tags.head == "trained":
         with_trained_head(classifier)
-    both_towers = entry.tags.get("towers") == "both"
+    both_towers = entry.tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
     work = target.with_name(f".{target.name}.partial") if target else None

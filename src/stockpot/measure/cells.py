@@ -105,7 +105,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         return known
     data = cell.data.load()
     device = pick_device(cell.device)
-    model = _model_for(cell.model, data, device)
+    model = model_for(cell.model, data, device)
     context = Context(device, cell.batch_size, cell.seed, progress)
     start = time.perf_counter()
     if device.type == "cuda":
@@ -142,6 +142,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             images=found.images,
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+        outcome_sizes={
+            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
+        },
         notes=list(found.notes),
         pictures=list(found.pictures),
     )
@@ -150,7 +153,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     return result
 
 
-def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+    """The model, with a head for the data's classes where it needs one, and its defences."""
     own, defence = _undefended(spec.options)
     model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
     for name, params in defence.items():

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for, takes_classes
+from stockpot.score.class_space import match_classes
+from stockpot.types import ModelRef
 
 ZOO = "clip-base"
 EXPERTS = {
@@ -31,7 +32,7 @@ class NetworkOracle:
 
     def __init__(self, classifier: Classifier, setting: Setting, name: str) -> None:
         try:
-            mapping = match_classes(classifier.classes, setting.classes, "subset")
+            self.mapping = match_classes(classifier.classes, setting.classes, "subset")
         except BadDataError as problem:
             raise BadDataError(
                 f"the oracle {name} cannot judge this data: {problem.message}",
@@ -39,7 +40,6 @@ class NetworkOracle:
             ) from problem
         self.name = name
         self.classifier = classifier.to(setting.device)
-        self.outputs = mapping.outputs.to(setting.device)
 
     @property
     def networks(self) -> Sequence[nn.Module]:
@@ -49,13 +49,13 @@ class NetworkOracle:
     def judge(self, pixels: Tensor) -> Tensor:
         """Probabilities, renormalised over the data's classes."""
         with torch.no_grad():
-            logits: Tensor = self.classifier(pixels)[:, self.outputs].float()
+            logits = self.mapping.logits(self.classifier(pixels).float())
         return logits.softmax(dim=1)
 
 
 @oracles.register("zero_shot", paper="arXiv:2308.10632")
 def zero_shot(
-    setting: Setting, *, model: str | None = None, templates: tuple[str, ...] | None = None
+    setting: Setting, *, model: ModelRef | None = None, templates: tuple[str, ...] | None = None
 ) -> Oracle:
     """A dual encoder (CLIP, SigLIP) that is told the data's class names.
 
@@ -75,7 +75,9 @@ def zero_shot(
 
 
 @oracles.register("classifier")
-def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None = None) -> Oracle:
+def classifier(
+    setting: Setting, *, model: ModelRef, options: dict[str, Any] | None = None
+) -> Oracle:
     """Any classifier that knows the data's classes.
 
     Args:

@@ -17,12 +17,12 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
 from stockpot.fuse.learning.names import bare, tensor_places
-from stockpot.fuse.learning.pool import TaskPool, put_tensor
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import Vocabulary, load_for
 from stockpot.models.zero_shot import ZeroShotNetwork, with_classes
+from stockpot.pool.layout import put_tensor
 
 Data = str | Path | Dataset
 _NO_TASK = Vocabulary(("thing",), ("{}",))

@@ -43,6 +43,7 @@ from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
+from stockpot.types import ModelRef
 
 _RANDOM_GRID = 8
 """Rows and columns of random masks where no transformer's patches give the grid."""
@@ -66,7 +67,7 @@ def counterfactual(
     logit_weight: float = 0.0,
     temperature: float = 10.0,
     logits_on: Literal["clean", "masked"] = "clean",
-    teacher: str = "",
+    teacher: ModelRef = "",
 ) -> Objective:
     """Cross-entropy, and features of masked and refilled pictures as the starting model has them.
 
