@@ -35,8 +35,7 @@ from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.fuse.adaptive.descent import spread, start
 from stockpot.fuse.adaptive.entropy import Adaptation, entropy
 from stockpot.fuse.adaptive.mask import Mask
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.modules.blocks import mlp_blocks
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier, Origin

@@ -250,13 +250,14 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
 MEMORY = """
 import sys
 import stockpot.fuse.execute as execute
-from stockpot.fuse.options import Options
-from stockpot.fuse.run import Request, _request
+from stockpot.fuse.job import prepare
+from stockpot.fuse.request import Options
+from stockpot.fuse.run import _request
 class Nowhere:
     def write(self, model, name, values, start): pass
 method, folders = sys.argv[1], sys.argv[2:]
 base = folders[0] if method != "average" else None
-job = execute.prepare(_request(method, folders[1:], base, Options(threads=2), {"": {}}))
+job = prepare(_request(method, folders[1:], base, Options(threads=2), {"": {}}))
 execute._stream(job, Nowhere())
 """
 

@@ -25,11 +25,12 @@ from stockpot.datasets.load import load_dataset
 from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
+from stockpot.pool.family import read_pool
+from stockpot.pool.pool import Pool
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Matrix
-from stockpot.season.pool import Pool
-from stockpot.season.race import race
+from stockpot.season.methods.racing import race
 from stockpot.season.shots import Shots, read_shots
 from stockpot.types import ImageSize
 
@@ -133,7 +134,7 @@ def main() -> None:
         torch.set_float32_matmul_precision("high")
     n, device = options.images or (1000 if options.full else 128), torch.device(options.device)
     members, data = (ZOO, load_dataset("icons", limit=n)) if options.family == "zoo" else vit_b16(n)
-    pool = Pool(members, device)
+    pool = read_pool(members, device)
     shots = read_shots(data, pool.model, device=device, batch_size=options.batch_size)
     grid = affine_grid(4, low=-0.4, high=1.4, step=0.2)
     soups = grid[:: options.every] if options.full else grid[::40]

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from stockpot.errors import BadParameterError, UnknownNameError, UserError
+from stockpot.errors import BadParameterError, UnknownNameError
 from stockpot.kinds import KINDS, registry
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Registry, Tags
 
 
 def make() -> Registry:
-    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+    things = Kind("things", noun="thing", package="stockpot.engine").tagged(Tags)
 
     @things.register("mix", paper="arXiv:0000.00000")
     def mix(tensors: list, *, scale: float = 0.3, names: tuple[str, ...] = ()) -> tuple:
@@ -61,43 +61,61 @@ def test_unknown_name_is_suggested() -> None:
 
 
 def test_a_docstring_is_demanded() -> None:
-    things: Registry = Registry("things", noun="thing", package="stockpot.engine")
+    things = Kind("things", noun="thing", package="stockpot.engine").tagged(Tags)
     with pytest.raises(TypeError, match="docstring"):
         things.register("bare")(lambda: None)
 
 
-def test_entry_points_are_loaded_only_for_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    things = make()
-    loaded = []
+def test_a_misspelt_tag_is_refused_where_it_stands() -> None:
+    from stockpot.fuse import fusers
 
-    class Point:
-        name, value = "extra", "somewhere:extra"
+    with pytest.raises(TypeError, match="need_base"):
+        fusers.register("wrong", need_base=True)  # type: ignore[call-arg]
 
-        def load(self) -> None:
-            loaded.append(self.name)
+    def bare(tensors: list) -> list:
+        """Nothing."""
+        return tensors
 
-            @things.register("extra")
-            def extra() -> str:
-                """An outsider."""
-                return "outside"
-
-    monkeypatch.setattr("stockpot.registry.entry_points", lambda group: [Point()])
-    things.get("mix")
-    assert not loaded
-    assert things.get("extra")() == "outside"
-    assert loaded == ["extra"]
+    with pytest.raises(TypeError, match="takes no parameter 'tensor'"):
+        make().register("wrong", given=("tensor",))(bare)
 
 
-def test_a_broken_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Point:
-        name, value = "bad", "nowhere:bad"
+def test_tags_are_fields() -> None:
+    from stockpot.fuse import fusers
 
-        def load(self) -> None:
-            raise ImportError("no module named nowhere")
+    ties = fusers.get("ties").tags
+    assert (ties.needs_base, ties.learns, ties.members) == (True, False, None)
+    with pytest.raises(AttributeError):
+        ties.need_base  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError):
+        ties.needs_base = False  # type: ignore[misc]
 
-    monkeypatch.setattr("stockpot.registry.entry_points", lambda group: [Point()])
-    with pytest.raises(UserError, match=r"plug-in 'bad' \(nowhere:bad\)"):
-        make().get("other")
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("hardeners", "wise_kd", {"teacher": "model"}),
+        ("hardeners", "counterfactual", {"teacher": "model"}),
+        ("hardeners", "dynamic_augment", {"generator": "generator", "oracle": "oracle"}),
+        ("measures", "corruption", {"baseline": "model"}),
+        ("measures", "dynamic", {"generator": "generator", "oracle": "oracle"}),
+        ("measures", "adversarial", {"method": "attack"}),
+        ("oracles", "zero_shot", {"model": "model"}),
+        ("generators", "vqgan", {"autoencoder": "autoencoder"}),
+        ("measures", "clean", {}),
+    ],
+)
+def test_what_a_parameter_names_is_part_of_its_type(
+    kind: str, name: str, expected: dict[str, str]
+) -> None:
+    assert registry(kind).get(name).references == expected
+
+
+def test_references_among_parameters() -> None:
+    entry = registry("measures").get("dynamic")
+    params = {"oracle": "zero_shot", "rule": "argmax", "generator": "warp"}
+    assert entry.referred(params, "oracle") == {"oracle": "zero_shot"}
+    assert entry.referred(params, "model") == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,24 +17,29 @@ if TYPE_CHECKING:
     from stockpot.datasets.load import load_dataset
     from stockpot.explain.run import explain
     from stockpot.fuse.run import fuse
+    from stockpot.fuse.similarity import similarity
     from stockpot.harden.run import harden
     from stockpot.kinds import names as list
     from stockpot.measure.run import measure
     from stockpot.models.load import load_model
     from stockpot.report.page import report
+    from stockpot.results.compare import compare
     from stockpot.run.follow import run
     from stockpot.season.run import season
 
 _ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season")
 _FUNCTIONS = {
+    "compare": "stockpot.results.compare:compare",
     "list": "stockpot.kinds:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
+    "similarity": "stockpot.fuse.similarity:similarity",
 }
 
 __all__ = [
     "UserError",
     "attack",
+    "compare",
     "corrupt",
     "explain",
     "fuse",
@@ -46,6 +51,7 @@ __all__ = [
     "report",
     "run",
     "season",
+    "similarity",
 ]
 
 

@@ -36,15 +36,22 @@ def _rebuild(kind: type[UserError], message: str, hint: str) -> UserError:
 class UnknownNameError(UserError):
     """A name that no registry, file or table knows."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
         known = sorted(known)
         listing = ", ".join(known) if known else "none"
-        super().__init__(f"no {kind} named {name!r}.{did_you_mean(name, known)} Known: {listing}.")
+        near = did_you_mean(name, known)
+        super().__init__(f"no {kind} named {name!r}.{near} Known: {listing}.", hint=hint)
         self.known = known
 
 
 class BadParameterError(UserError):
-    """A parameter that does not exist or whose value does not fit."""
+    """A parameter that does not exist or whose value does not fit; `parameter` names it."""
+
+    parameter: str = ""
+
+    def __init__(self, message: str, *, hint: str = "", parameter: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.parameter = parameter
 
 
 class BadDataError(UserError):

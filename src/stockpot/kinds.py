@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from stockpot.errors import UnknownNameError
-from stockpot.registry import Listing, Registry
+from stockpot.listings import Listing
+from stockpot.registry import Registry
 
 _ROOMS = {
     "fusers": "fuse",
@@ -24,11 +25,13 @@ _ROOMS = {
 KINDS = tuple(_ROOMS)
 
 
-def registry(kind: str) -> Registry[Any]:
+def registry(kind: str) -> Registry[Any, Any, Any]:
     """The registry of a kind; imports its room's `__init__` only, which needs no torch."""
     if kind not in _ROOMS:
         raise UnknownNameError("kind", kind, _ROOMS)
-    found: Registry[Any] = getattr(importlib.import_module(f"stockpot.{_ROOMS[kind]}"), kind)
+    found: Registry[Any, Any, Any] = getattr(
+        importlib.import_module(f"stockpot.{_ROOMS[kind]}"), kind
+    )
     return found
 
 

@@ -2,43 +2,52 @@
 
 A room's methods register themselves with a decorator whose name is a literal:
 
-    @fusers.register("ties", paper="arXiv:2306.01708")
+    @fusers.register("ties", paper="arXiv:2306.01708", needs_base=True)
     def ties(*, density: float = 0.2, scale: float = 0.3) -> TensorFuser:
         '''Trim small changes, elect a sign, merge what agrees.'''
 
 Because the name is a literal, a registry can list a room by reading its source, without importing
-it (and so without torch); looking a name up imports only the file that defines it. Third parties
-add names through the entry-point group `stockpot.<kind>`, which is loaded only when a name is
-unknown here.
+it (and so without torch); looking a name up imports only the file that defines it. What is said of
+a function beside its signature are tags: a frozen value with one class for each kind, so that a
+misspelt one is a TypeError at import, and an error to mypy before. Third parties add names through
+the entry-point group `stockpot.<kind>`; they are listed like our own.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import (
     Any,
     Generic,
-    Literal,
     NamedTuple,
+    ParamSpec,
     TypeVar,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
+from stockpot.listings import Listing, Plugin, one_line, package_listings, plugins
+from stockpot.types import ReferenceKind, named_by, spelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tags:
+    """What is said of a registered function beside its signature; a kind adds its own."""
+
+    paper: str = ""
+    given: tuple[str, ...] = ()
+    """Keyword parameters that the program supplies, not the user."""
+
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=Tags)
+P = ParamSpec("P")
 
 
 class Parameter(NamedTuple):
@@ -51,24 +60,25 @@ class Parameter(NamedTuple):
     doc: str
 
 
-class Listing(NamedTuple):
-    """What can be said of a name without importing its module."""
-
-    name: str
-    summary: str
-    module: str
-    paper: str
-
-
 @dataclass(frozen=True)
-class Entry(Generic[F]):
+class Entry(Generic[T]):
     """A registered function with its parameters as a schema."""
 
     kind: str
     name: str
-    function: F
-    paper: str = ""
-    tags: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[..., Any]
+    tags: T
+
+    def __post_init__(self) -> None:
+        taken = inspect.signature(self.function).parameters
+        for name in self.tags.given:
+            if name not in taken:
+                raise TypeError(f"{self.name} takes no parameter {name!r} that could be given")
+
+    @property
+    def paper(self) -> str:
+        """Where the method was published."""
+        return self.tags.paper
 
     @property
     def doc(self) -> str:
@@ -88,14 +98,32 @@ class Entry(Generic[F]):
         for name, parameter in inspect.signature(self.function).parameters.items():
             keyword_only = parameter.kind is parameter.KEYWORD_ONLY
             has_default = parameter.default is not parameter.empty
-            if name not in self.tags.get("given", ()) and (keyword_only or has_default):
+            if name not in self.tags.given and (keyword_only or has_default):
                 chosen[name] = parameter
         return chosen
 
     @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return get_type_hints(self.function, include_extras=True)
+
+    @cached_property
+    def references(self) -> dict[str, ReferenceKind]:
+        """The parameters that name something else, such as a teacher, and what they name."""
+        found = {name: named_by(self._hints.get(name)) for name in self._settable}
+        return {name: kind for name, kind in found.items() if kind is not None}
+
+    def referred(self, params: Mapping[str, Any], kind: ReferenceKind) -> dict[str, str]:
+        """Those of the given parameters that name something of a kind, and the names."""
+        return {
+            key: value
+            for key, value in params.items()
+            if self.references.get(key) == kind and isinstance(value, str) and value
+        }
+
+    @cached_property
     def schema(self) -> type[BaseModel]:
         """A pydantic model of the parameters; unknown keys are errors."""
-        hints = get_type_hints(self.function)
+        hints = self._hints
         fields: dict[str, Any] = {}
         for name, parameter in self._settable.items():
             default = ... if parameter.default is parameter.empty else parameter.default
@@ -107,17 +135,11 @@ class Entry(Generic[F]):
     def parameters(self) -> list[Parameter]:
         """The parameters as rows for `stockpot show` and the docs."""
         docs = _argument_docs(self.doc)
-        hints = get_type_hints(self.function)
         rows = []
         for name, parameter in self._settable.items():
             required = parameter.default is parameter.empty
             default = None if required else parameter.default
-            annotation = parameter.annotation
-            text = (
-                annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-            )
-            if get_origin(hints.get(name)) is Literal:  # what may be written, not an alias of it
-                text = " | ".join(str(choice) for choice in get_args(hints[name]))
+            text = spelled(self._hints.get(name, Any))
             rows.append(Parameter(name, text, default, required, docs.get(name, "")))
         return rows
 
@@ -130,108 +152,124 @@ class Entry(Generic[F]):
         return {name: getattr(model, name) for name in self._settable}
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        given = {key: params.pop(key) for key in self.tags.get("given", ()) if key in params}
+        given = {key: params.pop(key) for key in self.tags.given if key in params}
         return self.function(*args, **given, **self.validate(params))
 
 
-class Registry(Generic[F]):
-    """The named functions of one kind, found in one package."""
+class Registry(Generic[F, T, P]):
+    """The named functions of one kind, found in one package and in plug-ins."""
 
-    def __init__(self, kind: str, *, noun: str, package: str) -> None:
+    def __init__(self, kind: str, *, noun: str, package: str, tags: Callable[P, T]) -> None:
         self.kind = kind
         self.noun = noun
         self.package = package
-        self._entries: dict[str, Entry[F]] = {}
+        self._tags = tags
+        self._entries: dict[str, Entry[T]] = {}
 
-    def register(self, name: str, *, paper: str = "", **tags: Any) -> Callable[[F], F]:
-        """Register the decorated function; the name must be a string literal.
+    def __repr__(self) -> str:
+        return f"<the registry of {self.kind}>"
 
-        A tag `given=("data",)` names keyword parameters that the program supplies, not the user.
-        """
+    def register(self, name: str, *args: P.args, **tags: P.kwargs) -> Callable[[F], F]:
+        """Register the decorated function; the name must be a string literal."""
+        tagged = self._tags(*args, **tags)
 
         def add(function: F) -> F:
             if not (function.__doc__ or "").strip():
                 raise TypeError(f"{self.noun} {name!r} needs a docstring: its first line is listed")
             known = self._entries.get(name)
-            if known and known.function.__module__ != function.__module__:
+            own = self._index.get(name)
+            module = known.function.__module__ if known else own.module if own else ""
+            if module not in ("", function.__module__):
                 raise TypeError(f"two {self.kind} are named {name!r}")
-            self._entries[name] = Entry(self.kind, name, function, paper, tags)
+            self._entries[name] = Entry(self.kind, name, function, tagged)
             return function
 
         return add
 
-    def get(self, name: str) -> Entry[F]:
+    def get(self, name: str) -> Entry[T]:
         """The entry of that name; an unknown one raises with suggestions."""
         if name not in self._entries and (listing := self._index.get(name)):
             importlib.import_module(listing.module)
+        problems = [] if name in self._entries else self._load_plugins(name)
         if name not in self._entries:
-            self._load_entry_points()
-        if name not in self._entries:
-            raise UnknownNameError(self.noun, name, {*self._index, *self._entries})
+            known = {*self._index, *self._entries, *self._offered}
+            raise UnknownNameError(self.noun, name, known - {name}, hint=" ".join(problems))
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries or name in self._index
+        return name in self._entries or name in self._index or name in self._offered
 
     def names(self) -> list[str]:
-        """All names, built in or registered by hand, in alphabetical order."""
-        return sorted({*self._index, *self._entries})
+        """All names, built in, plugged in or registered by hand, in alphabetical order."""
+        return sorted({*self._index, *self._offered, *self._entries})
 
     def listings(self) -> list[Listing]:
-        """Name, summary and paper of each, read from source without importing it."""
-        rows = dict(self._index)
+        """Name, summary, paper and origin of each, read from source without importing it."""
+        rows = {**self._offered, **self._index}
         for name, entry in self._entries.items():
             module = entry.function.__module__
-            rows.setdefault(name, Listing(name, entry.summary, module, entry.paper))
+            rows.setdefault(name, Listing(name, entry.summary, module, entry.paper, module))
         return [rows[name] for name in sorted(rows)]
+
+    def problems(self) -> list[str]:
+        """One line for every installed plug-in that cannot be used."""
+        return [plugin.failure() for plugin in self._plugins if plugin.problem]
 
     @cached_property
     def _index(self) -> dict[str, Listing]:
-        spec = importlib.util.find_spec(self.package)
-        folders = spec.submodule_search_locations if spec else None
-        found: dict[str, Listing] = {}
-        for folder in folders or ():
-            for path in sorted(Path(folder).rglob("*.py")):
-                source = path.read_text(encoding="utf-8")
-                if f"@{self.kind}.register(" in source:
-                    parts = path.relative_to(folder).with_suffix("").parts
-                    module = ".".join([self.package, *(p for p in parts if p != "__init__")])
-                    found.update(_registrations(source, self.kind, module))
+        return package_listings(self.kind, self.package)
+
+    @cached_property
+    def _plugins(self) -> list[Plugin]:
+        found = plugins(self.kind)
+        for number, plugin in enumerate(found):
+            taken = next((row.name for row in plugin.listings if row.name in self._index), "")
+            if taken:
+                problem = f"it registers {taken!r}, which is ours"
+                found[number] = plugin._replace(listings=(), problem=problem)
+            elif not plugin.listings and not plugin.problem:
+                found[number] = self._imported(plugin)
         return found
 
-    def _load_entry_points(self) -> None:
-        for point in entry_points(group=f"stockpot.{self.kind}"):
+    @property
+    def _offered(self) -> dict[str, Listing]:
+        return {row.name: row for plugin in self._plugins for row in plugin.listings}
+
+    def _imported(self, plugin: Plugin) -> Plugin:
+        """A plug-in whose source does not show its names (it registers them in a loop, say)."""
+        before = set(self._entries)
+        try:
+            plugin.point.load()
+        except Exception as broken:
+            return plugin._replace(problem=one_line(broken))
+        rows = [
+            Listing(name, entry.summary, entry.function.__module__, entry.paper, plugin.origin)
+            for name, entry in self._entries.items()
+            if name not in before
+        ]
+        problem = "" if rows else f"it registers nothing of the kind {self.kind}"
+        return plugin._replace(listings=tuple(rows), problem=problem)
+
+    def _load_plugins(self, name: str) -> list[str]:
+        """Import what offers the name; of a name that nothing offers, say what is broken."""
+        offering = [p for p in self._plugins if name in {row.name for row in p.listings}]
+        for plugin in offering:
             try:
-                point.load()
-            except Exception as problem:
-                raise UserError(
-                    f"the plug-in {point.name!r} ({point.value}) could not be loaded: {problem}.",
-                    hint=f"Repair or uninstall the package that offers it (stockpot.{self.kind}).",
-                ) from problem
+                plugin.point.load()
+            except Exception as broken:
+                raise UserError(plugin.failure(one_line(broken))) from broken
+        return self.problems()
 
 
-def _registrations(source: str, kind: str, module: str) -> dict[str, Listing]:
-    found = {}
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-            continue
-        for decorator in node.decorator_list:
-            match decorator:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Name(id=owner), attr="register"),
-                    args=[ast.Constant(value=str(name))],
-                ) if owner == kind:
-                    summary = (ast.get_docstring(node) or "").partition("\n")[0]
-                    paper = next(
-                        (
-                            str(keyword.value.value)
-                            for keyword in decorator.keywords
-                            if keyword.arg == "paper" and isinstance(keyword.value, ast.Constant)
-                        ),
-                        "",
-                    )
-                    found[name] = Listing(name, summary, module, paper)
-    return found
+class Kind(Generic[F]):
+    """A kind of function, by its type; `tagged` makes its registry."""
+
+    def __init__(self, kind: str, *, noun: str, package: str) -> None:
+        self.kind, self.noun, self.package = kind, noun, package
+
+    def tagged(self, tags: Callable[P, T]) -> Registry[F, T, P]:
+        """A registry whose decorator takes the fields of `tags`."""
+        return Registry(self.kind, noun=self.noun, package=self.package, tags=tags)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:
@@ -253,15 +291,26 @@ def _argument_docs(doc: str) -> dict[str, str]:
 
 def _bad_parameter(entry: Entry[Any], problem: ValidationError) -> BadParameterError:
     known = list(entry._settable)
-    parts = []
+    by_name: dict[str, list[Any]] = {}
     for error in problem.errors():
-        name = str(error["loc"][0]) if error["loc"] else "?"
-        if error["type"] == "extra_forbidden":
-            parts.append(f"unknown parameter {name!r}.{did_you_mean(name, known)}")
-        elif error["type"] == "missing":
-            parts.append(f"parameter {name!r} is required.")
-        else:
-            message = error["msg"][0].lower() + error["msg"][1:]
-            parts.append(f"{name}: {message}, got {error['input']!r}.")
+        by_name.setdefault(str(error["loc"][0]) if error["loc"] else "?", []).append(error)
+    parts = [_complaint(name, errors, known) for name, errors in by_name.items()]
     takes = ", ".join(known) or "no parameters"
-    return BadParameterError(f"{entry.name}: {' '.join(parts)}", hint=f"It takes: {takes}.")
+    return BadParameterError(
+        f"{entry.name}: {' '.join(parts)}",
+        hint=f"It takes: {takes}.",
+        parameter=next(iter(by_name), ""),
+    )
+
+
+def _complaint(name: str, errors: list[Any], known: list[str]) -> str:
+    """One sentence about one parameter; a union has one error for each of its types."""
+    first = errors[0]
+    if first["type"] == "extra_forbidden":
+        return f"unknown parameter {name!r}.{did_you_mean(name, known)}"
+    if first["type"] == "missing":
+        return f"parameter {name!r} is required."
+    if first["type"] == "user_error":  # the type's own words, which may begin with its name
+        return f"{name}: {first['msg'].removeprefix(f'{name}: ')}"
+    messages = dict.fromkeys(error["msg"][0].lower() + error["msg"][1:] for error in errors)
+    return f"{name}: {' or '.join(messages)}, got {first['input']!r}."

@@ -1,16 +1,62 @@
-"""Small frozen values that several rooms share."""
+"""Small frozen values and the types of parameters that several rooms share.
+
+A parameter's type checks its value, so that a recipe, `-p key=value` and Python are told of a
+mistake before any work begins; a type that belongs to one room (severities, radii, ...) lives
+there and is made with `Check`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from stockpot.errors import BadParameterError
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from stockpot.errors import BadParameterError, UserError
 
 Norm = Literal["linf", "l2", "l1"]
 Split = Literal["train", "val", "test"]
+Count = Annotated[int, Field(ge=1)]
+"""How many, of what there must be at least one."""
+Natural = Annotated[int, Field(ge=0)]
+"""How many, possibly none."""
+Fraction01 = Annotated[float, Field(ge=0, le=1)]
+"""A share of a whole, from 0 to 1."""
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+ReferenceKind = Literal["model", "data", "autoencoder", "attack", "generator", "oracle"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Marks the type of a parameter whose value names something else, and says what."""
+
+    kind: ReferenceKind
+
+
+ModelRef = Annotated[str, Reference("model")]
+"""A model: as for `load_model`, or in a recipe the name of one of its models."""
+DataRef = Annotated[str, Reference("data")]
+"""A dataset: as for `load_dataset`, or in a recipe the name of one of its datasets."""
+AutoencoderRef = Annotated[str, Reference("autoencoder")]
+"""The weights of an autoencoder: a folder, a file, or a name of the zoo."""
+
+
+def Check(function: Callable[[Any], Any]) -> BeforeValidator:  # noqa: N802
+    """A mark for `Annotated` types: values pass through `function`, which may raise `UserError`."""
+
+    def validate(value: Any) -> Any:
+        try:
+            return function(value)
+        except UserError as problem:
+            raise PydanticCustomError("user_error", str(problem)) from None
+
+    return BeforeValidator(validate)
 
 
 class Bounds(NamedTuple):
@@ -58,3 +104,43 @@ def parse_number(text: str | float, *, what: str = "value") -> float:
         raise BadParameterError(
             f"{what}: expected a number or a fraction such as 8/255, got {text!r}."
         ) from None
+
+
+def named_by(hint: Any) -> ReferenceKind | None:
+    """What a parameter of this type names: the mark lies in the type or in a part of a union."""
+    if get_origin(hint) is Annotated:
+        for mark in hint.__metadata__:
+            if isinstance(mark, Reference):
+                return mark.kind
+    if get_origin(hint) is Literal:
+        return None
+    parts = (named_by(part) for part in get_args(hint))
+    return next((kind for kind in parts if kind is not None), None)
+
+
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def spelled(hint: Any) -> str:
+    """A type in the words of a user: what may be written, not the name that the source gives it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        marks = hint.__metadata__
+        named = next((mark.kind for mark in marks if isinstance(mark, Reference)), None)
+        bounds = [
+            f"{_SIGNS[sign]} {getattr(bound, sign)}"
+            for mark in marks
+            for bound in getattr(mark, "metadata", ())
+            for sign in _SIGNS
+            if hasattr(bound, sign)
+        ]
+        return named or " ".join([spelled(parts[0]), " and ".join(bounds)]).strip()
+    if origin is Literal:
+        return " | ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(spelled, parts)))
+    if parts:
+        return f"{origin.__name__}[{', '.join(map(spelled, parts))}]"
+    if hint is Ellipsis:
+        return "..."
+    return "none" if hint is type(None) else getattr(hint, "__name__", str(hint))

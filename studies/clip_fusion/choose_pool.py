@@ -29,7 +29,7 @@ from stockpot.fuse.run import fuse
 from stockpot.fuse.similarity import similarity
 from stockpot.harden.selection import accuracy
 from stockpot.models.device import pick_device
-from stockpot.models.load import load_model
+from stockpot.models.load import load_for
 from stockpot.recipe import load_recipe
 from stockpot.run.make import make_model
 from stockpot.run.plan import data_spec
@@ -110,7 +110,7 @@ def scores(path: str, data: Sequence[Dataset], device: str) -> list[float]:
     """The zero-shot accuracy of a model on each task."""
     found = []
     for part in data:
-        model = load_model(path, classes=part.classes, templates=part.templates)
+        model = load_for(path, part)
         found.append(accuracy(model.to(pick_device(device)), part))
     return found
 

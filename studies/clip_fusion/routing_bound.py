@@ -19,7 +19,7 @@ from torch import Tensor
 import stockpot
 from stockpot.datasets.load import load_dataset
 from stockpot.harden.selection import accuracy
-from stockpot.models.load import load_model
+from stockpot.models.load import load_for
 
 ZOO = Path(stockpot.__file__).parent / "zoo" / "models"
 EXPERTS = {
@@ -47,7 +47,7 @@ def main() -> None:
     }
     for task in EXPERTS:
         data = load_dataset(task, split="val").limited(400)
-        model = load_model("clip-base", classes=data.classes, templates=data.templates)
+        model = load_for("clip-base", data)
         shown = [f"{task:14} n={len(data)}  base {100 * accuracy(model, data):.1f}"]
         for label, told in (("start", False), ("told", True)):
             mixed = {
@@ -58,7 +58,7 @@ def main() -> None:
             }
             model.network.vision_tower.load_state_dict(mixed, strict=False)  # type: ignore[union-attr,operator]
             shown.append(f"{label} {100 * accuracy(model, data):.1f}")
-        model = load_model(EXPERTS[task], classes=data.classes, templates=data.templates)
+        model = load_for(EXPERTS[task], data)
         shown.append(f"expert {100 * accuracy(model, data):.1f}")
         print("  ".join(shown), flush=True)
 

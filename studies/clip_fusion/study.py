@@ -5,7 +5,7 @@
     stockpot run recipes/clip_robustness.yaml
     python studies/clip_fusion/study.py runs
 
-Writes CSV files and figures beside this file (figures need matplotlib), and puts the tables between
+Writes CSV files and figures beside this file, and puts the tables between
 the marks of README.md. `--switched` makes EMR and TALL masks, which give a model per task, and
 measures each on its own task (`--switched --images N` on N images); the tables then have them.
 """
@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import csv
 import itertools
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from stockpot.charts import Mark, Spot, lines, save, whiskers
+from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.statistics import paired_bootstrap
 from stockpot.results.store import load_results
+from stockpot.results.tables import fill, markdown, percents
 from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
 
 HERE = Path(__file__).parent
@@ -33,19 +33,6 @@ EXPERT_OF = {
     "quickdraw": "clip-quickdraw",
     "icons": "clip-icons",
 }
-
-
-def shown(score: Score | None) -> str:
-    if score is None:
-        return "-"
-    if score.ci_low is None or score.ci_high is None:
-        return f"{100 * score.value:.1f}"
-    return f"{100 * score.value:.1f} [{100 * score.ci_low:.1f}, {100 * score.ci_high:.1f}]"
-
-
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def write_csv(name: str, columns: Sequence[str], rows: Sequence[TaskRow]) -> None:
@@ -60,15 +47,13 @@ def write_csv(name: str, columns: Sequence[str], rows: Sequence[TaskRow]) -> Non
                     writer.writerow([row.model, task, *numbers, score.n])
 
 
+def plain(score: Score | None) -> str:
+    return percents(score, interval=False)
+
+
 def put(name: str, text: str) -> None:
     """Replace what stands between the marks of a name in README.md."""
-    path = HERE / "README.md"
-    page = path.read_text(encoding="utf-8")
-    mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not mark.search(page):
-        raise SystemExit(f"README.md has no marks for {name}")
-    page = mark.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page)
-    path.write_text(page, encoding="utf-8")
+    fill(HERE / "README.md", {name: text})
 
 
 def experts_row(rows: Sequence[TaskRow], tasks: Sequence[str]) -> TaskRow:
@@ -94,15 +79,24 @@ def fusion(results: list[CellResult], extra: Sequence[TaskRow]) -> None:
         over = gain(found, "clip-base", name) if name != "clip-base" else None
         shown_name = row.model.replace("-scale=0.3", " (scale 0.3)")
         body.append(
-            [shown_name, *(_percent(s) for s in row.scores), shown(row.mean), str(over or "")]
+            [
+                shown_name,
+                *map(plain, row.scores),
+                percents(row.mean),
+                str(over or ""),
+            ]
         )
     put("fusion", markdown(["method", *table.tasks, "mean [95 %]", "over the base [95 %]"], body))
     line = [
-        [row.model.partition("=")[2], *(_percent(s) for s in row.scores), shown(row.mean)]
+        [
+            row.model.partition("=")[2],
+            *map(plain, row.scores),
+            percents(row.mean),
+        ]
         for row in swept
     ]
     put("sweep", markdown(["scale", *table.tasks, "mean [95 %]"], line))
-    draw_means(rows, "fusion.png", "Mean accuracy over five tasks (%)")
+    draw_means(rows, "fusion.svg", "Mean accuracy over five tasks (%)")
     draw_sweep(swept, table.tasks)
 
 
@@ -116,7 +110,7 @@ def generalisation(results: list[CellResult]) -> None:
             mean_score([by_task[t] for t in table.tasks if t.startswith(word)])
             for word in ("seen", "unseen")
         ]
-        body.append([row.model, *(_percent(s) for s in row.scores), *map(shown, groups)])
+        body.append([row.model, *map(plain, row.scores), *map(percents, groups)])
     put("generalisation", markdown(["method", *table.tasks, "seen", "unseen"], body))
 
 
@@ -138,7 +132,7 @@ def robustness(results: list[CellResult]) -> None:
         found = dict(zip(means.conditions, row.scores, strict=True))
         by_name = [_mean([found[name, severity] for severity in severities]) for name in names]
         total = next(entry.mean for entry in overall.rows if entry.model == row.model)
-        body.append([row.model, shown(mean_score(clean[row.model])), *by_name, shown(total)])
+        body.append([row.model, percents(mean_score(clean[row.model])), *by_name, percents(total)])
     put("robustness", markdown(["method", "clean", *names, "mean without spatter [95 %]"], body))
     graded = []
     for row in complete:
@@ -160,38 +154,19 @@ def by_model(results: list[CellResult]) -> dict[tuple[str, str], CellResult]:
     return found
 
 
-def gain(found: dict[tuple[str, str], CellResult], first: str, second: str) -> Difference | None:
+def gain(found: dict[tuple[str, str], CellResult], first: str, second: str) -> Contrast | None:
     """The mean over tasks of what the second is better than the first, on the same images."""
     tasks = list(EXPERT_OF)
     if not all((name, task) in found for name in (first, second) for task in tasks):
         return None
-    parts = [
-        paired_bootstrap(
-            found[second, task].outcome("correct"), found[first, task].outcome("correct")
-        )
-        for task in tasks
-    ]
-    value = sum(part.difference for part in parts) / len(tasks)
-    down = sum((part.difference - part.low) ** 2 for part in parts) ** 0.5 / len(tasks)
-    up = sum((part.high - part.difference) ** 2 for part in parts) ** 0.5 / len(tasks)
-    return Difference(value, value - down, value + up)
+    return mean_contrast(
+        [paired(*(found[name, task].outcome("correct") for name in (second, first)))
+         for task in tasks]
+    )  # fmt: skip
 
 
-class Difference(NamedTuple):
-    """Points with their 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
-
-    @property
-    def verdict(self) -> str:
-        if self.low > 0:
-            return "holds"
-        return "the other way round" if self.high < 0 else "not told apart"
+VERDICTS = {"held": "holds", "did not hold": "the other way round",
+            "not told apart": "not told apart"}  # fmt: skip
 
 
 def order(results: list[CellResult], chain: Sequence[str]) -> None:
@@ -202,7 +177,13 @@ def order(results: list[CellResult], chain: Sequence[str]) -> None:
     for first, second in itertools.pairwise(chain):
         difference = gain(found, first, second)
         if difference is not None:
-            body.append([f"{first} < {second}", str(difference), difference.verdict])
+            body.append(
+                [
+                    f"{first} < {second}",
+                    str(difference),
+                    VERDICTS.get(difference.verdict, difference.verdict),
+                ]
+            )
     put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
 
 
@@ -283,65 +264,37 @@ def switched(out: Path) -> list[TaskRow]:
 
 
 def draw_means(rows: Sequence[TaskRow], name: str, title: str) -> None:
-    plot = _pyplot()
-    kept = [row for row in rows if row.mean is not None]
-    figure, axes = plot.subplots(figsize=(6.4, 0.22 * len(kept) + 0.9))
-    for height, row in enumerate(kept):
-        mean = row.mean
-        colour = "#b4532a" if not row.model.startswith(("clip-", "each")) else "#3b5b73"
-        axes.plot([100 * mean.ci_low, 100 * mean.ci_high], [height, height], color=colour)
-        axes.plot(100 * mean.value, height, "o", color=colour, markersize=4)
-    axes.set_yticks(range(len(kept)), [row.model for row in kept], fontsize=7)
-    axes.set_xlabel(title, fontsize=8)
-    axes.grid(axis="x", alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(HERE / name, dpi=110)
+    marks = [
+        Mark(row.model, row.mean.value, row.mean.ci_low or 0, row.mean.ci_high or 1,
+             percents(row.mean))
+        for row in rows if row.mean is not None
+    ]  # fmt: skip
+    save(whiskers(marks, title=title), HERE / name)
 
 
 def draw_sweep(rows: Sequence[TaskRow], tasks: Sequence[str]) -> None:
-    plot = _pyplot()
-    figure, axes = plot.subplots(figsize=(5.6, 3.4))
-    scales = [float(row.model.partition("=")[2]) for row in rows]
-    for index, task in enumerate(tasks):
-        values = [100 * row.scores[index].value for row in rows]
-        axes.plot(scales, values, marker=".", linewidth=1, label=task, alpha=0.7)
-    axes.plot(scales, [100 * row.mean.value for row in rows], "k-o", linewidth=2, label="mean")
-    axes.set_xlabel("scale of task arithmetic")
-    axes.set_ylabel("accuracy (%)")
-    axes.legend(fontsize=7)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(HERE / "sweep.png", dpi=110)
+    def line(scores: Sequence[Score | None]) -> list[Spot]:
+        known = zip(rows, scores, strict=True)
+        return [Spot(float(r.model.partition("=")[2]), s.value, s.ci_low, s.ci_high)
+                for r, s in known if s is not None]  # fmt: skip
+
+    drawn = {"mean": line([row.mean for row in rows])}
+    drawn |= {task: line([row.scores[k] for row in rows]) for k, task in enumerate(tasks)}
+    picture = lines(drawn, across="scale of task arithmetic", up="accuracy")
+    save(picture, HERE / "sweep.svg")
 
 
 def draw_severities(
     rows: Sequence[Sequence[str]], starts: dict[str, Score | None], severities: Sequence[int]
 ) -> None:
-    plot = _pyplot()
-    figure, axes = plot.subplots(figsize=(5.6, 3.4))
+    drawn = {}
     for model, *values in rows:
         start = starts[model]
-        line = [100 * start.value if start else float("nan"), *map(float, values)]
-        axes.plot([0, *severities], line, marker=".", label=model)
-    axes.set_xlabel("severity (0: clean)")
-    axes.set_ylabel("accuracy, mean over tasks and corruptions (%)")
-    axes.legend(fontsize=7)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(HERE / "robustness.png", dpi=110)
-
-
-def _pyplot():  # type: ignore[no-untyped-def]
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _percent(score: Score | None) -> str:
-    return "-" if score is None else f"{100 * score.value:.1f}"
+        first = [Spot(0, start.value)] if start else []
+        pairs = zip(severities, values, strict=True)
+        drawn[model] = first + [Spot(severity, float(value) / 100) for severity, value in pairs]
+    up = "accuracy, mean over tasks and corruptions"
+    save(lines(drawn, across="severity (0: clean)", up=up), HERE / "robustness.svg")
 
 
 def _mean(scores: Sequence[Score | None]) -> str:

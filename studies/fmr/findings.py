@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from ranking import STATIC, Comparison, comparisons
+from ranking import STATIC, comparisons
 from reading import DATA, cells, difference, find, percent, rungs
 from scipy.stats import spearmanr
 from settings import GENERATORS
 
 from stockpot.datasets.load import load_dataset
+from stockpot.results.agreement import Agreement
 from stockpot.results.schema import CellResult
 
 Rows = NDArray[np.int64]
@@ -140,25 +141,25 @@ def class_spread(cell: CellResult, labels: Rows, rows: Rows) -> float:
 
 def ranks(folder: Path) -> None:
     """G5 and G6: do static corruptions, generators and oracles rank the models alike?"""
-    kinds: dict[str, list[Comparison]] = {"G5": [], "G6 generators": [], "G6 oracles": []}
+    kinds: dict[str, list[Agreement]] = {"G5": [], "G6 generators": [], "G6 oracles": []}
     for found in comparisons(folder):
-        names = (found.ranks.first, found.ranks.second)
+        names = (found.first, found.second)
         oracle = any("oracle" in name for name in names)
         kind = "G5" if STATIC in names else "G6 oracles" if oracle else "G6 generators"
         if not (oracle and STATIC in names):
             kinds[kind].append(found)
     for kind, group in kinds.items():
-        for pair, decided, opposite in group:
+        for pair in group:
             print(
                 f"{kind} {pair.first} / {pair.second}: {pair.correlation:.2f} "
-                f"[{pair.low:.2f}, {pair.high:.2f}], {pair.models} models; of {decided} pairs "
-                f"decided in both {opposite} opposite"
+                f"[{pair.low:.2f}, {pair.high:.2f}], {pair.models} models; of {pair.decided} pairs "
+                f"decided in both {pair.opposite} opposite"
             )
-        values = [found.ranks.correlation for found in group]
+        values = [found.correlation for found in group]
         print(
             f"{kind}: {len(group)} correlations from {min(values):.2f} to {max(values):.2f}, above "
-            f"0 with the interval {sum(g.ranks.low > 0 for g in group)}, below 0 "
-            f"{sum(g.ranks.high < 0 for g in group)}; opposite {sum(g.opposite for g in group)} of "
+            f"0 with the interval {sum(g.low > 0 for g in group)}, below 0 "
+            f"{sum(g.high < 0 for g in group)}; opposite {sum(g.opposite for g in group)} of "
             f"{sum(g.decided for g in group)}"
         )
 

@@ -10,6 +10,7 @@ from reading import DATA, cells, difference, find, given_back, of_validated, run
 from settings import AGAIN, GENERATORS, MASKS, NETS, SEARCHES
 
 from stockpot.results.schema import CellResult
+from stockpot.results.tables import fill as fill_page
 
 PAGE = Path(__file__).parent / "README.md"
 ORACLES = ("generalist", "both", "classifier")
@@ -17,9 +18,8 @@ ORACLES = ("generalist", "both", "classifier")
 
 def fill(folder: Path) -> None:
     """Replace every marked table of the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    tables = {f"main-{data}": main(folder / data) for data in DATA}
-    tables |= {
+    found = {f"main-{data}": main(folder / data) for data in DATA}
+    found |= {
         "reconstruction": reconstruction(folder / "cifar10"),
         "ladders": ladders(folder),
         "searches": searches(folder),
@@ -30,13 +30,7 @@ def fill(folder: Path) -> None:
         "seeds": seeds(folder),
         "augment": augment(folder / "cifar10"),
     }
-    for name, lines in tables.items():
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not mark.search(page):
-            raise SystemExit(f"README.md has no marks for {name}")
-        body = "\n".join(lines)
-        page = mark.sub(lambda found, body=body: f"{found[1]}{body}\n{found[2]}", page)
-    PAGE.write_text(page, encoding="utf-8")
+    fill_page(PAGE, {name: "\n".join(lines) for name, lines in found.items()})
 
 
 def table(head: str, rows: Iterable[Iterable[str]]) -> list[str]:

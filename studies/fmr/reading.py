@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from settings import AGAIN, NETS
 
+from stockpot.results.contrast import paired
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import load_results
+from stockpot.results.tables import percent
 
 DATA = ("mnist", "cifar10", "icons")
 METRICS = (
@@ -45,12 +47,6 @@ def find(cell: CellResult, metric: str) -> Score | None:
         if score.metric == metric and not {"class", "turn"} & score.condition.keys():
             return score
     return None
-
-
-def percent(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A percentage with its interval."""
-    ends = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{100 * value:.1f}{ends}"
 
 
 def text(cell: CellResult, metric: str, *, interval: bool = True) -> str:
@@ -88,7 +84,7 @@ def flags(cell: CellResult, *names: str) -> list[Flags]:
 
 
 def difference(
-    first: CellResult, second: CellResult, what: str = "withstood", draws: int = 2000
+    first: CellResult, second: CellResult, what: str = "withstood"
 ) -> tuple[float, float, float]:
     """PA of the second less PA of the first over images validated in both, resampled together.
 
@@ -97,9 +93,7 @@ def difference(
     (a, kept_a), (b, kept_b) = (flags(c, what, "validated") for c in (first, second))
     gain = b.astype(float) - a.astype(float)
     gain = gain if what == "correct" else gain[kept_a & kept_b]
-    rows = np.random.default_rng(0).integers(0, len(gain), (draws, len(gain)))
-    low, high = np.percentile(gain[rows].mean(axis=1), [2.5, 97.5])
-    return float(gain.mean()), float(low), float(high)
+    return tuple(paired(gain, np.zeros(len(gain))))
 
 
 def rungs(folder: Path, kind: str) -> list[tuple[float, CellResult]]:

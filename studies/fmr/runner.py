@@ -10,10 +10,10 @@ from typing import Any
 
 from settings import NETS
 
+from stockpot.checkpoints.resolve import zoo_names
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure.run import measure
 from stockpot.models.device import pick_device
-from stockpot.models.load import zoo_names
 
 
 class Runner:

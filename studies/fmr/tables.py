@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from ranking import ceiling, comparisons, settings_of
+from ranking import comparisons, settings_of
 from reading import (
     Rows,
     cells,
@@ -20,6 +20,8 @@ from reading import (
     text,
 )
 from settings import GENERATORS
+
+from stockpot.results.agreement import self_agreement
 
 
 def table(title: str, head: str, lines: list[str]) -> list[str]:
@@ -97,13 +99,15 @@ def order_table(folder: Path) -> list[str]:
     """Rank correlations with their intervals, and the pairs that stand in opposite orders."""
     lines = [
         f"| {ranks.first} | {ranks.second} | {ranks.models} | {ranks.correlation:.2f} "
-        f"[{ranks.low:.2f}, {ranks.high:.2f}] | {opposite} of {decided} |"
-        for ranks, decided, opposite in comparisons(folder)
+        f"[{ranks.low:.2f}, {ranks.high:.2f}] | {ranks.opposite} of {ranks.decided} |"
+        for ranks in comparisons(folder)
     ]
     title = "Order of the models (Spearman's correlation of FMR; 95 % over images)"
     head = "setting | setting | models | correlation | opposite, of pairs decided in both"
     known = settings_of(folder).items()
-    ceilings = ", ".join(f"{name} {ceiling(tables):.2f}" for name, tables in known)
+    ceilings = ", ".join(
+        f"{name} {self_agreement(list(tables.values())):.2f}" for name, tables in known
+    )
     note = [f"With itself, on two halves of its images: {ceilings}.", ""] if ceilings else []
     return [*table(title, head, lines), *note]
 

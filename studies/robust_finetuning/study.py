@@ -1,223 +1,170 @@
-"""Tables and figures of the study, from the run folders of its two recipes.
+"""The whole study: tuning on validation pictures, then both recipes with what it chose.
 
-    python studies/robust_finetuning/study.py runs/robust_finetuning runs/robust_finetuning_domains
+    python studies/robust_finetuning/study.py --workers 8
 
-Writes scores.csv, claims.csv, masks.csv and the figures beside itself, and prints Markdown tables.
+What is finished lies in runs/; stopped and started again, it goes on. Small enough for a CPU:
+
+    python studies/robust_finetuning/study.py --workers 2 --train epochs=2 --train batch_size=64 \\
+        --set data.train.limit=640 --set data.photos.limit=640 --set data.photo-c.limit=50
+
+A model is measured by the process that made it, so that little is lost when time runs out.
 """
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Iterable, Sequence
+import argparse
+import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from claims import Claim, Scores, claims
+import yaml
 
-from stockpot.report.scatter import scatter
-from stockpot.results.groups import Answers, GroupMean, answers, means_of
+from stockpot.engine.processes import Processes
+from stockpot.engine.schedule import Step, schedule
+from stockpot.errors import UserError
+from stockpot.files import write_atomic
+from stockpot.measure.run import run_cells
+from stockpot.recipe import Recipe, load_recipe
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
+from stockpot.run.check import check
+from stockpot.run.make import make_model
+from stockpot.run.plan import build_order, cells_of, parents
 
-HERE = Path(__file__).parent
-STYLE = (
-    "<style>text{font:12px system-ui,sans-serif;fill:#1f2421}.tick{fill:#66706a;font-size:11px;"
-    "text-anchor:middle}.grid{stroke:#dcdad2}.error{stroke:#e9b79d;stroke-width:1.5}.run{fill:"
-    "#66706a}.dot{fill:#b4532a}.mark{fill:#fff;font-size:9.5px;font-weight:700;text-anchor:middle}"
-    "</style><rect width='100%' height='100%' fill='#fbfaf7'/>"
-)
-
-
-COPIES = {"inside": 4, "shuffled": 4, "reversed": 4, "family": 4}
-"""Pictures of one object, which follow one another; they are no independent images."""
-Found = dict[str, dict[str, Answers]]
+MAIN, DOMAINS = "recipes/robust_finetuning.yaml", "recipes/robust_finetuning_domains.yaml"
+TUNING = "studies/robust_finetuning/tuning.yaml"
+RATES = {"1e-4": 0.0001, "3e-4": 0.0003, "1e-3": 0.001}
+BETAS = (2, 6, 20)
+CONTEXTS, PHOTOS, DRAWINGS = "", "photo-", "drawing-"
+INSIDE = {CONTEXTS: "inside", PHOTOS: "photo", DRAWINGS: "drawing"}
 
 
-class Experiment(NamedTuple):
-    """Some models of a run, and what counts as inside and outside for them."""
+class Chosen(NamedTuple):
+    """A learning rate for each experiment, and one beta for all."""
 
-    name: str
-    run: int
-    prefix: str
-    inside: list[str]
-    outside: list[str]
-    kinds: dict[str, list[str]]
-    """The sets outside by what has changed."""
+    rates: dict[str, float]
+    beta: int
 
+    def overrides(self, entries: dict[str, dict[str, object]], default: str) -> list[str]:
+        """As `--set` takes them, for the training runs of a recipe.
 
-EXPERIMENTS = (
-    Experiment("contexts", 0, "", ["inside"], ["shuffled", "reversed", "family"],
-               {"contexts": ["shuffled", "reversed"], "icon family": ["family"]}),
-    Experiment("photographs", 0, "photo-", ["photo"], ["photo-c", "drawing", "icon"],
-               {"corruptions": ["photo-c"], "other domains": ["drawing", "icon"]}),
-    Experiment("drawings", 1, "", ["drawing"], ["photo", "icon"], {"domains": ["photo", "icon"]}),
-)  # fmt: skip
-
-
-def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    header = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+        Args:
+            entries: its `harden` block.
+            default: the experiment of entries whose name begins with no other one's prefix.
+        """
+        found = []
+        for name, entry in entries.items():
+            if entry.get("method") == "contrastive" or entry.get("epochs") == 0:
+                continue
+            kind = PHOTOS if name.startswith(PHOTOS) else default
+            found.append(f"harden.{name}.lr={self.rates[kind]}")
+            if "beta" in entry:
+                found.append(f"harden.{name}.beta={self.beta}")
+        return found
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(str(cell) for cell in row) + " |")
-    print()
-
-
-def text(mean: GroupMean) -> str:
-    low, high = 100 * mean.interval.low, 100 * mean.interval.high
-    return f"{100 * mean.value:.1f} [{low:.1f}, {high:.1f}]"
-
-
-def by_object(results: Sequence[CellResult]) -> Found:
-    """Answers, where pictures of one object count as one image with a share that is right."""
-
-    def joined(run: Answers) -> Answers:
-        return {
-            data: right.reshape(-1, COPIES.get(data, 1)).mean(axis=1) for data, right in run.items()
-        }
-
-    return {
-        name: {run: joined(found) for run, found in runs.items()}
-        for name, runs in answers(results).items()
+def choose(results: Sequence[CellResult]) -> Chosen:
+    """The rule of tuning.yaml: vanilla's best rate inside; there the beta best on both sides."""
+    scores = {
+        (cell.key.model, cell.key.data): cell.score("accuracy").value
+        for cell in results
+        if cell.key.measure == "clean"
     }
+    best = {}
+    for kind, data in INSIDE.items():
+        rates = {rate: scores.get((f"{kind}vanilla-{rate}", data), -1.0) for rate in RATES}
+        best[kind] = max(rates, key=lambda rate: rates[rate])
 
-
-def score_rows(given: Experiment, results: Found) -> list[dict[str, object]]:
-    """Every model: the mean inside, the mean outside, and each dataset; and the figure."""
-    sets = [*given.inside, *given.outside]
-    groups = {"inside": given.inside, "outside": given.outside} | {f"on {d}": [d] for d in sets}
-    means = {title: means_of(results, data) for title, data in groups.items()}
-    inside, outside = means["inside"], means["outside"]
-    names = sorted(set(inside) & set(outside), key=lambda name: -outside[name].value)
-    first = names[0]
-    independent = "objects" if given.name == "contexts" else "images"
-    print(
-        f"## {given.name}: {inside[first].n:,} {independent} inside, {outside[first].n:,} outside\n"
-    )
-    rows: list[dict[str, object]] = []
-    for place, name in enumerate(names, start=1):
-        row: dict[str, object] = {"experiment": given.name, "point": place}
-        row["model"] = name.removeprefix(given.prefix)
-        for title in groups:
-            found = means[title][name]
-            row |= {title: round(found.value, 4), f"{title} low": round(found.interval.low, 4),
-                    f"{title} high": round(found.interval.high, 4)}  # fmt: skip
-        row |= {"runs": len(outside[name].runs), "n outside": outside[name].n}
-        rows.append(row)
-    shown = given.outside if len(given.outside) > 1 else []
-    table(
-        ["point", "model", "inside", "outside", *shown, "runs"],
-        [
-            [place, name.removeprefix(given.prefix), text(inside[name]), text(outside[name])]
-            + [f"{100 * means[f'on {data}'][name].value:.1f}" for data in shown]
-            + [len(outside[name].runs)]
-            for place, name in enumerate(names, start=1)
-        ],
-    )
-    titles = [", ".join(data) for data in (given.inside, given.outside)]
-    points = [(_renamed(inside[name], given), _renamed(outside[name], given)) for name in names]
-    chart = str(scatter(points, f"accuracy on {titles[0]}", f"mean accuracy on {titles[1]}"))
-    head, _, rest = chart.partition(">")
-    (HERE / f"{given.name}.svg").write_text(f"{head}>{STYLE}{rest}\n", encoding="utf-8")
-    return rows
-
-
-def _renamed(mean: GroupMean, given: Experiment) -> GroupMean:
-    return mean._replace(name=mean.name.removeprefix(given.prefix))
-
-
-def claim_rows(runs: Sequence[Found]) -> list[dict[str, object]]:
-    """Every claim in every experiment, over all sets outside and by what has changed there."""
-    shown = [given for given in EXPERIMENTS if given.run < len(runs)]
-    scores = {given.name: Scores(runs[given.run], given.prefix) for given in shown}
-    rows: list[dict[str, object]] = []
-
-    def compared(claim: Claim, given: Experiment, kind: str, data: list[str]) -> str:
-        found = scores[given.name].contrast(claim.contrast, data)
-        if found is None:
-            return ""
-        rows.append(
-            {"experiment": given.name, "sets": kind, "claim": claim.name, "text": claim.text,
-             "points": round(found.value, 2), "low": round(found.low, 2),
-             "high": round(found.high, 2), "verdict": found.verdict}
-        )  # fmt: skip
-        return f"{found} {found.verdict}"
-
-    whole, parts = [], []
-    for claim in claims():
-        side = claim.side
-        line = [
-            compared(claim, given, side, given.inside if side == "inside" else given.outside)
-            for given in shown
-        ]
-        if any(line) and not claim.detail:
-            whole.append([claim.name, claim.text, *line])
-        if side == "outside":
-            line = [
-                compared(claim, given, kind, data)
-                for given in shown
-                for kind, data in given.kinds.items()
-                if len(given.kinds) > 1
-            ]
-            if any(line) and not claim.detail:
-                parts.append([claim.name, claim.text.replace(" outside", ""), *line])
-    print("## Claims, differences in points [95 %]\n")
-    table(["claim", "says", *(given.name for given in shown)], whole)
-    print("## The same by what has changed outside\n")
-    kinds = [kind for given in shown for kind in given.kinds if len(given.kinds) > 1]
-    table(["claim", "says", *kinds], parts)
-    return rows
-
-
-def mask_rows(results: Sequence[CellResult]) -> list[dict[str, object]]:
-    """Masking rates and IoU per threshold, of every run."""
-    rows: list[dict[str, object]] = []
-    for cell in results:
-        if cell.key.measure != "object_masks":
-            continue
-        rows += [
-            {"model": cell.key.model, "metric": score.metric,
-             "threshold": score.condition.get("threshold", ""), "value": round(score.value, 4),
-             "low": round(score.ci_low or 0, 4), "high": round(score.ci_high or 0, 4),
-             "n": score.n}
-            for score in cell.scores
-        ]  # fmt: skip
-    models = sorted({str(row["model"]) for row in rows if str(row["model"])[-1] not in "12"})
-    thresholds = sorted({float(str(row["threshold"])) for row in rows if row["threshold"] != ""})
-    by = {(row["model"], row["metric"], row["threshold"]): row["value"] for row in rows}
-    metrics = {"image": "image_masking_rate", "object": "object_masking_rate", "IoU": "mask_iou"}
-    if models:
-        print("## Masks\n\npointing: " + ", ".join(f"{m} {by[m, 'pointing', '']}" for m in models))
-        table(
-            ["threshold", *(f"{model}: {short}" for model in models for short in metrics)],
-            [
-                [t, *(f"{by[m, key, t]:.2f}" for m in models for key in metrics.values())]
-                for t in reversed(thresholds)
-            ],
+    def both(beta: int) -> float:
+        model = f"object-{best[CONTEXTS]}-{beta}"
+        inside, *outside = (
+            scores.get((model, data), -1.0) for data in ("inside", "shuffled", "reversed")
         )
-    return rows
+        return (inside + sum(outside) / 2) / 2
+
+    return Chosen({kind: RATES[rate] for kind, rate in best.items()}, max(BETAS, key=both))
+
+
+class Task(NamedTuple):
+    """One model of a recipe, as plain values that a worker can be sent."""
+
+    recipe: Recipe
+    name: str
+    folder: Path
+
+
+def carry_out(task: Task) -> None:
+    """Make a model unless it is there, then measure it."""
+    if not (task.folder / "models" / task.name).exists():
+        make_model(task.recipe, task.name, task.folder)
+    run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])
+
+
+def follow(path: str, folder: Path, overrides: list[str], engine: Processes, until: float) -> None:
+    """Make and measure the models of a recipe, the first seed of each first."""
+    file = load_recipe(path, overrides)
+    check(file)
+    write_atomic(folder / "recipe.yaml", yaml.safe_dump(file.raw, sort_keys=False))
+    made_from = parents(file.recipe)
+    names = [name for name in build_order(file) if name not in file.recipe.models]
+    names.sort(key=lambda name: file.recipe.variant(name).seed or 0)
+    steps = [Step(name, made_from[name], Task(file.recipe, name, folder)) for name in names]
+    for end in schedule(carry_out, steps, engine=engine, deadline=until):
+        print(f"{time.monotonic():.0f}  {end.name}: {end.state} {end.error or ''}", flush=True)
+
+
+def fitting(recipe: str, overrides: list[str]) -> list[str]:
+    """The overrides whose place stands in this recipe; data.train.limit, say, is not in all."""
+    raw = load_recipe(recipe).raw
+    return [text for text in overrides if _place(raw, text.partition("=")[0].split(".")[:-1])]
+
+
+def _place(raw: object, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(raw, dict) or key not in raw:
+            return False
+        raw = raw[key]
+    return True
+
+
+def everywhere(recipe: str, setting: str) -> list[str]:
+    """`epochs=1` as an override of every training run of a recipe that takes steps."""
+    key, _, value = setting.partition("=")
+    entries = load_recipe(recipe).raw["harden"]
+    return [f"harden.{name}.{key}={value}" for name, e in entries.items() if e.get("epochs") != 0]
 
 
 def main() -> None:
-    if len(sys.argv) < 2:
-        sys.exit("usage: python studies/robust_finetuning/study.py RUN [RUN_DOMAINS]")
-    runs = [load_results(folder) for folder in sys.argv[1:]]
-    found = [by_object(results) for results in runs]
-    scored: list[dict[str, object]] = []
-    for given in EXPERIMENTS:
-        if given.run < len(runs):
-            scored += score_rows(given, found[given.run])
-    write_csv(HERE / "scores.csv", scored)
-    write_csv(HERE / "claims.csv", claim_rows(found))
-    if masks := mask_rows(runs[0]):
-        write_csv(HERE / "masks.csv", masks)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="a.b=c")
+    parser.add_argument("--train", action="append", default=[], help="such as epochs=1, for all")
+    given = parser.parse_args()
+
+    def changed(recipe: str) -> list[str]:
+        own = [text for setting in given.train for text in everywhere(recipe, setting)]
+        return fitting(recipe, given.overrides) + own
+
+    engine, until = Processes(given.workers), time.monotonic() + given.seconds
+    tuning = given.runs / "tuning"
+    follow(TUNING, tuning, changed(TUNING), engine, until)
+    try:
+        results = load_results(tuning)
+    except UserError as problem:
+        raise SystemExit(f"no choice: {problem}") from problem
+    chosen = choose(results)
+    print(f"chosen: rates {chosen.rates}, beta {chosen.beta}", flush=True)
+    # Both recipes make the foundation model in the same way; once is enough.
+    made, wanted = (run / "models" / "foundation" for run in (tuning, given.runs / Path(MAIN).stem))
+    if made.is_dir() and not wanted.exists():
+        shutil.copytree(made, wanted)
+    for recipe, kind in ((MAIN, CONTEXTS), (DOMAINS, DRAWINGS)):
+        own = chosen.overrides(load_recipe(recipe).raw["harden"], kind)
+        follow(recipe, given.runs / Path(recipe).stem, [*changed(recipe), *own], engine, until)
 
 
 if __name__ == "__main__":

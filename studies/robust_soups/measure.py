@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +27,16 @@ from stockpot.attack.threat import Threats
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.fuse.batch_norm import recompute_batch_norm
-from stockpot.measure.protocols import named_protocol
+from stockpot.measure.adversarial import named_protocol
 from stockpot.models.device import pick_device
-from stockpot.season.calibrate import temperature
-from stockpot.season.criteria import calibrated_ensemble, judge_all
+from stockpot.pool.batch_norm import Statistics, recompute_batch_norm
+from stockpot.pool.family import read_pool
+from stockpot.pool.pool import Pool
+from stockpot.season.criteria import calibrated_ensemble, judge_all, temperature
 from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
-from stockpot.season.pool import Pool
 from stockpot.season.robust import evaluate_under, line
-from stockpot.season.shots import Shots, read_shots
+from stockpot.season.shots import read_shots
 
 FAMILIES = {
     "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
@@ -96,16 +97,17 @@ def threats(
 
     def attacked(pool: Pool, soups: Tensor, name: str) -> None:
         shots = read_shots(data, pool.model, device=place, batch_size=images)
-        shots = Shots(tuple(b.float() / 255 for b in shots.batches), shots.labels)
+        shots = replace(shots, batches=tuple(b.float() / 255 for b in shots.batches))
         source = read_shots(load_dataset("cifar10", split="val"), pool.model, device=place,
                             batch_size=250)  # fmt: skip
+        pool.statistics = Statistics(images=source.batches)
         parts = []
         for start in range(0, len(soups), 5):
             if time.monotonic() > until:
                 print(f"{name}: out of time after {start} of {len(soups)} soups", flush=True)
                 break
             found = evaluate_under(
-                pool, soups[start : start + 5], shots, aims, source.batches,
+                pool, soups[start : start + 5], shots, aims,
                 by_norm=protocol.by_norm, **settings,
             )  # fmt: skip
             parts.append(found)
@@ -114,19 +116,19 @@ def threats(
         print(f"{family} {name}: {len(parts)} parts", {k: m.accuracy().round(3).tolist()
               for k, m in last.items()}, flush=True)  # fmt: skip
 
-    pool = Pool({role: there[role] for role in SOUPED}, place)
+    pool = read_pool({role: there[role] for role in SOUPED}, place)
     first, parts = part
     name = "soups" if parts == 1 else f"soups{first}"
     if first == 0:
         for role in ("max", "sat"):
             if role in there:
-                alone = Pool({role: there[role]}, place)
+                alone = read_pool({role: there[role]}, place)
                 attacked(alone, torch.ones(1, 1, dtype=torch.float64), role)
         if joint_only:
             return
         attacked(pool, torch.eye(4, dtype=torch.float64), "members")
         if "other" in there:
-            control = Pool({"linf": there["linf"], "other": there["other"]}, place)
+            control = read_pool({"linf": there["linf"], "other": there["other"]}, place)
             attacked(control, line(0, 1, 0.2, 2, 0, 1), "control")
     soups = soups_of_interest()[first::parts]
     if known := read_attacked(out / f"{family}-soups.npz"):  # all parts that there are
@@ -143,7 +145,7 @@ def control(run: Path, family: str, out: Path, images: int, device: str) -> None
     """
     place = pick_device(device)
     there = members(run, family)
-    pool = Pool({"linf": there["linf"], "other": there["other"]}, place)
+    pool = read_pool({"linf": there["linf"], "other": there["other"]}, place)
     shots = read_shots(
         load_dataset("cifar10", split="test", limit=images),
         pool.model, device=place, batch_size=250,
@@ -156,7 +158,7 @@ def control(run: Path, family: str, out: Path, images: int, device: str) -> None
         model = pool.load(weights)
         if 0 < weights[1] < 1:
             recompute_batch_norm(model, source.batches)
-        right = (logits_of(model, shots).argmax(dim=1) == shots.labels).cpu().numpy()
+        right = shots.scorer.right(logits_of(model, shots), slice(None))[:, 0].cpu().numpy()
         rows.append({"weight of the other": float(weights[1]), "clean": share(right)})
         print(rows[-1], flush=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -193,7 +195,7 @@ def shift(
     """The 480 affine (or 56 convex) soups, or a sample, on clean and corrupted images."""
     place = pick_device(device)
     there = members(run, family)
-    pool = Pool({role: there[role] for role in SOUPED}, place)
+    pool = read_pool({role: there[role] for role in SOUPED}, place)
     data = load_dataset("cifar10", split="test", limit=images)
     plain = read_shots(data, pool.model, device=place, batch_size=images)
     known = load_dataset("cifar10", split="val", limit=source_images)
@@ -252,6 +254,7 @@ def look(
     """Logits, soups x images x classes, for every cell; none where the time is too short."""
     layout = torch.channels_last
     source = tuple(part.contiguous(memory_format=layout) for part in source)
+    pool.statistics = Statistics(images=source)
     pixels = torch.cat(list(cells.values())).contiguous(memory_format=layout)
     # A GPU wants few large batches, a CPU's cache small ones.
     everything = pixels.split(4000 if place.type == "cuda" else 50)
@@ -261,7 +264,7 @@ def look(
         for weights in soups:
             if time.monotonic() > until:
                 return None
-            model = pool.load(weights, source)
+            model = pool.load(weights)
             model = renewed_copy(model, everything[0][:8].float() / 255, torch.bfloat16)
             rows.append(torch.cat([model(batch).float() for batch in everything]))
     sizes = [len(batch) for batch in cells.values()]

@@ -9,8 +9,8 @@ from tables import Shifted, difference, mixture, share
 
 from measure import CORRUPTIONS, halves
 from stockpot.season.matrix import Matrix, single_soup
+from stockpot.season.methods.racing import race
 from stockpot.season.plots.labels_needed import SHOTS, curve
-from stockpot.season.race import race
 
 Finding = dict[str, Any]
 

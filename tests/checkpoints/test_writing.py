@@ -17,7 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from stockpot.checkpoints import hash_cache, hashes
+from stockpot.checkpoints import hashes
 from stockpot.checkpoints.folder import parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.source import TensorInfo
@@ -165,13 +165,13 @@ def test_the_hubs_cache_already_knows_its_hashes(tmp_path: Path) -> None:
 
 def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hash_cache, "_LARGE", 10)
+    monkeypatch.setattr(hashes, "_LARGE", 10)
     path = tmp_path / "weights"
     path.write_bytes(b"0123456789abcdef")
     want = hashlib.sha256(path.read_bytes()).hexdigest()
     assert FileHashes([path]).result() == {path: want}
     assert not (tmp_path / "cache").exists()  # too fresh to be sure of
-    monkeypatch.setattr(hash_cache, "_SETTLED", 0.0)
+    monkeypatch.setattr(hashes, "_SETTLED", 0.0)
     assert FileHashes([path]).result() == {path: want}
     monkeypatch.setattr(hashes, "_sha256", lambda *_: "computed again")
     assert FileHashes([path]).result() == {path: want}

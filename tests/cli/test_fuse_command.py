@@ -110,10 +110,12 @@ def test_a_mergekit_recipe_is_followed(pool: dict[str, Path], tmp_path: Path) ->
 
 def test_batch_norm_is_estimated_anew(tmp_path: Path) -> None:
     """Extrapolated statistics are replaced by those of the images the model really sees."""
+    from stockpot.checkpoints.resolve import zoo_folder
     from stockpot.datasets.load import load_dataset
-    from stockpot.models.load import load_model, zoo_folder
+    from stockpot.models.load import load_model
 
-    original = zoo_folder() / "icons-resnet"
+    original = zoo_folder("icons-resnet")
+    assert original is not None
     other = tmp_path / "other"
     other.mkdir()
     for file in ("config.json", "preprocessor_config.json"):

@@ -120,7 +120,7 @@ def test_the_command_takes_a_task_per_member(
 def test_every_learning_method_is_listed_and_shown() -> None:
     from stockpot.fuse import fusers
 
-    names = [name for name in fusers.names() if fusers.get(name).tags.get("learns")]
+    names = [name for name in fusers.names() if fusers.get(name).tags.learns]
     listing = invoke("list", "fusers").output
     for name in names:
         assert name in listing

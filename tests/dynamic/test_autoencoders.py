@@ -119,7 +119,7 @@ def test_the_gradient_passes_straight_through_the_codes() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: "no-such", "no autoencoder named 'no-such'"),
+        (lambda path: "no-such", "no autoencoder at 'no-such'"),
         (lambda path: str(path / "absent.ckpt"), "no autoencoder at"),
         (lambda path: _other(path), "VQModel or AutoencoderKL"),
         (lambda path: _classifier(path), "not an autoencoder of the VQGAN family"),

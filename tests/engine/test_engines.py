@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from stockpot.engine import engines
@@ -22,14 +25,24 @@ def test_outcomes(name: str) -> None:
     assert "Did you mean tree" in str(outcomes[2].error)
 
 
+def kill(number: int) -> int:
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_killed_worker_costs_what_it_ran_alone() -> None:
+    outcomes = list(engines.get("processes")(workers=1).run(kill, [0, 1, 2]))
+    assert [outcome.value for outcome in outcomes] == [None, 1, 2]
+    assert "was killed" in str(outcomes[0].error)
+
+
 def test_workers_are_counted() -> None:
     with pytest.raises(BadParameterError):
         engines.get("processes")(workers=-1)
 
 
 def test_workers_keep_to_the_cores_they_may_use(monkeypatch) -> None:
-    import os
-
     from stockpot.engine.processes import usable_cores
 
     monkeypatch.setattr(os, "cpu_count", lambda: 64)

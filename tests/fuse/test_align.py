@@ -18,8 +18,8 @@ from transformers import (
 
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.align import align_members, loss_barrier
+from stockpot.fuse.permutation.families import permutation_spec
 from stockpot.fuse.permutation.match import permuted
-from stockpot.fuse.permutation.spec import permutation_spec
 from stockpot.fuse.run import fuse
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import stockpot
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.run import fuse, plan, sweep
 from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
 from towers import dual
@@ -459,10 +459,10 @@ def _about(method: str, pool: ClipPool, **settings: Any) -> dict[str, Any]:
 
 
 def _pool_of(pool: ClipPool) -> Any:
-    from stockpot.fuse.jobs import prepare
+    from stockpot.checkpoints.locate import locate
+    from stockpot.fuse.job import prepare
     from stockpot.fuse.learning.assemble import assemble
-    from stockpot.fuse.options import Options
-    from stockpot.fuse.run import Request, locate
+    from stockpot.fuse.request import Options, Request
 
     members = {name: locate(path) for name, path in pool.members.items()}
     base = locate(pool.base)

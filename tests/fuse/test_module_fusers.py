@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import stockpot
+from other_machine import on_another_machine
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
@@ -57,8 +60,6 @@ def test_no_prediction_depends_on_the_batch(method: str, pool: ClipPool, made: A
 
 @pytest.mark.parametrize("method", FEW)
 def test_equal_experts_leave_the_base_as_it_is(method: str, pool: ClipPool, tmp_path: Path) -> None:
-    import shutil
-
     copies = {name: tmp_path / name for name in pool.tasks}
     for path in copies.values():
         shutil.copytree(pool.base, path)
@@ -169,6 +170,33 @@ def test_smile_with_full_rank_and_one_member_is_that_member(tmp_path: Path, pool
     torch.testing.assert_close(
         logits(out, data), logits(pool.members["ants"], data), rtol=1e-3, atol=1e-3
     )
+
+
+def test_smile_asks_nobody_for_directions_without_a_change(
+    pool: ClipPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes of rank one under gates of rank four: the other three are no part of a change."""
+    base, grid = tmp_path / "base", 2.0**10
+    shutil.copytree(pool.base, base)
+    (file,) = base.glob("*.safetensors")
+    start = {key: (value * grid).round() / grid for key, value in load_file(file).items()}
+    save_file(start, file, metadata={"format": "pt"})
+    members = {}
+    for number, name in enumerate(pool.tasks):
+        generator = torch.Generator().manual_seed(number)
+        state = dict(start)
+        for key, value in start.items():
+            if value.ndim == 2:  # exact, so that the rest of the rank is zero to the last digit
+                signs = [torch.randn(side, generator=generator).sign() for side in value.shape]
+                state[key] = value + 2.0**-5 * torch.outer(*signs)
+        members[name] = shutil.copytree(base, tmp_path / name)
+        save_file(state, members[name] / file.name, metadata={"format": "pt"})
+    low = ClipPool(base, members, pool.tasks)
+    here = make("smile", low, tmp_path / "here", rank=3, gate_rank=4)
+    on_another_machine(monkeypatch)
+    there = make("smile", low, tmp_path / "there", rank=3, gate_rank=4)
+    for data in pool.tasks.values():
+        torch.testing.assert_close(logits(here, data), logits(there, data), rtol=1e-4, atol=1e-5)
 
 
 def test_smile_asks_the_expert_in_whose_directions_a_token_lies() -> None:

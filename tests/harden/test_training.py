@@ -1,4 +1,4 @@
-"""The training loop's laws: zero steps, fixed seeds, resume equals never stopped."""
+"""The training loop; what every method owes it is in tests/laws/test_hardeners.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from stockpot.harden.loop import Resume, train
 from stockpot.harden.run import harden
 from stockpot.harden.schedule import factor
 from stockpot.models.load import load_model
-from towers import two_towers
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
 # Attacks of two steps keep the laws quick; they hold at any number of steps.
@@ -38,38 +37,12 @@ def network() -> nn.Module:
         )
 
 
-def make_model(method: str):
-    """A small convolutional net, or a dual encoder for methods that train two towers."""
-    if hardeners.get(method).tags.get("towers") == "both":
-        return two_towers()
-    return make_classifier(network())
-
-
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def same(a: dict, b: dict) -> bool:
     return all(torch.equal(a[name], b[name]) for name in a)
-
-
-@pytest.mark.parametrize("method", hardeners.names())
-def test_zero_epochs_change_nothing(method: str) -> None:
-    model = make_model(method)
-    before = weights(model)
-    train(model, make_dataset(), make_objective(method), epochs=0)
-    assert same(before, weights(model))
-
-
-@pytest.mark.parametrize("method", hardeners.names())
-def test_a_seed_fixes_the_weights(method: str) -> None:
-    runs = []
-    for _ in range(2):
-        model = make_model(method)
-        torch.rand(3)  # the global generator must not matter
-        train(model, make_dataset(), make_objective(method), **SETTINGS)
-        runs.append(weights(model))
-    assert same(*runs)
 
 
 def test_what_an_objective_remembers_is_resumed(tmp_path) -> None:
@@ -98,35 +71,6 @@ def test_what_an_objective_remembers_is_resumed(tmp_path) -> None:
 
 class StopError(Exception):
     pass
-
-
-@pytest.mark.parametrize("method", hardeners.names())
-@pytest.mark.parametrize("stop_at", [1, 4, 7, 14])
-def test_stopped_and_resumed_equals_uninterrupted(
-    method: str, stop_at: int, tmp_path, monkeypatch
-) -> None:
-    data = make_dataset()
-    settings = {**SETTINGS, "validation": data, "keep": "best"}
-    whole = make_model(method)
-    train(whole, data, make_objective(method), **settings)
-
-    resume = Resume(tmp_path / "state.pt", every=1)
-    steps = 0
-
-    def interrupted(*args):
-        nonlocal steps
-        if steps == stop_at:
-            raise StopError
-        steps += 1
-        return augment(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stockpot.harden.loop.augment", interrupted)
-        with pytest.raises(StopError):
-            train(make_model(method), data, make_objective(method), resume=resume, **settings)
-    again = make_model(method)
-    train(again, data, make_objective(method), resume=resume, **settings)  # a new process
-    assert same(weights(whole), weights(again))
 
 
 def test_training_learns() -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from state_network import architecture, law_data
 from torch import Tensor
 
+from other_machine import on_another_machine
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
@@ -32,7 +33,7 @@ class Row(NamedTuple):
     base: bool = True
     symmetric: bool = False
     ends: tuple[tuple[dict[str, Any], str], ...] = ()
-    """Parameters at which the result is exactly one of the inputs."""
+    """Parameters at which the result is exactly one of the inputs; `alone` is a single member."""
     several: bool = False
     """Whether it makes one model per member."""
     data: bool = False
@@ -40,9 +41,10 @@ class Row(NamedTuple):
 
 
 AT_BASE = (({"scale": 0.0}, "base"),)
+ALONE = (({}, "alone"),)
 ROWS = [
-    Row("average", base=False, symmetric=True),
-    Row("uniform_soup", base=False, symmetric=True),
+    Row("average", base=False, symmetric=True, ends=ALONE),
+    Row("uniform_soup", base=False, symmetric=True, ends=ALONE),
     Row(
         "weighted",
         {"weights": [0.5, 0.3, 0.2]},
@@ -51,9 +53,9 @@ ROWS = [
     ),
     Row("wise_ft", members=2, base=False, ends=(({"alpha": 0}, "0"), ({"alpha": 1}, "1"))),
     Row("slerp", members=2, base=False, ends=(({"t": 0}, "0"), ({"t": 1}, "1"))),
-    Row("karcher", base=False, symmetric=True),
+    Row("karcher", base=False, symmetric=True, ends=ALONE),
     Row("task_arithmetic", symmetric=True, ends=AT_BASE),
-    Row("expo", symmetric=True),
+    Row("expo", symmetric=True, ends=(({"alpha": 0.0}, "alone"),)),
     Row("ties", symmetric=True, ends=AT_BASE),
     Row("dare", ends=AT_BASE),
     Row("della", ends=AT_BASE),
@@ -68,15 +70,15 @@ ROWS = [
     Row("iso_cts", symmetric=True, ends=AT_BASE),
     Row("wudi", {"steps": 5}, symmetric=True, ends=AT_BASE),
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
-    Row("emr", several=True),
-    Row("tall_mask", several=True),
+    Row("emr", several=True, ends=ALONE),
+    Row("tall_mask", several=True, ends=ALONE),
     Row("adamerging", {"steps": 2}, data=True, ends=(({"steps": 0, "init": 0.0}, "base"),)),
     Row("concrete", {"steps": 2}, data=True, ends=(({"steps": 0, "scale": 0.0}, "base"),)),
-    Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True),
-    Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True),
-    Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True),
-    Row("greedy_soup", base=False, data=True),
-    Row("learned_soup", {"epochs": 1}, base=False, data=True),
+    Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("greedy_soup", base=False, data=True, ends=ALONE),
+    Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
 MODULES = ["smile", "surgery", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py."""
@@ -148,30 +150,84 @@ def test_equal_inputs_come_back_unchanged(row: Row) -> None:
         assert_same(model, same)
 
 
-@every_row
+def test_all_methods_but_one_have_an_end() -> None:
+    # model_stock needs two members, and its share of the base follows from their angle.
+    assert [row.name for row in ROWS if not row.ends] == ["model_stock"]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.ends], ids=lambda row: row.name)
 def test_ends_are_bit_exact(row: Row) -> None:
     members, base = make_pool(row)
     for params, end in row.ends:
-        want = base if end == "base" else members[int(end)]
+        pool = members[:1] if end == "alone" else members
+        want = base if end == "base" else members[0 if end == "alone" else int(end)]
         assert want is not None
-        got = run(row, members, base, **params)["model"]
+        (got,) = run(row, pool, base, **params).values()
         for name in want:
             # A method that is not linear averages BatchNorm statistics, wherever its scale is.
-            if "running" not in name or fusers.get(row.name).tags.get("linear"):
+            if end == "alone" or "running" not in name or fusers.get(row.name).tags.linear:
                 assert torch.equal(got[name], want[name]), name
 
 
 @every_row
+def test_symmetry_is_tagged(row: Row) -> None:
+    assert fusers.get(row.name).tags.symmetric == row.symmetric
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.symmetric], ids=lambda row: row.name)
 def test_order_of_members(row: Row) -> None:
-    assert bool(fusers.get(row.name).tags.get("symmetric")) == row.symmetric
-    if not row.symmetric:
-        return
     members, base = make_pool(row)
     forward, backward = (
         run(row, pool, base)["model"] for pool in (members, [members[2], members[0], members[1]])
     )
     for name in forward:
         torch.testing.assert_close(forward[name], backward[name], rtol=1e-4, atol=2e-6)
+
+
+def awkward_change(shape: torch.Size, seed: int) -> Tensor:
+    """Of a matrix: rank two, as a small LoRA; or equal singular values; or none at all."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = shape
+    if seed % 3 == 0:
+        left, right = (torch.randn(size, 2, generator=generator) for size in shape)
+        return 0.02 * left @ right.T
+    change = torch.zeros(rows, columns)
+    if (
+        seed % 3 == 1
+    ):  # a Hadamard matrix: eight equal values, more than a member's share of the rank
+        pair = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+        change[:8, :8] = 2.0**-6 * torch.kron(torch.kron(pair, pair), pair)
+    return change
+
+
+@every_row
+def test_another_machine_changes_nothing(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Vectors of a zero, bases of equal singular values and signs are a decomposition's own choice.
+    grid = 2.0**10
+    base = {
+        name: (value * grid).round() / grid if value.is_floating_point() else value
+        for name, value in make_base().items()
+    }
+    if not row.data:
+        draw = torch.randn(300, 260, generator=torch.Generator().manual_seed(2))
+        base["encoder.layers.2.large.weight"] = draw
+    members = []
+    for number in range(row.members):
+        members.append(
+            {
+                name: value + awkward_change(value.shape, number + len(name))
+                if value.ndim == 2
+                else value.clone()
+                for name, value in base.items()
+            }
+        )
+    kept = {"density": 1.0} if row.name == "doge_ta" else {}
+    here = run(row, members, base if row.base else None, **kept)
+    on_another_machine(monkeypatch)
+    there = run(row, members, base if row.base else None, **kept)
+    for model, want in here.items():
+        for name in want:
+            torch.testing.assert_close(there[model][name], want[name], rtol=1e-5, atol=1e-6)
 
 
 @every_row

@@ -12,12 +12,12 @@ import torch
 
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.checkpoints.record import read_record
+from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.dynamic.kinship import refuse_kin, shared_weights
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import networks, oracles
 from stockpot.dynamic.oracles.human import COLUMNS, digest
 from stockpot.errors import UserError
-from stockpot.models.embedded import embedded_folder
 from towers import two_towers
 
 SETTING = Setting(CLASSES)
@@ -29,7 +29,7 @@ def pixels(n: int = 8) -> torch.Tensor:
 
 def reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let any name stand for the classifier that reads the label."""
-    monkeypatch.setattr(networks, "load_model", lambda *a, **k: make_classifier(ReadsLabel(4)))
+    monkeypatch.setattr(networks, "load_for", lambda *a, **k: make_classifier(ReadsLabel(4)))
 
 
 def filled_sheet(folder: Path) -> str:
@@ -59,9 +59,7 @@ def oracle(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Oracle:
     reader(monkeypatch)
-    monkeypatch.setattr(
-        networks, "zero_shot_options", lambda s, c, t, **k: {"classes": c, "templates": t} | k
-    )
+    monkeypatch.setattr(networks, "takes_classes", lambda source: True)
     made: Oracle = oracles.get(request.param)(SETTING, **params(request.param, tmp_path))
     return made
 
@@ -94,7 +92,7 @@ def test_the_zoos_expert_for_the_data_judges_where_none_is_named(
 ) -> None:
     asked: list[str] = []
     known = make_classifier(ReadsLabel(4))
-    monkeypatch.setattr(networks, "load_model", lambda name, **k: asked.append(name) or known)
+    monkeypatch.setattr(networks, "load_for", lambda name, *_, **__: asked.append(name) or known)
     made: Oracle = oracles.get("zero_shot")(replace(SETTING, data=data))
     assert asked == [model]
     assert made.name == f"zero_shot({model})"
@@ -102,7 +100,7 @@ def test_the_zoos_expert_for_the_data_judges_where_none_is_named(
 
 def test_every_expert_was_trained_on_its_data() -> None:
     for data, name in networks.EXPERTS.items():
-        folder = embedded_folder(name)
+        folder = zoo_folder(name)
         assert folder, name
         record = read_record(folder)
         assert record is not None

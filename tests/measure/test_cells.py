@@ -27,7 +27,7 @@ def test_engines_agree(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
 
 def test_finished_cells_are_not_repeated(pico_vit, toy_file, tmp_path, monkeypatch) -> None:
     first = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
-    monkeypatch.setattr("stockpot.measure.cells.load_model", None)  # any load would fail
+    monkeypatch.setattr("stockpot.measure.cells.load_for", None)  # any load would fail
     again = measure({"a": pico_vit}, "clean", data=str(toy_file), out=tmp_path)
     assert again == first
 
@@ -49,8 +49,8 @@ def test_names_are_checked_before_any_work(pico_vit, toy_file) -> None:
         measure(pico_vit, "claen", data=str(toy_file))
     with pytest.raises(UserError, match="Did you mean bins"):
         measure(pico_vit, {"clean": {"bin": 3}}, data=str(toy_file))
-    with pytest.raises(UserError, match="two models are named"):
-        measure([pico_vit, pico_vit], "clean", data=str(toy_file))
+    results = measure([pico_vit, pico_vit], "clean", data=str(toy_file))
+    assert [result.key.model for result in results] == ["pico-vit", "pico-vit-2"]
 
 
 def test_objects_work_as_well_as_paths(perfect, toy_data) -> None:

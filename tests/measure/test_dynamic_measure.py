@@ -19,13 +19,13 @@ from stockpot.dynamic.autoencoder.files import save_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.oracles import networks
 from stockpot.errors import UserError
-from stockpot.measure.dynamic.agreement import accuracy_table, fmr_table, rank_agreement
 from stockpot.measure.dynamic.outcomes import Outcomes, by_class, curve, headline
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
 from stockpot.report.galleries import galleries
 from stockpot.report.page import render
+from stockpot.results.agreement import fmr_table
 from stockpot.results.schema import CellResult, Score
 
 SMALL: dict[str, Any] = {"generator": "colour", "budget": 4, "step": 0.1}
@@ -123,7 +123,7 @@ def test_the_curve_of_fooled_images_only_rises() -> None:
 
 def run(network: nn.Module, oracle: nn.Module | None = None, **params: Any) -> CellResult:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(networks, "load_model", lambda *a, **k: make_classifier(oracle))
+        patch.setattr(networks, "load_for", lambda *a, **k: make_classifier(oracle))
         settings = {"oracle": "classifier", "oracle_params": {"model": "judge"}}
         settings = settings if oracle is not None else {"oracle": "none"}
         chosen = {**SMALL, **settings, **params}
@@ -237,24 +237,7 @@ def test_transfer_has_each_models_own_accuracy_on_the_diagonal(tmp_path: Path) -
     assert table.n == [24, 24]
 
 
-def test_rank_agreement_by_hand() -> None:
-    generator = np.random.default_rng(0)
-    levels = (0.2, 0.4, 0.6, 0.8)
-    tables = [accuracy_table(generator.random(2000) < level) for level in levels]
-    (same,) = rank_agreement({"a": tables, "b": tables})
-    assert same.correlation == pytest.approx(1.0)
-    assert (same.low, same.high) == pytest.approx((1.0, 1.0))
-    (turned,) = rank_agreement({"a": tables, "b": tables[::-1]})
-    assert turned.correlation == pytest.approx(-1.0)
-    # Levels that cannot be told apart: any order is possible, and the interval says so.
-    near = [accuracy_table(generator.random(60) < 0.5) for _ in levels]
-    (unsure,) = rank_agreement({"a": near, "b": tables})
-    assert unsure.high - unsure.low > 0.8
-    with pytest.raises(UserError, match="at least three"):
-        rank_agreement({"a": tables[:2], "b": tables[:2]})
-
-
-def test_fmr_tables_come_from_results_and_outcomes_alike() -> None:
+def test_an_fmr_table_gives_the_fmr() -> None:
     result = run(Linear(), budget=10)
     table = fmr_table(result)
     means = table.mean(axis=0)

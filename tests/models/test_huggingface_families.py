@@ -10,7 +10,7 @@ import transformers as hf
 from safetensors.torch import load_file, save_file
 
 from stockpot.errors import BadCheckpointError, UserError
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import Vocabulary, load_for, load_model, takes_classes
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
@@ -152,12 +152,16 @@ def test_zero_shot_head_is_the_cosine_classifier(
 def test_a_dual_encoder_asks_for_classes(dual_encoder: Path) -> None:
     with pytest.raises(UserError, match=r"dual encoder.*classes"):
         load_model(dual_encoder)
-    options = zero_shot_options(dual_encoder, ("ant",), ("a {}",))
-    assert options == {"classes": ("ant",), "templates": ("a {}",)}
+    assert takes_classes(dual_encoder)
+    made = load_for(dual_encoder, Vocabulary(("ant",), ("a {}",)))
+    told = load_model(dual_encoder, classes=("ant",), templates=("a {}",))
+    assert made.classes == ("ant",)
+    assert torch.equal(made.network.head, told.network.head)  # type: ignore[arg-type]
 
 
 def test_a_model_with_a_head_needs_no_classes(pico_vit: Path) -> None:
-    assert zero_shot_options(pico_vit, ("ant",), ("a {}",)) == {}
+    assert not takes_classes(pico_vit)
+    assert load_for(pico_vit, Vocabulary(("ant",))).classes == load_model(pico_vit).classes
 
 
 def test_wrong_shapes_and_missing_weights_are_named(pico_vit: Path, tmp_path: Path) -> None:
@@ -203,5 +207,5 @@ def test_bad_sources_are_answered_in_words(source: str, words: str) -> None:
 
 
 def test_unknown_options_are_suggested(pico_vit: Path) -> None:
-    with pytest.raises(UserError, match="Did you mean revision"):
-        load_model(pico_vit, revison="main")
+    with pytest.raises(UserError, match="Did you mean dtype"):
+        load_model(pico_vit, dtpe="bfloat16")

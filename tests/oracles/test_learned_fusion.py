@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.fuse.adaptive.mask import Mask
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules import surgery
 from stockpot.fuse.modules.blocks import pruned
 from stockpot.fuse.run import fuse

@@ -103,13 +103,13 @@ def test_the_chart_has_a_point_per_model_and_the_page_its_table() -> None:
     section = scatter_section(cells(), Axes(["in"], ["out"]))
     assert section is not None
     assert [row.name for row in section.rows] == ["zero", "tuned"]  # best outside first
-    assert section.chart.count('class="dot"') == 2
-    assert section.chart.count('class="run"') == 3
+    assert section.chart.count('r="8.5"') == 2
+    assert section.chart.count('r="2"') == 3
     page = render(
         cells(), title="t", axes=[Axes(["in"], ["out"], "First"), Axes(["out"], ["in"], "Second")]
     )
     assert page.index("<h3>First</h3>") < page.index("<h3>Second</h3>")
-    assert page.count('class="dot"') == 4
+    assert page.count('r="8.5"') == 4
     assert 'id="scatter"' in page
     assert 'id="scatter"' not in render(cells(), title="t")
     assert scatter_section(cells(), Axes(["in"], ["nowhere"])) is None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import stockpot.types
 from commands import invoke
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.run.check import check
@@ -78,30 +77,11 @@ MISTAKES = {
 }  # fmt: skip
 
 
-# Of these the types of the parameters tell, which check their values.
-BY_TYPE = {
-    "a corruption",
-    "severities of text",
-    "a radius of training",
-    "a norm of a measure",
-    "a radius of a measure",
-}
-TYPED = hasattr(stockpot.types, "Check")
-
-
 def test_a_recipe_without_mistakes_passes(recipe: str) -> None:
     check(RecipeFile(recipe, "r.yaml"))
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        pytest.param(name, marks=[pytest.mark.xfail(reason="the types do not check yet")])
-        if name in BY_TYPE and not TYPED
-        else name
-        for name in MISTAKES
-    ],
-)
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_before_training(mistake: str, recipe: str, tmp_path: Path) -> None:
     before, after, line, words = MISTAKES[mistake]
     for word, name in (

@@ -10,7 +10,7 @@ from pico import make_classifier, make_dataset
 from stockpot.attack.run import attack
 from stockpot.attack.threat import L1, L2, Linf
 from stockpot.models.classifier import Classifier
-from stockpot.season.pool import Pool
+from stockpot.pool.family import read_pool
 from stockpot.season.robust import evaluate_under, line
 from stockpot.season.run import season
 from stockpot.season.shots import read_shots
@@ -25,7 +25,7 @@ def member(seed: int) -> Classifier:
 
 def test_masks_are_those_of_single_attacks() -> None:
     data = make_dataset()
-    pool = Pool({"a": member(0), "b": member(1)})
+    pool = read_pool({"a": member(0), "b": member(1)})
     shots = read_shots(data, pool.model, device=torch.device("cpu"), batch_size=16)
     soups = line(0, 1, 0.5, 2, 0, 1)
     threats = Linf("1/255") | L2(0.1) | L1(1)
@@ -46,7 +46,7 @@ def test_the_grid_can_choose_the_soup_that_withstands_most() -> None:
     asked = {"low": 0.0, "high": 1.0, "step": 0.5, "shots": 30}
     chosen = season("grid", members, data, threats="linf:1/255,l2:0.1", attack_steps=5, **asked)
     assert chosen.record.details["notes"]["decided under"] == "linf 1/255 | l2 0.1"
-    pool = Pool(members)
+    pool = read_pool(members)
     seen = read_shots(
         data.take(chosen.selected_on), pool.model, device=torch.device("cpu"), batch_size=30
     )

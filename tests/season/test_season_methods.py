@@ -7,17 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from season.toys import linear_member, norm_member, toy_images
 from stockpot.errors import UserError
-from stockpot.season.calibrate import atc_accuracy, entropy, temperature
-from stockpot.season.descent import mixed_logits
-from stockpot.season.evaluate import logits_of
-from stockpot.season.pool import Pool
-from stockpot.season.race import race
+from stockpot.season.criteria import atc_accuracy, entropy, temperature
+from stockpot.season.methods.racing import race
 from stockpot.season.run import season
-from stockpot.season.shots import read_shots
 
 
 def test_the_temperature_is_the_one_that_was_applied() -> None:
@@ -40,18 +35,6 @@ def test_entropy_and_atc_by_hand() -> None:
     assert atc_accuracy(source, correct, source) == correct.double().mean()
     assert atc_accuracy(source, ~correct, source) == 0.25
     assert atc_accuracy(source, torch.ones(4, dtype=torch.bool), source) == 1.0
-
-
-@pytest.mark.parametrize("make", [linear_member, norm_member])
-def test_the_differentiable_soup_is_the_soup(make) -> None:
-    pool = Pool([make(seed) for seed in (1, 2, 3)])
-    shots = read_shots(toy_images(9), pool.model, device=torch.device("cpu"), batch_size=9)
-    weights = torch.tensor([0.2, 0.5, 0.3]).expand(len(pool.names), 3).clone().requires_grad_()
-    logits = mixed_logits(pool, weights, shots.batches[0])
-    want = logits_of(pool.load(weights[0]), shots)
-    torch.testing.assert_close(logits, want, rtol=1e-4, atol=1e-4)
-    F.cross_entropy(logits, shots.labels).backward()
-    assert float(weights.grad.abs().sum()) > 0
 
 
 def test_gradient_finds_a_planted_extrapolation() -> None:

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from stockpot.charts import shade
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Matrix
-from stockpot.season.plots.canvas import Axes, Canvas, shade
 from stockpot.season.plots.composition import composition
 from stockpot.season.plots.draw import draw_matrix, on_span
 from stockpot.season.plots.labels_needed import curve, labels_needed
@@ -84,13 +84,7 @@ def test_more_labels_vary_less() -> None:
     assert means[0] < means[-1]
     assert spread[0] > spread[-1]
     text = labels_needed({"a": matrix}, held_out=500, title="t", draws=5)
-    assert len(notes(text)) == 6  # five points and the legend's dot
-
-
-def test_axes_place_ends_at_the_frame() -> None:
-    axes = Axes(Canvas(200, 100, "t"), (0, 1), (0.2, 0.4))
-    assert axes.at(0, 0.2) == (axes.left, axes.bottom)
-    assert axes.at(1, 0.4) == pytest.approx((axes.right, axes.top))
+    assert len(notes(text)) == 5
 
 
 def test_a_matrix_gives_all_its_pictures(tmp_path: Path) -> None:

@@ -111,5 +111,5 @@ def test_errors_say_what_to_do() -> None:
         season("label_free", members, images, shots=5)
     with pytest.raises(UserError, match="protocol"):
         season("uniform", members, images, shots=5, protocol="hopeful")
-    with pytest.raises(UserError, match="same classes"):
+    with pytest.raises(UserError, match="does not know"):
         season("uniform", members, make_dataset(classes=("x", "y")), shots=5)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hand_made import clean_cell
+from stockpot.results.contrast import Contrasts, minus
 from stockpot.results.groups import answers
 from stockpot.results.schema import CellResult
 
@@ -25,7 +26,7 @@ def cell(model: str, data: str, right: int, n: int = 100, seed: int | None = Non
 
 
 def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
-    from choose import choose
+    from study import choose
 
     results = [cell(f"vanilla-{rate}", "inside", right)
                for rate, right in (("1e-4", 60), ("3e-4", 70), ("1e-3", 65))]  # fmt: skip
@@ -51,34 +52,26 @@ def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
 
 
 def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None) -> None:
-    from claims import Scores, minus
 
     runs = ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))
     results = [cell("photo-a", data, right, seed=seed) for seed, data, right in runs]
     results += [cell("photo-b", "x", 70), cell("photo-b", "y", 50), cell("c", "x", 1)]
-    scores = Scores(answers(results), "photo-")
-    found = scores.contrast(minus("a", "b"), ["x", "y"])
-    assert found.value == pytest.approx((80 + 84 + 60 + 64) / 4 - 60)
+    scores = Contrasts(answers(results), "photo-")
+    found = scores.of(minus("a", "b"), ["x", "y"])
+    assert found.value == pytest.approx(0.72 - 0.6)
     assert found.low < found.value < found.high
     assert found.verdict == "held"
-    assert scores.contrast({"a": 1, "b": -1, "a-missing": 0}, ["x"]) is None
-    assert scores.contrast(minus("b", ("a", "b")), ["x"]).value == pytest.approx(70 - (82 + 70) / 2)
-    assert scores.contrast(minus("a", "a"), ["x"]) == (0, 0, 0)
+    assert scores.of({"a": 1, "b": -1, "a-missing": 0}, ["x"]) is None
+    assert scores.of(minus("b", ("a", "b")), ["x"]).value == pytest.approx(0.7 - (0.82 + 0.7) / 2)
+    assert scores.of(minus("a", "a"), ["x"]) == (0, 0, 0)
 
 
 def test_pictures_of_one_object_count_as_one_image(study: None) -> None:
-    from study import by_object
+    from tables import by_object
 
     found = by_object([cell("a", "inside", 6, n=12), cell("a", "photo", 6, n=12)])["a"]["a"]
     assert found["inside"].tolist() == [1, 0.5, 0]
     assert len(found["photo"]) == 12
-
-
-def test_runs_of_the_first_seed_come_first(study: None) -> None:
-    from side_by_side import _seed
-
-    names = ["a-s2", "a-s0", "soup", "b-s1", "wise-s0"]
-    assert sorted(names, key=_seed) == ["soup", "a-s0", "wise-s0", "b-s1", "a-s2"]
 
 
 def test_what_is_tuned_is_what_the_recipes_train() -> None:

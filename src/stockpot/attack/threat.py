@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast, get_args
+from typing import Annotated, Any, cast, get_args
 
-from stockpot.errors import BadParameterError
-from stockpot.types import Norm, parse_number
+from stockpot.attack import attacks
+from stockpot.errors import BadParameterError, UnknownNameError
+from stockpot.types import Check, Norm, Reference, parse_number
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,62 @@ def listed(value: str | Sequence[str | float]) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else list(value)
     texts = [part.strip() if isinstance(part, str) else f"{part:g}" for part in parts]
     return [text for text in texts if text]
+
+
+def _eps(value: Any) -> Any:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise BadParameterError(f"expected a number or text such as 8/255, got {value!r}.")
+    threat("linf", value)
+    return value
+
+
+def _norms(value: Any) -> Any:
+    names = _texts(value, "norms such as linf,l1")
+    for name in names:
+        if name not in get_args(Norm):
+            raise BadParameterError(f"expected linf, l2 or l1, got {name!r}.")
+    return value if isinstance(value, str) else tuple(value)
+
+
+def _radii(value: Any) -> Any:
+    for radius in _texts(value, "radii such as 8/255,12"):
+        threat("linf", radius)
+    return (value,) if isinstance(value, int | float) else value
+
+
+def _union(value: Any) -> Any:
+    if value:
+        parse_union(",".join(_texts(value, "threats such as linf:8/255,l1:12")))
+    return value
+
+
+def _texts(value: Any, what: str) -> list[str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [f"{value:g}"]
+    whole = isinstance(value, str) or (
+        isinstance(value, list | tuple) and all(isinstance(v, str | int | float) for v in value)
+    )
+    if not whole:
+        raise BadParameterError(f"expected {what}, got {value!r}.")
+    return listed(value)
+
+
+def _attack(value: Any) -> Any:
+    if value and value not in attacks:
+        raise UnknownNameError(attacks.noun, str(value), attacks.names())
+    return value
+
+
+Eps = Annotated[str | float, Check(_eps)]
+"""A radius in pixel units: a number, or a fraction that stays text."""
+Norms = Annotated[str | tuple[Norm, ...], Check(_norms)]
+"""Norms with commas between, or a list of them."""
+Radii = Annotated[str | tuple[str | float, ...], Check(_radii)]
+"""One radius for each norm."""
+ThreatUnion = Annotated[str | tuple[str, ...], Check(_union)]
+"""Threats such as `linf:8/255,l1:12`."""
+AttackRef = Annotated[str, Check(_attack), Reference("attack")]
+"""The name of an attack."""
 
 
 def Linf(eps: str | float) -> Threat:  # noqa: N802

@@ -117,4 +117,5 @@ def python_call(record: Record) -> str:
     others = "".join(
         f", {key}={value if key == 'tasks' else value[0]!r}" for key, value in given.items()
     )
-    return f"stockpot.{record.verb}({record.method!r}, {first}{others}, out=...{rest})"
+    verb = ".".join(("stockpot", record.verb))
+    return f"{verb}({record.method!r}, {first}{others}, out=...{rest})"

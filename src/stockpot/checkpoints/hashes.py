@@ -2,22 +2,30 @@
 
 Hashing nine ViT-B checkpoints takes two seconds of one core, as long as importing torch and
 fusing them. It releases the interpreter lock, so it is begun first and waited for last.
+
+A hash is remembered, so that a pool fused again is not hashed again. A file is known by its device,
+inode, size and times of change: a new content under an old name has another time. A file changed in
+the last moments is not remembered: a second change might fall into the same tick of the clock.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import mmap
+import os
 import re
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
-
-from stockpot.checkpoints.hash_cache import HashCache
 
 _BLOCK = 1 << 24
 _THREADS = 2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_LARGE = 16_000_000
+_SETTLED = 2.0
+_ENTRIES = 4096
 
 
 class FileHashes:
@@ -89,3 +97,48 @@ def _sha256(path: Path, stop: threading.Event) -> str:
             with memoryview(mapped)[start : start + _BLOCK] as block:
                 digest.update(block)
     return digest.hexdigest()
+
+
+class HashCache:
+    """Hashes of files that have not changed since; kept in the user's cache folder."""
+
+    def __init__(self) -> None:
+        folder = os.environ.get("STOCKPOT_CACHE") or "~/.cache/stockpot"
+        self._path = Path(folder).expanduser() / "sha256.json"
+        self._fresh: dict[str, str] = {}
+        try:
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {}
+        self._known: dict[str, str] = known if isinstance(known, dict) else {}
+
+    def get(self, path: Path) -> str | None:
+        """The hash of a file, if it is known and the file has not changed."""
+        key = _identity(path)
+        return None if key is None else self._known.get(key)
+
+    def put(self, path: Path, digest: str) -> None:
+        """Remember a hash; small files are not worth it."""
+        key = _identity(path)
+        if key is not None:
+            self._fresh[key] = digest
+
+    def save(self) -> None:
+        """Write what is new; a cache that cannot be written is no error."""
+        if not self._fresh:
+            return
+        kept = dict(list({**self._known, **self._fresh}.items())[-_ENTRIES:])
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(kept), encoding="utf-8")
+            os.replace(temporary, self._path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> str | None:
+    stat = path.stat()
+    if stat.st_size < _LARGE or time.time() - max(stat.st_mtime, stat.st_ctime) < _SETTLED:
+        return None
+    return f"{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"

@@ -1,4 +1,4 @@
-"""From what a user writes (a folder, a file, a hub id) to the files that hold the weights.
+"""From a source that has files (a zoo name, a folder, a file, a hub id) to those with the weights.
 
 This module does not import torch: the files can be found, and their hashing begun, while torch is
 still being imported.
@@ -7,17 +7,15 @@ still being imported.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from stockpot.errors import BadCheckpointError, MissingDependencyError
+from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, Resolved, resolve
+from stockpot.errors import BadCheckpointError
 
 Format = Literal["safetensors", "torch", "adapter"]
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-_TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("adapter_config.json", "adapter"),
     ("model.safetensors.index.json", "safetensors"),
@@ -25,7 +23,6 @@ _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("pytorch_model.bin.index.json", "torch"),
     ("pytorch_model.bin", "torch"),
 )
-_WANTED_FROM_HUB = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
 @dataclass(frozen=True)
@@ -40,20 +37,13 @@ class Location:
     """The adapter's settings, when it is one."""
 
 
-def locate(spec: str | Path) -> Location:
-    """Find the weight files of a folder, a file or a hub id (`owner/name`, `owner/name@rev`)."""
-    text = str(spec)
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return _in_folder(path, text)
-    if path.is_file():
-        return _single_file(path, text)
-    if _HUB_ID.fullmatch(text):
-        return _in_folder(_download(text), text)
-    raise BadCheckpointError(
-        f"no checkpoint at {text!r}.",
-        hint="Give a model folder, a .safetensors, .bin or .pt file, or a hub id (owner/name).",
-    )
+def locate(source: str | Path | Resolved) -> Location:
+    """Find the weight files of a zoo model, a folder, a file or a hub id."""
+    found = resolve(source, "weights")
+    place = found.local()
+    if place.is_dir():
+        return _in_folder(place, found.text)
+    return _single_file(place, found.text)
 
 
 def _in_folder(folder: Path, label: str) -> Location:
@@ -84,7 +74,7 @@ def _single_file(path: Path, label: str) -> Location:
     folder = path.parent if (path.parent / "config.json").is_file() else None
     if path.suffix == ".safetensors":
         return Location(label, "safetensors", (path,), folder)
-    if path.suffix in _TORCH_SUFFIXES:
+    if path.suffix in WEIGHT_SUFFIXES:
         return Location(label, "torch", (path,), folder)
     raise BadCheckpointError(
         f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}."
@@ -109,26 +99,3 @@ def _adapter(folder: Path, label: str) -> Location:
         if (folder / name).is_file():
             return Location(label, "adapter", (folder / name,), folder, tuple(config.items()))
     raise BadCheckpointError(f"{label}: adapter_config.json without adapter_model.safetensors.")
-
-
-def _download(spec: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise MissingDependencyError(
-            "huggingface_hub is not installed.", hint="pip install huggingface_hub"
-        ) from None
-    name, _, revision = spec.partition("@")
-    try:
-        folder = Path(
-            snapshot_download(name, revision=revision or None, allow_patterns=_WANTED_FROM_HUB)
-        )
-        if not any(folder.glob("*.safetensors")):
-            wanted = [*_WANTED_FROM_HUB, "*.bin"]
-            folder = Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
-    except Exception as problem:  # the hub client raises many unrelated kinds
-        reason = str(problem).strip().partition("\n")[0]
-        raise BadCheckpointError(
-            f"{spec!r} is neither a local path nor a hub model that could be fetched: {reason}"
-        ) from None
-    return folder

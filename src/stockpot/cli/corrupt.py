@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
-from stockpot.cli.options import DataOptions, Seed, examples
+from stockpot.cli.options import (
+    DataOptions,
+    Seed,
+    examples,
+    library_defaults,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
 
 NAME = "corrupt"
+LIBRARY = library_defaults("stockpot.corrupt.apply:corrupt")
 EXAMPLES = examples(
     "stockpot corrupt photos/ photos-c/ --name all --severity 1-5",
     "stockpot corrupt cifar10 CIFAR-10-C/ --layout arrays",
@@ -48,11 +54,11 @@ def command(
     size: Annotated[
         int, typer.Option(help="Crop pictures of many sizes to this side, after 8/7 of it.")
     ] = 224,
-    profile: Annotated[str, typer.Option(help="imagenet, cifar or auto.")] = "auto",
+    profile: Annotated[str, typer.Option(help="imagenet, cifar or auto.")] = LIBRARY.profile,
     data_option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
-    seed: Seed = 0,
+    seed: Seed = LIBRARY.seed,
     engine: Annotated[str, typer.Option(help="serial or processes.")] = "processes",
 ) -> None:
     """Write corrupted copies of a dataset, in the ImageNet-C or CIFAR-10-C layout.

@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import DataOptions, Device, examples
+from stockpot.cli.options import (
+    DataOptions,
+    Device,
+    examples,
+    library_defaults,
+)
 
 NAME = "explain"
+LIBRARY = library_defaults("stockpot.explain.run:explain")
 EXAMPLES = examples(
     "stockpot explain icons-vit --data icons -o runs/relevance.png",
     "stockpot explain icons-resnet --data object_on_context --count 12 --target predicted "
@@ -23,8 +29,8 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="A picture file for the overlays.")],
     count: Annotated[int, typer.Option(help="How many images, drawn at random.")] = 8,
     target: Annotated[str, typer.Option(help="Explain the true `label` or `predicted`.")] = "label",
-    method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = "auto",
-    layers: Annotated[str, typer.Option(help="Rollout over all blocks, or the last.")] = "all",
+    method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = LIBRARY.method,
+    layers: Annotated[str, typer.Option(help="Rollout over all blocks or last.")] = LIBRARY.layers,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     data_option: DataOptions = None,
     device: Device = "auto",
@@ -40,7 +46,7 @@ def command(
     from stockpot.explain.run import overlays
     from stockpot.files import write_atomic
     from stockpot.models.device import pick_device
-    from stockpot.models.load import load_model, zero_shot_options
+    from stockpot.models.load import load_for
 
     for name, value, known in (
         ("target", target, ("label", "predicted")),
@@ -54,9 +60,8 @@ def command(
         raise BadParameterError(f"--out: expected a picture such as {out.stem}.png, got {out}.")
     options = {"split": split, "limit": count, **key_values(data_option, "-d")}
     images = load_dataset(data, **options)
-    classifier = load_model(model, **zero_shot_options(model, images.classes, images.templates))
     page = overlays(
-        classifier.to(pick_device(device)),
+        load_for(model, images, device=pick_device(device)),
         images,
         predicted=target == "predicted",
         method=method,  # type: ignore[arg-type]

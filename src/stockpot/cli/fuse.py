@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stockpot.cli.options import DataOptions, Params, examples
+from stockpot.fuse.request import Options
 
 NAME = "fuse"
 EXAMPLES = examples(
@@ -22,6 +23,8 @@ EXAMPLES = examples(
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
     "stockpot fuse mergekit.yaml -o runs/merged",
 )
+
+PLAIN = Options()
 
 
 def command(
@@ -56,14 +59,16 @@ def command(
     intersect: Annotated[
         bool, typer.Option("--intersect", help="Fuse only what all checkpoints share.")
     ] = False,
-    head: Annotated[str, typer.Option(help="Classification heads: keep, drop or first.")] = "keep",
+    head: Annotated[
+        str, typer.Option(help="Classification heads: keep, drop or first.")
+    ] = PLAIN.head,
     dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
-    max_shard: Annotated[str, typer.Option(help="The largest file to write.")] = "5GB",
-    device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = "cpu",
-    accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = "fp32",
+    max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",
+    device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = PLAIN.device,
+    accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = PLAIN.accumulate,
     bn: Annotated[
         str, typer.Option(help="BatchNorm statistics: linear, or recompute with --data.")
-    ] = "linear",
+    ] = PLAIN.bn,
     align: Annotated[
         bool, typer.Option("--align", help="Permute members towards the first before fusing.")
     ] = False,
@@ -79,7 +84,7 @@ def command(
     ] = None,
 ) -> None:
     """Fuse many checkpoints into one, out of core."""
-    from stockpot.cli.options import key_values
+    from stockpot.cli.options import key_values, named
     from stockpot.errors import UserError
     from stockpot.fuse import run
 
@@ -97,7 +102,7 @@ def command(
         "load": load,
         "command": shlex.join(["stockpot", *sys.argv[1:]]),
     }
-    sources: Any = _sources(members or [])
+    sources: Any = named(members or [], "checkpoint")
     if method.endswith((".yaml", ".yml")):
         method, sources, base, chosen, settings = _foreign(method, sources, base, chosen, settings)
     if not sources:
@@ -106,9 +111,8 @@ def command(
         from stockpot.fuse.align import align_members
 
         sources = align_members(sources)
-    anchor = _zoo(base) if base else None
     if plan:
-        typer.echo(str(run.plan(method, sources, base=anchor, **settings, **chosen)))
+        typer.echo(str(run.plan(method, sources, base=base, **settings, **chosen)))
         return
     if tasks:
         settings["tasks"] = _tasks(tasks)
@@ -124,7 +128,7 @@ def command(
     from stockpot.cli.console import ImageProgress
 
     with ImageProgress() as bar:
-        common = {"base": anchor, "out": out, "progress": bar, **settings, **chosen}
+        common = {"base": base, "out": out, "progress": bar, **settings, **chosen}
         if sweep:
             key, values = _sweep(sweep)
             made = run.sweep(method, sources, key=key, values=values, **common)
@@ -153,15 +157,6 @@ def _tell_statistics(made: dict[str, Path]) -> None:
             err.print(f"{folder.name}: no BatchNorm layers, nothing to recompute")
 
 
-def _sources(members: list[str]) -> dict[str, str] | list[str]:
-    from stockpot.cli.options import named
-
-    found = named(members, "checkpoint")
-    if isinstance(found, dict):
-        return {name: _zoo(source) for name, source in found.items()}
-    return [_zoo(source) for source in found]
-
-
 def _tasks(given: list[str]) -> Any:
     """Datasets in order, or by member; `NAME@SPLIT` chooses a split other than test."""
     from stockpot.cli.options import named
@@ -175,13 +170,6 @@ def _tasks(given: list[str]) -> Any:
     if isinstance(found, dict):
         return {name: load(text) for name, text in found.items()}
     return load(found[0]) if len(found) == 1 else [load(text) for text in found]
-
-
-def _zoo(source: str) -> str:
-    from stockpot.zoo import model_folder
-
-    folder = model_folder(source)
-    return source if folder is None else str(folder)
 
 
 def _foreign(
@@ -200,10 +188,9 @@ def _foreign(
         if len(sources) != 1:
             raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")
         method = str(next(iter(sources)))
-    members = {name: _zoo(source) for name, source in found.members.items()}
     return (
         method,
-        members,
+        found.members,
         base or found.base,
         {**found.params, **params},
         {

@@ -57,8 +57,7 @@ def measure_fused(
 
 
 def _plot(results: list[CellResult], key: str, run: Path) -> None:
-    from stockpot.files import write_atomic
-    from stockpot.report.curve import CurvePoint, curve
+    from stockpot.charts import Mark, curve, save
     from stockpot.results.task_table import task_tables
 
     over_tasks = next(iter(task_tables(results)), None)
@@ -72,7 +71,6 @@ def _plot(results: list[CellResult], key: str, run: Path) -> None:
     for model, score in scores.items():
         low = score.value if score.ci_low is None else score.ci_low
         high = score.value if score.ci_high is None else score.ci_high
-        points.append(CurvePoint(model.partition("=")[2], score.value, low, high))
-    path = run / "sweep.svg"
-    write_atomic(path, curve(points, across=key, up=metric, standalone=True))
+        points.append(Mark(model.partition("=")[2], score.value, low, high))
+    path = save(curve(points, across=key, up=metric), run / "sweep.svg")
     typer.echo(f"plot: {path}")

@@ -10,6 +10,7 @@ import typer
 from stockpot.cli.options import AsJson, examples
 
 NAME = "list"
+OURS = "stockpot"
 EXAMPLES = examples(
     "stockpot list fusers",
     "stockpot list datasets --json",
@@ -21,12 +22,16 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """List what there is of a kind."""
-    from stockpot.kinds import KINDS, listings
+    from stockpot.cli.console import err
+    from stockpot.kinds import KINDS, registry
 
     if kind == "zoo":
         rows = _zoo_rows()
     elif kind in KINDS:
-        rows = [row._asdict() for row in listings(kind)]
+        found = registry(kind)
+        rows = [row._asdict() for row in found.listings()]
+        for problem in found.problems():
+            err.print(f"warning: {problem}")
     else:
         from stockpot.errors import UnknownNameError
 
@@ -36,7 +41,10 @@ def command(
         return
     from stockpot.cli.console import table
 
-    table(["name", "what it is"], [(row["name"], row["summary"]) for row in rows])
+    plugged = any(row.get("origin", OURS) != OURS for row in rows)
+    shown = ["name", "summary", "origin"] if plugged else ["name", "summary"]
+    head = {"name": "name", "summary": "what it is", "origin": "from"}
+    table([head[key] for key in shown], [[row[key] for key in shown] for row in rows])
 
 
 def _zoo_rows() -> list[dict[str, str]]:

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson, DataOptions, Device, ModelOptions, Params, Seed, examples
+from stockpot.cli.options import (
+    AsJson,
+    DataOptions,
+    Device,
+    ModelOptions,
+    Params,
+    Seed,
+    examples,
+    library_defaults,
+)
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
 
 NAME = "measure"
+LIBRARY = library_defaults("stockpot.measure.run:measure")
 EXAMPLES = examples(
     "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
@@ -31,10 +41,12 @@ def command(
     params: Params = None,
     model_option: ModelOptions = None,
     data_option: DataOptions = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
-    engine: Annotated[str, typer.Option(help="Where cells run: serial, processes.")] = "serial",
+    seed: Seed = LIBRARY.seed,
+    device: Device = LIBRARY.device,
+    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
+    engine: Annotated[
+        str, typer.Option(help="Where cells run: serial, processes.")
+    ] = LIBRARY.engine,
     as_json: AsJson = False,
 ) -> None:
     """Measure models, print the scores and (with -o) save them.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +29,25 @@ DataOptions = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def library_defaults(function: str) -> SimpleNamespace:
+    """The defaults that the library gives the keyword parameters of `module:function`.
+
+    They are read from the source, because `--help` must not import torch.
+    """
+    module, _, name = function.partition(":")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise LookupError(f"no source of {module}")
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            plain = {
+                key.arg: value.value for key, value in pairs if isinstance(value, ast.Constant)
+            }
+            return SimpleNamespace(**plain)
+    raise LookupError(f"no function {name} in {module}")
 
 
 def examples(*lines: str) -> str:
@@ -56,10 +79,12 @@ def _value(text: str, where: str) -> Any:
 
 def named(sources: Sequence[str], what: str) -> dict[str, str] | list[str]:
     """`NAME=SOURCE` arguments as a mapping; plain sources stay a list."""
-    if not any("=" in source for source in sources):
-        return list(sources)
     pairs = [source.partition("=") for source in sources]
-    if not all(equals for _, equals, _ in pairs):
+    # A folder may have the sign in its name, as those of a sweep do: runs/sweep/scale=0.2.
+    is_named = [bool(equals) and "/" not in name for name, equals, _ in pairs]
+    if not any(is_named):
+        return list(sources)
+    if not all(is_named):
         raise UserError(f"name either every {what} (NAME=SOURCE) or none.")
     names = [name for name, _, _ in pairs]
     if len(set(names)) != len(names):

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import DataOptions, Device, Params, Seed, examples
+from stockpot.cli.options import (
+    DataOptions,
+    Device,
+    Params,
+    Seed,
+    examples,
+    library_defaults,
+)
 
 if TYPE_CHECKING:
     from stockpot.results.schema import Score
     from stockpot.season.seasoned import Seasoned
 
 NAME = "season"
+LIBRARY = library_defaults("stockpot.season.run:season")
 EXAMPLES = examples(
     "stockpot season grid icons-vit-plain icons-vit-colour icons-vit-cutmix --data icons "
     "-o runs/seasoned",
@@ -34,10 +42,10 @@ def command(
     source: Annotated[
         str | None, typer.Option(help="Labelled data of the members' own kind (its val split).")
     ] = None,
-    shots: Annotated[int, typer.Option(help="How many images the method may see.")] = 100,
+    shots: Annotated[int, typer.Option(help="How many images the method may see.")] = LIBRARY.shots,
     protocol: Annotated[
         str, typer.Option(help="holdout, or leaky: also score on the images it saw.")
-    ] = "holdout",
+    ] = LIBRARY.protocol,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     plot: Annotated[
@@ -46,9 +54,9 @@ def command(
     ] = None,
     params: Params = None,
     data_option: DataOptions = None,
-    seed: Seed = 0,
+    seed: Seed = LIBRARY.seed,
     device: Device = "auto",
-    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
 ) -> None:
     """Choose a soup's weights from a few images and score it on those it did not see."""
     from stockpot.cli.console import table

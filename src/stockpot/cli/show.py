@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stockpot.cli.options import AsJson, examples
+
+if TYPE_CHECKING:
+    from stockpot.registry import Entry
 
 NAME = "show"
 EXAMPLES = examples(
@@ -30,7 +33,8 @@ def command(
         entries = registry(kind)
         known += entries.names()
         if name in entries:
-            found.append(_describe(kind, entries.get(name)))
+            origin = next(row.origin for row in entries.listings() if row.name == name)
+            found.append(_describe(entries.get(name), origin))
     if not found:
         card = _task_set(name, known) or _zoo_card(name, known)
         if card is not None:
@@ -44,22 +48,20 @@ def command(
         _print(description)
 
 
-def _describe(kind: str, entry: Any) -> dict[str, Any]:
-    from stockpot.registry import Entry
-
+def _describe(entry: Entry[Any], origin: str) -> dict[str, Any]:
     description, _, _ = entry.doc.partition("\nArgs:\n")
     rows = [parameter._asdict() for parameter in entry.parameters]
-    if kind == "hardeners":
+    if entry.kind == "hardeners":
         from stockpot.harden.record import training
 
-        loop: Entry[Any] = training
-        rows += [parameter._asdict() for parameter in loop.parameters]
+        rows += [parameter._asdict() for parameter in training.parameters]
     return {
         "name": entry.name,
-        "kind": kind,
+        "kind": entry.kind,
         "paper": entry.paper,
         "description": description.strip(),
         "module": entry.function.__module__,
+        "origin": origin,
         "parameters": rows,
     }
 
@@ -68,7 +70,9 @@ def _print(description: dict[str, Any]) -> None:
     from stockpot.cli.console import table
 
     paper = f"  ({description['paper']})" if description["paper"] else ""
-    typer.echo(f"{description['name']}: one of the {description['kind']}{paper}\n")
+    origin = description["origin"]
+    plugged = "" if origin == "stockpot" else f", from the plug-in {origin}"
+    typer.echo(f"{description['name']}: one of the {description['kind']}{paper}{plugged}\n")
     typer.echo(description["description"] + "\n")
     rows = [
         (row["name"], row["type"], "required" if row["required"] else row["default"], row["doc"])

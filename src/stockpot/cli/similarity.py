@@ -35,11 +35,11 @@ def command(
 ) -> None:
     """Compare what fine-tuning changed: cosines, lengths and agreeing signs of task vectors."""
     from stockpot.cli.console import table
-    from stockpot.cli.fuse import _sources, _zoo
+    from stockpot.cli.options import named
     from stockpot.fuse.similarity import similarity
 
     found = similarity(
-        _zoo(base), _sources(members), exclude=tuple(exclude or ()), intersect=intersect
+        base, named(members, "checkpoint"), exclude=tuple(exclude or ()), intersect=intersect
     )
     rows = [
         [name, f"{float(norm):.4f}", *(f"{value:.4f}" for value in cosines)]

@@ -8,14 +8,29 @@ a corruption is no longer measured by it. `EXTRA` is what validation may use.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
-corruptions: Registry[Callable[..., Any]] = Registry(
+
+@dataclass(frozen=True, kw_only=True)
+class CorruptionTags(Tags):
+    """Where a corruption stands in the benchmark, and how it is applied."""
+
+    group: Literal["noise", "blur", "weather", "digital"]
+    benchmark: bool
+    """One of the fifteen; the others are offered for validation."""
+    whole_batch: bool = False
+    """It divides a batch itself."""
+    note: str = ""
+    """What a result made with it must say besides its constants."""
+
+
+corruptions = Kind[Callable[..., Any]](
     "corruptions", noun="corruption", package="stockpot.corrupt"
-)
+).tagged(CorruptionTags)
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),

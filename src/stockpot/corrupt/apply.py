@@ -54,7 +54,7 @@ def corrupt(
     # Whatever the strides: some corruptions address the memory of a picture directly.
     pixels = (images if images.dtype == torch.uint8 else _to_levels(images)).contiguous()
     portion = len(images)
-    if images.is_cpu and not entry.tags.get("whole_batch"):
+    if images.is_cpu and not entry.tags.whole_batch:
         portion = max(1, _CPU_PORTION // max(1, pixels[:1].numel()))
     parts = []
     for start in range(0, len(images), max(1, portion)):
@@ -90,8 +90,8 @@ def describe(
     if profile == "auto" and size is not None:
         profile = profile_for(size)
     parts = [f"{profile} constants", *(f"{key}={value}" for key, value in settings.items())]
-    if note := entry.tags.get("note"):
-        parts.append(str(note))
+    if entry.tags.note:
+        parts.append(entry.tags.note)
     return f"{name} ({', '.join(parts)})"
 
 

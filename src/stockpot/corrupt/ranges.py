@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated, Any
 
 from stockpot.corrupt import BENCHMARK, EXTRA, GROUPS, SEVERITIES, corruptions
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, UnknownNameError
+from stockpot.types import Check
 
 
 def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
     """Names from `benchmark`, `extra`, `all`, a group such as `noise`, or names by comma."""
-    words = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    words = wanted.split(",") if isinstance(wanted, str) else [str(word) for word in wanted]
     sets = {"benchmark": BENCHMARK, "extra": EXTRA, "all": (*BENCHMARK, *EXTRA), **GROUPS}
     found: dict[str, None] = {}
     for word in (word.strip() for word in words):
-        for name in sets.get(word) or (corruptions.get(word).name,):
-            found[name] = None
+        if word not in sets and word not in corruptions:
+            raise UnknownNameError(corruptions.noun, word, [*sets, *corruptions.names()])
+        found |= dict.fromkeys(sets.get(word, (word,)))
     if not found:
         raise BadParameterError("corruptions: expected at least one.")
     return tuple(found)
@@ -34,3 +37,43 @@ def chosen_severities(wanted: str | int | Iterable[int]) -> tuple[int, ...]:
     if not found or not found <= set(SEVERITIES):
         raise BadParameterError(f"severities: expected numbers from 1 to 5, got {wanted!r}.")
     return tuple(sorted(found))
+
+
+def _severities(value: Any) -> Any:
+    many = isinstance(value, list | tuple | set)
+    if isinstance(value, bool) or not (many or isinstance(value, str | int)):
+        raise BadParameterError(f"expected numbers from 1 to 5, such as 1-5, got {value!r}.")
+    levels = chosen_severities(value)
+    return str(value) if isinstance(value, int) else value if isinstance(value, str) else levels
+
+
+def _severity(value: Any) -> Any:
+    levels = chosen_severities(value) if isinstance(value, str | int) else ()
+    if len(levels) != 1 or isinstance(value, bool):
+        raise BadParameterError(f"expected a whole number from 1 to 5, got {value!r}.")
+    return levels[0]
+
+
+def _corruptions(value: Any) -> Any:
+    if not isinstance(value, str | list | tuple):
+        raise BadParameterError(f"expected names of corruptions, got {value!r}.")
+    chosen_corruptions(value)
+    return value
+
+
+def _names(value: Any) -> Any:
+    words = value.split(",") if isinstance(value, str) else value
+    for word in words if isinstance(words, list | tuple) else [words]:
+        if word not in corruptions:
+            raise UnknownNameError(corruptions.noun, str(word), corruptions.names())
+    return tuple(words)
+
+
+Severities = Annotated[str | tuple[int, ...], Check(_severities)]
+"""Severities: `1-5`, `1,3,5`, a number, or a list of numbers."""
+Severity = Annotated[int, Check(_severity)]
+"""One severity, 1 to 5."""
+Corruptions = Annotated[str | tuple[str, ...], Check(_corruptions)]
+"""Corruptions: `benchmark`, `extra`, `all`, a group such as `noise`, or names."""
+CorruptionNames = Annotated[tuple[str, ...], Check(_names)]
+"""Corruptions, each by its own name."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 
 if TYPE_CHECKING:
     from stockpot.datasets.dataset import Dataset
 
-datasets: Registry[Callable[..., Dataset]] = Registry(
+datasets = Kind[Callable[..., "Dataset"]](
     "datasets", noun="dataset", package="stockpot.datasets"
-)
+).tagged(Tags)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 
-defences: Registry[Callable[..., Any]] = Registry(
-    "defences", noun="defence", package="stockpot.defend"
+defences = Kind[Callable[..., Any]]("defences", noun="defence", package="stockpot.defend").tagged(
+    Tags
 )
 
 __all__ = ["defences"]

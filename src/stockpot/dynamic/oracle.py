@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from stockpot.errors import BadParameterError
+from stockpot.types import Check
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,7 @@ def parse_rule(text: str) -> Rule:
             f"rule: expected argmax, top-K (K >= 1) or margin:M (0 to 1), got {text!r}."
         )
     return Rule(kind, amount)
+
+
+RuleText = Annotated[str, Check(lambda text: parse_rule(str(text)) and text)]
+"""When an oracle accepts, as text."""

@@ -2,7 +2,7 @@
 
 An engine takes a function and a list of jobs and yields what became of each as it is done. Jobs
 are plain values that can be pickled; what a job makes is saved by the job itself, so an engine
-that dies loses nothing that was finished.
+that dies loses nothing that was finished. Work that builds on other work: see `schedule`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 
 Job = TypeVar("Job")
 
@@ -23,14 +23,55 @@ class Outcome(NamedTuple):
     error: Exception | None
 
 
+class Workers(Protocol):
+    """Open for jobs, which are told apart by a number."""
+
+    size: int
+    """How many jobs run at a time."""
+
+    def submit(self, number: int, job: Any) -> None:
+        """Take a job."""
+        ...
+
+    def next(self) -> Outcome:
+        """Wait for the next job to end; there must be one."""
+        ...
+
+    def close(self) -> None:
+        """Let the workers go; jobs that still run are given up."""
+        ...
+
+
 class Engine(Protocol):
     """Something that can run jobs."""
+
+    def open(self, function: Callable[[Job], Any], jobs: int) -> Workers:
+        """Workers for a function, for about so many jobs."""
+        ...
 
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run every job; yield outcomes in the order in which they finish."""
         ...
 
 
-engines: Registry[Callable[..., Engine]] = Registry(
-    "engines", noun="engine", package="stockpot.engine"
+engines = Kind[Callable[..., "Engine"]]("engines", noun="engine", package="stockpot.engine").tagged(
+    Tags
 )
+
+
+def run_all(
+    engine: Engine, function: Callable[[Job], Any], jobs: Sequence[Job]
+) -> Iterator[Outcome]:
+    """Run every job as workers become free; a failing one does not stop the others."""
+    workers = engine.open(function, len(jobs))
+    try:
+        left = iter(enumerate(jobs))
+        running = 0
+        for _ in range(len(jobs)):
+            while running < workers.size and (job := next(left, None)) is not None:
+                workers.submit(*job)
+                running += 1
+            yield workers.next()
+            running -= 1
+    finally:
+        workers.close()

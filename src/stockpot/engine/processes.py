@@ -6,12 +6,12 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from stockpot.engine import Job, Outcome, engines
+from stockpot.engine import Job, Outcome, engines, run_all
 from stockpot.engine.memory import keep_freed_memory
 from stockpot.errors import BadParameterError, UserError
 
@@ -28,39 +28,66 @@ def _start_worker(threads: int) -> None:
 
 
 class Processes:
-    """A pool of freshly started processes."""
+    """Freshly started processes."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
+    def open(self, function: Callable[[Job], Any], jobs: int) -> ProcessWorkers:
+        """Start as many as there are jobs, and no more than were asked for."""
+        return ProcessWorkers(function, min(self.workers, max(1, jobs)))
+
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run jobs as workers become free; a failing job does not stop the others."""
-        workers = min(self.workers, max(1, len(jobs)))
-        threads = max(1, usable_cores() // workers)
+        return run_all(self, function, jobs)
+
+
+class ProcessWorkers:
+    """Processes that wait for jobs."""
+
+    def __init__(self, function: Callable[[Any], Any], size: int) -> None:
+        self.size = size
+        self._function = function
+        self._running: dict[Future[Any], int] = {}
+        self._pool = self._started()
+
+    def _started(self) -> ProcessPoolExecutor:
         # A forked torch with running threads may hang, so workers start from nothing.
-        pool = ProcessPoolExecutor(
-            workers,
+        return ProcessPoolExecutor(
+            self.size,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(threads,),
+            initargs=(max(1, usable_cores() // self.size),),
         )
+
+    def submit(self, number: int, job: Any) -> None:
+        """Hand a job to whichever process is free."""
         try:
-            futures = {pool.submit(function, job): index for index, job in enumerate(jobs)}
-            for future in as_completed(futures):
-                problem = future.exception()
-                if isinstance(problem, BrokenProcessPool):
-                    problem = UserError("a worker process was killed (out of memory?).")
-                if problem is not None and not isinstance(problem, Exception):
-                    raise problem
-                value = None if problem else future.result()
-                yield Outcome(futures[future], value, problem)
-        except BaseException:
-            # Interrupted: finished jobs are saved, running ones are not worth waiting for.
+            future = self._pool.submit(self._function, job)
+        except BrokenProcessPool:
+            # A killed worker takes those beside it along, but not the jobs that come after.
+            self._pool = self._started()
+            future = self._pool.submit(self._function, job)
+        self._running[future] = number
+
+    def next(self) -> Outcome:
+        """The next job to end."""
+        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        future = next(iter(done))
+        number = self._running.pop(future)
+        problem = future.exception()
+        if isinstance(problem, BrokenProcessPool):
+            problem = UserError("a worker process was killed (out of memory?).")
+        if problem is not None and not isinstance(problem, Exception):
+            raise problem
+        return Outcome(number, None if problem else future.result(), problem)
+
+    def close(self) -> None:
+        """Let the processes go; finished jobs are saved, running ones are not worth waiting for."""
+        if self._running:
             for worker in multiprocessing.active_children():
                 worker.terminate()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 @engines.register("processes")

@@ -5,3 +5,5 @@ from __future__ import annotations
 from stockpot.verbs import speak
 
 speak(__name__, "stockpot.explain.run:explain")
+
+__all__: list[str] = []

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
-fusers: Registry[Callable[..., Any]] = Registry(
-    "fusers", noun="fusion method", package="stockpot.fuse"
+
+@dataclass(frozen=True, kw_only=True)
+class FuserTags(Tags):
+    """What a fusion method needs and what it keeps."""
+
+    needs_base: bool = False
+    """It works on changes from a common base."""
+    pair: bool = False
+    """A base, where one is given, is the first of its two models."""
+    members: int | None = None
+    """It fuses exactly so many."""
+    at_least: int = 1
+    """It fuses no fewer."""
+    linear: bool = False
+    """Its result is a weighted sum, so that BatchNorm statistics may be mixed alike."""
+    symmetric: bool = False
+    """The order of the members does not matter."""
+    learns: bool = False
+    """It looks at models as a whole, and may look at data."""
+    needs_data: bool = False
+    """It cannot do without data, unless it loads what it had learned."""
+    each: bool = True
+    """A list of datasets has one for each member."""
+
+
+fusers = Kind[Callable[..., Any]]("fusers", noun="fusion method", package="stockpot.fuse").tagged(
+    FuserTags
 )
 speak(__name__, "stockpot.fuse.run:fuse")
+
+__all__ = ["fusers"]

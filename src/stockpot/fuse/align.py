@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.fuse.permutation.families import permutation_spec
 from stockpot.fuse.permutation.match import match_weights, permuted
-from stockpot.fuse.permutation.spec import permutation_spec
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 State = dict[str, Tensor]
 
@@ -41,7 +42,7 @@ def align_members(
     Returns:
         Label -> weights in memory, to be given to `fuse` as members; `.state` is a state dict.
     """
-    named = dict(members) if isinstance(members, Mapping) else _labelled(members)
+    named = by_name(members)
     sources = {label: open_checkpoint(_state(spec), label=label) for label, spec in named.items()}
     if not sources:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
@@ -106,10 +107,6 @@ def loss_barrier(
         }
         losses.append(float(loss(between)))
     return Barrier(alphas, tuple(losses))
-
-
-def _labelled(members: Sequence[Spec]) -> dict[str, Spec]:
-    return {f"member {number}": spec for number, spec in enumerate(members, start=1)}
 
 
 def _state(spec: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from stockpot.checkpoints.card import write_card
 from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.record import Record, write_record
-from stockpot.fuse.jobs import Job
-from stockpot.fuse.options import DTYPES, Options
+from stockpot.fuse.job import Job
+from stockpot.fuse.request import DTYPES, Options
 from stockpot.models.device import device_name, pick_device
 from stockpot.results.provenance import provenance
 

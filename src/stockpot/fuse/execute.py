@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,25 +17,27 @@ from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.source import TensorInfo
+from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
-from stockpot.fuse.batch_norm import sound_variance
 from stockpot.fuse.companions import write_companions, write_records
-from stockpot.fuse.jobs import Job, output_dtype, prepare
-from stockpot.fuse.kinds import DataFuser, ModuleFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import SwitchFuser, TensorFuser
+from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
+from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
-from stockpot.fuse.plan import Plan, make_plan
 from stockpot.fuse.recompute import check_recompute, recompute_folders
 from stockpot.fuse.record import request_data, request_records
-from stockpot.fuse.run import Request
-from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
+from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
+from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
 
-def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Path | dict[str, Any]:
+def execute(
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
-    job = prepare(request)
     modules: dict[str, Module] = {}
     anew = request.options.bn == "recompute"
     if anew:
@@ -43,7 +45,7 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
     if out is None and anew:
         # The fused model has to be run, and models are run from folders.
         with TemporaryDirectory() as place:
-            execute(request, Path(place) / "model", hashes)
+            execute(request, job, Path(place) / "model", hashes)
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
@@ -88,20 +90,6 @@ def execute(request: Request, out: Path | None, hashes: FileHashes | None) -> Pa
     return out
 
 
-def plan_request(request: Request) -> Plan:
-    """What a fusion would cost; raises for everything that can be found wrong beforehand."""
-    job = prepare(request)
-    dtype = output_dtype(request.options)
-    models = sum(len(job.models(label)) for label in job.of)
-    return make_plan(
-        request.method,
-        job.fusers,
-        job.stream,
-        models=models,
-        itemsize=dtype.itemsize if dtype else None,
-    )
-
-
 def _stream(job: Job, sink: Sink) -> None:
     stream = job.stream
     alignment = stream.alignment
@@ -128,8 +116,8 @@ def _stream(job: Job, sink: Sink) -> None:
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
-            if name.endswith("running_var"):
-                values = sound_variance(slab, values)
+            if is_variance(name) and not bool(is_sound(values).all()):
+                values = sound(values, slab.smallest())
             for model in job.models(label):
                 put(model, name, values, piece.start)
 
@@ -183,3 +171,48 @@ def _in_memory(
         else:
             results[label] = states[0]
     return results
+
+
+class Sink(Protocol):
+    """Takes stretches of tensors of one or more models, from any thread, in any order."""
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        """Take a flat stretch of a tensor from element `start` on."""
+        ...
+
+
+class MemorySink:
+    """Models as state dicts."""
+
+    def __init__(self, models: Sequence[str], infos: Mapping[str, TensorInfo]) -> None:
+        self.weights = {
+            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in infos.items()}
+            for model in models
+        }
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        flat = self.weights[model][name].view(-1)
+        flat[start : start + values.numel()] = values.reshape(-1)
+
+
+class FolderSink:
+    """Models as folders of safetensors."""
+
+    def __init__(
+        self, folders: Mapping[str, Path], infos: Mapping[str, TensorInfo], max_shard: int
+    ) -> None:
+        self._writers: dict[str, ShardWriter] = {}
+        try:
+            for model, folder in folders.items():
+                self._writers[model] = ShardWriter(folder, infos, max_shard=max_shard)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
+        self._writers[model].write(name, values, start=start)
+
+    def close(self) -> None:
+        """Close all files."""
+        for writer in self._writers.values():
+            writer.close()

@@ -1,4 +1,4 @@
-"""Parameters that differ from tensor to tensor.
+"""The parameters of methods: values that differ from tensor to tensor, and checks of shared ones.
 
 Any parameter may be given as a mapping from globs to values, the first match counting, or, where
 a number is expected, as a list that is spread over the depth of the network: the first value for
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import yaml
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
+from stockpot.fuse import FuserTags
 from stockpot.registry import Entry
 
 _FIRST = re.compile(
@@ -32,9 +33,7 @@ class Assignment(NamedTuple):
     of: dict[str, int]
 
 
-def assign(
-    entry: Entry[Callable[..., Any]], params: Mapping[str, Any], names: Sequence[str]
-) -> Assignment:
+def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[str]) -> Assignment:
     """Work out every tensor's parameters; they are validated here, before any work."""
     given = {key: _from_text(value) for key, value in params.items()}
     numbers = _numbers(entry)
@@ -60,7 +59,7 @@ def assign(
     return Assignment(tuple(distinct), of)
 
 
-def _numbers(entry: Entry[Callable[..., Any]]) -> set[str]:
+def _numbers(entry: Entry[FuserTags]) -> set[str]:
     return {
         row.name
         for row in entry.parameters
@@ -68,7 +67,7 @@ def _numbers(entry: Entry[Callable[..., Any]]) -> set[str]:
     }
 
 
-def _varying(entry: Entry[Callable[..., Any]], params: Mapping[str, Any]) -> dict[str, Any]:
+def _varying(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that differ from tensor to tensor."""
     numbers = _numbers(entry)
     given = {key: _from_text(value) for key, value in params.items()}
@@ -81,7 +80,7 @@ def _varying(entry: Entry[Callable[..., Any]], params: Mapping[str, Any]) -> dic
     }
 
 
-def check_parameters(entry: Entry[Callable[..., Any]], params: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters, defaults included, those that vary by tensor as they were given.
 
     Raises for values that cannot be; no checkpoint is needed.
@@ -163,3 +162,28 @@ def _block(name: str) -> tuple[tuple[str, int], ...] | None:
             marks.append((match[1], int(match[2])))
     # `classifier.1` and the like number the layers of a head, not the depth of the network.
     return tuple(marks) if marks and not parts[0].startswith(("classifier", "head")) else None
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise unless a number lies in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise BadParameterError(f"{name}: expected a share from 0 to 1, got {value}.")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless a number is above zero."""
+    if not value > 0:
+        raise BadParameterError(f"{name}: expected a number above 0, got {value}.")
+
+
+def normalized(weights: list[float] | None, normalize: bool) -> list[float] | None:
+    """The weights, divided by their sum when that is wished."""
+    if weights is None or not normalize:
+        return weights
+    total = sum(weights)
+    if abs(total) < 1e-12:
+        raise BadParameterError(
+            f"weights: they add up to 0 and cannot be normalised, got {weights}.",
+            hint="Set normalize=false to use them as they are.",
+        )
+    return [weight / total for weight in weights]

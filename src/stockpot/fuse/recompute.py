@@ -18,12 +18,12 @@ from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.fuse.batch_norm import recompute_batch_norm
-from stockpot.fuse.jobs import Job
+from stockpot.fuse.job import Job
 from stockpot.fuse.record import request_data
-from stockpot.fuse.run import Request
+from stockpot.fuse.request import Request
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
+from stockpot.pool.batch_norm import recompute_batch_norm
 
 BATCH = 256
 """The statistics are means over batches of so many images."""
@@ -71,8 +71,7 @@ def recompute_folders(
 
 
 def _recompute(folder: Path, data: Sequence[Dataset], device: str) -> int:
-    options = zero_shot_options(folder, data[0].classes, data[0].templates)
-    model = load_model(folder, **options).to(device)
+    model = load_for(folder, data[0], device=device)
     layers = recompute_batch_norm(model, chain.from_iterable(_batches(one, model) for one in data))
     if layers:
         _exchange(folder, _saved_statistics(model, folder))

@@ -10,20 +10,21 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.learning.assemble import find_data
-from stockpot.fuse.learning.learned import learned_files
-from stockpot.fuse.options import Options, split_options
+from stockpot.fuse.learning.learner import learned_files
 from stockpot.fuse.parameters import check_parameters
+from stockpot.fuse.request import Options, Request, make_request, split_options
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
 from stockpot.models.inputs import data_inputs
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Request, Spec, Tasks
+    from stockpot.fuse.request import Spec, Tasks
 
 
 def fusion_record(
@@ -63,8 +64,6 @@ def _records(
     options: Options,
     points: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Record]:
-    from stockpot.fuse.run import make_request
-
     request = make_request(method, members, base, tasks, options, points)
     return request_records(request, FileHashes(request.files).result())
 
@@ -100,7 +99,7 @@ def request_data(request: Request) -> list[Dataset]:
     its training split where BatchNorm statistics are estimated.
     """
     tasks = request.tasks
-    if not fusers.get(request.method).tags.get("learns"):
+    if not fusers.get(request.method).tags.learns:
         tasks = _training(tasks)
     return find_data(tasks, tuple(request.members))
 
@@ -114,10 +113,8 @@ def _training(tasks: Any) -> Any:
 
 
 def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
-    from stockpot.fuse.jobs import short_names
-
     found = [] if request.base is None else [("base", _base_name(request.base), request.base)]
-    names = short_names(list(request.members))
+    names = member_names(list(request.members))
     found += [(MEMBER, *pair) for pair in zip(names, request.members.values(), strict=True)]
     inputs = []
     for role, name, spec in found:

@@ -8,49 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, locate
 from stockpot.errors import BadParameterError
-from stockpot.fuse import fusers
-from stockpot.fuse.options import Options, split_options
-from stockpot.zoo import model_folder
+from stockpot.fuse.request import Request, make_request, split_options
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from stockpot.checkpoints.source import Source
-    from stockpot.datasets.dataset import Dataset
-    from stockpot.fuse.plan import Plan
-
-    Spec: TypeAlias = str | Path | Location | Mapping[str, Tensor] | nn.Module | Source
-    Weights: TypeAlias = dict[str, Tensor]
-    Tasks: TypeAlias = str | Path | Dataset | Sequence[Any] | Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be fused, found but not opened."""
-
-    method: str
-    members: Mapping[str, Any]
-    base: Any | None
-    options: Options
-    points: Mapping[str, Mapping[str, Any]]
-    """The method's parameters; several sets for a sweep, each with its label."""
-    tasks: Any = None
-    """Datasets, for data-driven methods: one per member, in order or by name."""
-    progress: Callable[[str, int, int], None] | None = None
-    """Told what is done, how far it is, and of how much, while a method learns."""
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that hold the weights, where they lie in files."""
-        specs = [self.base, *self.members.values()]
-        return [path for spec in specs for path in getattr(spec, "files", ())]
+    from stockpot.fuse.job import Plan
+    from stockpot.fuse.request import Spec, Tasks
 
 
 @overload
@@ -96,7 +63,7 @@ def fuse(
             by their names. A name means its `test` split.
         progress: called with a text, steps done and steps in all while such a method learns.
         out: a folder to write, in the Hugging Face layout; without it the weights are returned.
-        **settings: the method's parameters and the options of `stockpot.fuse.options.Options`.
+        **settings: the method's parameters and the options of `stockpot.fuse.request.Options`.
 
     Returns:
         A state dict, or the path of the folder. Methods that make a model per member (`emr`,
@@ -107,8 +74,9 @@ def fuse(
     request = make_request(method, members, base, tasks, options, {"": params}, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
+        from stockpot.fuse.job import prepare
 
-        results = execute(request, Path(out) if out is not None else None, hashes)
+        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
     return results if isinstance(results, Path) else results[""]
 
 
@@ -147,8 +115,9 @@ def sweep(
     request = make_request(method, members, base, tasks, options, points, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
+        from stockpot.fuse.job import prepare
 
-        results = execute(request, Path(out) if out is not None else None, hashes)
+        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
     if isinstance(results, Path):
         return {label: results / label for label in points}
     return results
@@ -165,44 +134,9 @@ def plan(
     """Check everything that `fuse` would check and say what it would cost, without running it."""
     options, params = split_options(settings)
     request = make_request(method, members, base, tasks, options, {"": params})
-    from stockpot.fuse.execute import plan_request
+    from stockpot.fuse.job import plan_job, prepare
 
-    return plan_request(request)
-
-
-def make_request(
-    method: str,
-    members: Sequence[Spec] | Mapping[str, Spec],
-    base: Spec | None,
-    tasks: Tasks | None,
-    options: Options,
-    points: Mapping[str, Mapping[str, Any]],
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Request:
-    """Find everything that a fusion reads; nothing is opened."""
-    if method not in fusers:
-        fusers.get(method)  # raises with suggestions, before torch is imported
-    if isinstance(members, str | Path):
-        members = [members]
-    named = dict(members) if isinstance(members, Mapping) else _named(members)
-    found = {label: _located(spec) for label, spec in named.items()}
-    anchor = None if base is None else _located(base)
-    return Request(method, found, anchor, options, points, tasks, progress)
-
-
-def _named(members: Sequence[Spec]) -> dict[str, Spec]:
-    named: dict[str, Spec] = {}
-    for number, spec in enumerate(members, start=1):
-        label = str(spec).rstrip("/") if isinstance(spec, str | Path) else f"member {number}"
-        named[label if label not in named else f"{label} ({number})"] = spec
-    return named
-
-
-def _located(spec: Spec) -> Any:
-    if not isinstance(spec, str | Path):
-        return spec
-    embedded = None if Path(spec).exists() else model_folder(str(spec))
-    return locate(embedded or spec)
+    return plan_job(request, prepare(request))
 
 
 @contextmanager

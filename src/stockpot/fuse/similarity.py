@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from stockpot.charts import heat_map
 from stockpot.checkpoints.alignment import align
-from stockpot.checkpoints.locate import locate
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
-from stockpot.fuse.heat_map import heat_map
-from stockpot.fuse.jobs import short_names
-from stockpot.fuse.kinds import Slab
-from stockpot.fuse.options import split_options
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream
 from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
-    from stockpot.fuse.run import Spec
+    from stockpot.fuse.request import Spec
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ class SimilarityReport:
 
     def to_svg(self, path: str | Path | None = None) -> str:
         """The cosine matrix as a heat map."""
-        text = heat_map(self.cosine.tolist(), self.names, title="Cosine of task vectors")
+        values, names = self.cosine.tolist(), self.names
+        text = heat_map(values, names, names, title="Cosine of task vectors").svg()
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -80,37 +80,26 @@ def similarity(
     Args:
         base: the model that the members were fine-tuned from.
         members: as for `fuse`.
-        **settings: the options of `stockpot.fuse.options.Options`.
+        **settings: the options of `stockpot.fuse.request.Options`.
     """
     options, unknown = split_options(settings)
     if unknown:
         raise BadParameterError(f"similarity: unknown option {next(iter(unknown))!r}.")
-    if isinstance(members, Mapping):
-        specs, names = list(members.values()), list(members)
-    else:
-        specs = list(members)
-        labels = [
-            str(spec) if isinstance(spec, str | Path) else f"member {number}"
-            for number, spec in enumerate(specs, start=1)
-        ]
-        names = short_names(labels)
-    opened = open_checkpoint(_located(base), label="base")
+    named = by_name(members, taken=("base",))
+    opened = open_checkpoint(_state(base), label="base")
     sources = [
-        open_checkpoint(_located(spec), label=name, base=opened)
-        for spec, name in zip(specs, names, strict=True)
+        open_checkpoint(_state(spec), label=name, base=opened) for name, spec in named.items()
     ]
     alignment = align(
         sources, opened, exclude=options.exclude, intersect=options.intersect, head=options.head
     )
     stream = Stream(alignment, str(pick_device(options.device)), torch.float32, options.threads)
     (products,) = stream.gather([Products()], alignment.rows)
-    return _report(tuple(names), products)
+    return _report(tuple(named), products)
 
 
-def _located(spec: Any) -> Any:
-    if isinstance(spec, torch.nn.Module):
-        return spec.state_dict()
-    return locate(spec) if isinstance(spec, str | Path) else spec
+def _state(spec: Any) -> Any:
+    return spec.state_dict() if isinstance(spec, torch.nn.Module) else spec
 
 
 @dataclass(frozen=True)

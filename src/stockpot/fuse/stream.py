@@ -2,7 +2,8 @@
 
 A tensor is cut into stretches that fit a core's cache when the work is elementwise, and taken
 whole otherwise. The cut depends on the tensor alone, never on the number of threads, so the
-result has the same bits however it was computed.
+result has the same bits however it was computed. The tensors that follow those at work are asked
+for meanwhile, within `AHEAD_ROWS` and `AHEAD_BYTES`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -20,12 +22,15 @@ from torch import Tensor
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
 from stockpot.errors import BadCheckpointError
-from stockpot.fuse.kinds import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
 
 STRETCH = 1 << 18
 """Elements of a stretch: one megabyte in fp32, so that a few of them stay in cache."""
 DEVICE_STRETCH = 1 << 24
-_AHEAD = 8
+AHEAD_ROWS = 8
+"""Tensors that are fetched before their turn, at most."""
+AHEAD_BYTES = 256 << 20
+"""And their bytes in all checkpoints together; one tensor is fetched however large it is."""
 _CORES = os.cpu_count() or 1
 
 Ready = TensorFuser | SwitchFuser
@@ -92,13 +97,11 @@ class Stream:
 
     def walk(self, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
         """Do the work on every piece; the first error stops all."""
-        rows = list(dict.fromkeys(piece.row for piece in pieces))
-        number = {row: index for index, row in enumerate(rows)}
+        ahead = _ReadAhead(self.alignment, list(dict.fromkeys(piece.row for piece in pieces)))
 
         def step(piece: Piece) -> None:
             if piece.start == 0:
-                for row in rows[number[piece.row] + 1 : number[piece.row] + _AHEAD : _AHEAD - 1]:
-                    self._prefetch(row)
+                ahead.begin(piece.row)
             work(piece)
 
         with _one_torch_thread(), ThreadPoolExecutor(self.workers) as pool:
@@ -108,12 +111,6 @@ class Stream:
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
-
-    def _prefetch(self, row: Row) -> None:
-        for source, name in zip(self.alignment.members, row.members, strict=True):
-            source.prefetch(name)
-        if self.alignment.base is not None and row.base is not None:
-            self.alignment.base.prefetch(row.base)
 
     def gather(self, passes: Sequence[Pass], rows: Sequence[Row]) -> list[Any]:
         """Run several passes in one walk."""
@@ -159,6 +156,40 @@ class Stream:
                     ready[index] = done.value
             waiting = still
         return [ready[index] for index in range(len(fusers))]
+
+
+class _ReadAhead:
+    """Asks for the rows after those at work, several at once and each of them once."""
+
+    def __init__(self, alignment: Alignment, rows: Sequence[Row]) -> None:
+        self._alignment = alignment
+        self._rows = rows
+        self._number = {row: index for index, row in enumerate(rows)}
+        self._sources = len(alignment.members) + (alignment.base is not None)
+        self._asked = 0  # rows before this one were asked for, or begun
+        self._lock = Lock()
+
+    def begin(self, row: Row) -> None:
+        """A row is begun: ask for those after it, as far as the bounds allow."""
+        for following in self._due(self._number[row]):
+            for source, name in zip(self._alignment.members, following.members, strict=True):
+                source.prefetch(name)
+            if self._alignment.base is not None and following.base is not None:
+                self._alignment.base.prefetch(following.base)
+
+    def _due(self, number: int) -> list[Row]:
+        with self._lock:
+            first = self._asked = max(self._asked, number + 1)
+            waiting = sum(self._cost(row) for row in self._rows[number + 1 : first])
+            for row in self._rows[first : number + 1 + AHEAD_ROWS]:
+                waiting += self._cost(row)
+                if waiting > AHEAD_BYTES and self._asked > number + 1:
+                    break
+                self._asked += 1
+            return list(self._rows[first : self._asked])
+
+    def _cost(self, row: Row) -> int:
+        return row.info.nbytes * self._sources
 
 
 def _check_finite(values: Tensor, source: Source, name: str) -> None:

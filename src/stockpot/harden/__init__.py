@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
 if TYPE_CHECKING:
     from stockpot.harden.loop import Objective
 
-hardeners: Registry[Callable[..., Objective]] = Registry(
+
+@dataclass(frozen=True, kw_only=True)
+class HardenerTags(Tags):
+    """Which parts of a model a method trains."""
+
+    head: Literal["fixed", "trained"] = "fixed"
+    """Whether a text head becomes weights that are trained."""
+    towers: Literal["image", "both"] = "image"
+    """Of a dual encoder, its image tower or both."""
+
+
+hardeners = Kind[Callable[..., "Objective"]](
     "hardeners", noun="hardening method", package="stockpot.harden"
-)
+).tagged(HardenerTags)
 speak(__name__, "stockpot.harden.run:harden")
+
+__all__ = ["hardeners"]

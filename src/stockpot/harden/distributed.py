@@ -25,9 +25,14 @@ def workers() -> int:
     return dist.get_world_size() if _joined() else 1
 
 
+def rank() -> int:
+    """This process's number among them; 0 when it is alone."""
+    return dist.get_rank() if _joined() else 0
+
+
 def is_first() -> bool:
     """Whether this process is the one that writes files."""
-    return not _joined() or dist.get_rank() == 0
+    return rank() == 0
 
 
 @contextmanager
@@ -55,7 +60,7 @@ def own_share(*batch: Tensor) -> tuple[Tensor, ...]:
         raise BadParameterError(
             f"batch_size: expected a multiple of the {workers()} processes, got {len(batch[0])}."
         )
-    start = dist.get_rank() * size
+    start = rank() * size
     return tuple(part[start : start + size] for part in batch)
 
 

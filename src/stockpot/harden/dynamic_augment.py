@@ -15,15 +15,16 @@ from torch import Tensor
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.generator import Generator
-from stockpot.dynamic.generators import generators
-from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
-from stockpot.dynamic.oracles import oracles
+from stockpot.dynamic.generators import GeneratorRef, generators
+from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
+from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.task import Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
+from stockpot.types import Count, NonNegative
 
 
 class DynamicAugment:
@@ -48,7 +49,7 @@ class DynamicAugment:
         """Make the oracle for the data's classes, where one is asked for."""
         name, params = self._chosen
         self.generator.to(model.device)
-        if name != "none":
+        if name != NO_ORACLE:
             setting = Setting(data.classes, data.templates, model.device, data.name)
             self._oracle = oracles.get(name)(setting, **params)
 
@@ -75,15 +76,15 @@ class DynamicAugment:
 @hardeners.register("dynamic_augment", paper="arXiv:2308.10632")
 def dynamic_augment(
     *,
-    generator: str = "vqgan",
+    generator: GeneratorRef = "vqgan",
     generator_params: dict[str, Any] | None = None,
-    oracle: str = "none",
+    oracle: OracleRef = NO_ORACLE,
     oracle_params: dict[str, Any] | None = None,
-    rule: str = "argmax",
-    budget: int = 5,
-    step: float | None = None,
-    weight: float = 0.01,
-    every: int = 1,
+    rule: RuleText = "argmax",
+    budget: Count = 5,
+    step: NonNegative | None = None,
+    weight: NonNegative = 0.01,
+    every: Count = 1,
 ) -> Objective:
     """Learn from images that a generator makes against the model, and answer alike on both.
 

@@ -1,8 +1,9 @@
 """The training loop: one for every hardening method.
 
 A method supplies an objective, a function from the model and a batch to a loss; the loop does
-the rest. Data order and everything random follow from (seed, epoch) and (seed, step), never from
-a generator that lives across steps, so a run stopped anywhere resumes to the same weights.
+the rest. Data order and everything random, dropout too, follow from (seed, epoch) and (seed, step),
+never from a generator that lives across steps, so a run stopped anywhere resumes to the same
+weights.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from stockpot.harden.augment import Augmentation, augment
 from stockpot.harden.distributed import average_gradients, is_first, own_share, share_buffers
 from stockpot.harden.holdout import hold_out
 from stockpot.harden.optimise import follow, make_optimiser, set_rate
+from stockpot.harden.randomness import generator_of, layers_draw_from
 from stockpot.harden.schedule import Schedule
 from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
 from stockpot.models.classifier import Classifier
@@ -163,14 +165,15 @@ def train(
             break
         steps = step + 1
         set_rate(optimiser, lr, schedule, step, total, int(warmup * total))
-        generator = _generator(seed, step)
+        generator = generator_of(seed, step)
         chosen = rows.to(device, non_blocking=True)
         batch = augment(pixels[chosen].float() / 255, augmentations, generator)
         batch, targets = own_share(batch, labels[chosen])
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            loss = objective(Step(model, batch, targets, generator, step))
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        with layers_draw_from(seed, step, device):
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                loss = objective(Step(model, batch, targets, generator, step))
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(model)
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -238,14 +241,9 @@ def _batches(
     for step in range(start, total):
         if step // per_epoch != epoch:
             epoch = step // per_epoch
-            order = torch.randperm(n, generator=_generator(seed, epoch, salt=1))
+            order = torch.randperm(n, generator=generator_of(seed, epoch, salt=1))
         first = (step % per_epoch) * size
         yield step, order[first : first + size]
-
-
-def _generator(seed: int, number: int, salt: int = 0) -> Generator:
-    text = hashlib.sha256(f"{seed}:{number}:{salt}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(text[:7], "big"))
 
 
 def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Tensor, Tensor]:

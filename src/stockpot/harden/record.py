@@ -9,18 +9,19 @@ from typing import Any
 from stockpot.checkpoints.record import Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.references import all_references
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.loop import train
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import data_inputs, model_input, named_models
-from stockpot.registry import Entry
+from stockpot.registry import Entry, Tags
 
 training = Entry(
     "hardeners",
     "train",
     train,
-    tags={"given": ("validation", "resume", "report", "question")},
+    Tags(given=("validation", "resume", "report", "question")),
 )
 """The loop's own parameters; every method takes them besides its own."""
 
@@ -35,7 +36,7 @@ def hardening_record(
 ) -> Record:
     """The record that `stockpot.harden` with these arguments would write; nothing is trained."""
     own, common = split_params(method, params)
-    parameters, teachers = named_models(own | common)
+    parameters, teachers = named_models(own | common, all_references(hardeners.get(method), own))
     values = plain(parameters)
     seed = values.pop("seed")
     inputs = [model_input("model", model), *data_inputs("data", training_data(data))]

@@ -21,7 +21,7 @@ from stockpot.harden.record import hardening_record, split_params, training_data
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fine_tuned import with_trained_head
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
 from stockpot.results.provenance import provenance
 
 
@@ -71,9 +71,6 @@ def _train(
     entry = hardeners.get(method)
     objective = entry(**own)
     images, held_out = training_data(data), validation_data(validation)
-    options = zero_shot_options(model, images.classes, images.templates)
-    if options and images.prompts:
-        options["prompts"] = images.prompts
     target = Path(out) if out else None
     if target:
         check_free(target)
@@ -81,15 +78,15 @@ def _train(
     record = (
         hardening_record(method, model, images, validation=held_out, **params) if target else None
     )
-    classifier = load_model(model, **options).to(pick_device(device))
+    classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if classifier.classes != images.classes:
         raise UserError(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
-    if entry.tags.get("head") == "trained":
+    if entry.tags.head == "trained":
         with_trained_head(classifier)
-    both_towers = entry.tags.get("towers") == "both"
+    both_towers = entry.tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
     work = target.with_name(f".{target.name}.partial") if target else None

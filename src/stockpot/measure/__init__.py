@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
 if TYPE_CHECKING:
     from stockpot.measure.measurement import Measurement
 
-measures: Registry[Callable[..., Measurement]] = Registry(
+measures = Kind[Callable[..., "Measurement"]](
     "measures", noun="measure", package="stockpot.measure"
-)
+).tagged(Tags)
 speak(__name__, "stockpot.measure.run:measure")
+
+__all__ = ["measures"]

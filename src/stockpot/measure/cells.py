@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,14 +19,14 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
+from stockpot.dynamic.references import all_references
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.identity import identify
-from stockpot.models.load import has_text_head, load_model, zero_shot_options
-from stockpot.models.zero_shot import with_classes
+from stockpot.models.load import load_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -90,7 +91,9 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=_by_content(self.params),
+            params=_by_content(
+                self.params, all_references(measures.get(self.measure), self.params)
+            ),
             seed=self.seed,
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
@@ -106,7 +109,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         return known
     data = cell.data.load()
     device = pick_device(cell.device)
-    model = _model_for(cell.model, data, device)
+    model = model_for(cell.model, data, device)
     context = Context(device, cell.batch_size, cell.seed, progress)
     start = time.perf_counter()
     if device.type == "cuda":
@@ -143,6 +146,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             images=found.images,
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+        outcome_sizes={
+            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
+        },
         notes=list(found.notes),
         pictures=list(found.pictures),
     )
@@ -151,32 +157,26 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     return result
 
 
-_MODELS = ("baseline", "model")
-"""Parameters of measures and of their oracles that name another model."""
-
-
-def _by_content(value: Any, name: str = "") -> Any:
+def _by_content(
+    params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
+) -> dict[str, Any]:
     """Parameters in which a model folder stands by its content: its place decides nothing."""
-    if isinstance(value, dict):
-        return {key: _by_content(item, key) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_by_content(item) for item in value)
-    if name in _MODELS and isinstance(value, str) and Path(value).is_dir():
-        return f"{Path(value).name}@{identify(value)[:16]}"
-    return value
-
-
-def _model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
-    own, defence = _undefended(spec.options)
-    if isinstance(spec.source, Classifier):
-        model = spec.source.to(device)
-    else:
-        options = zero_shot_options(spec.source, data.classes, data.templates, **own)
-        text = json.dumps(_plain(options), sort_keys=True)
-        if "classes" not in own and has_text_head(spec.source, own.get("revision")):
-            model = _with_head(spec.source, own, data, str(device))
+    found: dict[str, Any] = {}
+    for key, value in params.items():
+        role = f"{place}{key}"
+        if isinstance(value, Mapping):
+            found[key] = _by_content(value, references, f"{role}.")
+        elif references.get(role) == "model" and value and Path(value).is_dir():
+            found[key] = f"{Path(value).name}@{identify(value)[:16]}"
         else:
-            model = _load_model(spec.source, text, str(device))
+            found[key] = value
+    return found
+
+
+def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+    """The model, with a head for the data's classes where it needs one, and its defences."""
+    own, defence = _undefended(spec.options)
+    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
     for name, params in defence.items():
         model = defend(model, name, **params)
     return model
@@ -195,18 +195,6 @@ def _undefended(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict
     if not isinstance(chosen, dict):
         chosen = {str(name): {} for name in chosen}
     return own, {str(name): dict(params or {}) for name, params in chosen.items()}
-
-
-@lru_cache(maxsize=2)
-def _load_model(source: str, options: str, device: str) -> Classifier:
-    return load_model(source, **json.loads(options)).to(device).eval()
-
-
-def _with_head(source: str, own: dict[str, Any], data: Dataset, device: str) -> Classifier:
-    """A dual encoder for the classes of the data; from task to task only its head changes."""
-    any_head = json.dumps(_plain(own) | {"classes": ["thing"]}, sort_keys=True)
-    encoder = _load_model(source, any_head, device)
-    return with_classes(encoder, data.classes, tuple(own.get("templates", data.templates)))
 
 
 @lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn

@@ -22,11 +22,12 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.results.schema import Score
+from stockpot.types import Count
 
 
 @measures.register("cost")
 def cost(
-    model: Classifier, data: Dataset, context: Context, *, batch: int = 64, repeats: int = 10
+    model: Classifier, data: Dataset, context: Context, *, batch: Count = 64, repeats: int = 10
 ) -> Measurement:
     """Parameters, FLOPs per image, throughput, latency and peak memory.
 

@@ -8,6 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.member_names import by_name
+from stockpot.checkpoints.resolve import source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines
@@ -146,23 +148,12 @@ def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
 
 
 def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
-    """Names and sources; a source without a name is named after its last part."""
+    """Names and sources; `member_names` says how a source without a name is called."""
     chosen = dict(options or {})
-    if isinstance(models, str | Path | Classifier):
-        models = [models]
-    if isinstance(models, Mapping):
-        return [ModelSpec(name, _source(source), chosen) for name, source in models.items()]
-    named: dict[str, ModelSpec] = {}
-    for source in models:
-        origin = source.origin.source if isinstance(source, Classifier) else str(source)
-        name = _short(origin)
-        if name in named:
-            raise UserError(
-                f"two models are named {name!r}: {named[name].source} and {source}.",
-                hint="Give them names: NAME=SOURCE.",
-            )
-        named[name] = ModelSpec(name, _source(source), chosen)
-    return list(named.values())
+    return [
+        ModelSpec(name, source if isinstance(source, Classifier) else source_text(source), chosen)
+        for name, source in by_name(models).items()
+    ]
 
 
 def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
@@ -214,10 +205,6 @@ def measure_specs(measures: Measures) -> list[tuple[str, dict[str, Any]]]:
             for item in measures
         ]
     return [(name, registry.get(name).validate(params)) for name, params in chosen]
-
-
-def _source(source: Source) -> str | Classifier:
-    return source if isinstance(source, Classifier) else str(source)
 
 
 def _short(source: str) -> str:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -40,10 +41,10 @@ def import_extra(module: str, extra: str) -> Any:
 
 
 def load_timm(
-    architecture: str, *, weights: str | None = None, pretrained: bool = True, name: str = ""
+    place: Resolved, *, weights: str | None = None, pretrained: bool = True, name: str = ""
 ) -> Classifier:
     """A timm model by its name; preprocessing comes from its pretrained configuration."""
-    timm = import_extra("timm", "timm")
+    timm, architecture = import_extra("timm", "timm"), place.name
     module = timm.create_model(
         architecture, pretrained=pretrained and weights is None, checkpoint_path=weights or ""
     )
@@ -56,7 +57,7 @@ def load_timm(
     )
     labels = tuple(str(index) for index in range(module.num_classes))
     identity = fingerprint_tensors(module.state_dict().items())
-    origin = Origin(name or f"timm:{architecture}", architecture, identity)
+    origin = Origin(name or place.text, architecture, identity)
     return Classifier(module.eval(), preprocess, labels, origin)
 
 
@@ -75,17 +76,20 @@ class _OpenClipZeroShot(nn.Module):
 
 
 def load_open_clip(
-    spec: str,
+    place: Resolved,
     *,
-    classes: tuple[str, ...],
+    classes: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     name: str = "",
 ) -> Classifier:
     """An open_clip model as `ARCHITECTURE` or `ARCHITECTURE/PRETRAINED`, with a zero-shot head."""
+    if classes is None:
+        raise UserError(
+            f"{place.text} is a dual encoder without a head: its classes come from the data.",
+            hint="Give classes=..., or measure it with --data.",
+        )
     open_clip = import_extra("open_clip", "openclip")
-    architecture, _, pretrained = spec.partition("/")
-    if not architecture:
-        raise UserError(f"expected open_clip:ARCHITECTURE/PRETRAINED, got open_clip:{spec}.")
+    architecture, _, pretrained = place.name.partition("/")
     model = open_clip.create_model(architecture, pretrained=pretrained or None).eval()
     tokenizer = open_clip.get_tokenizer(architecture)
     rows = []
@@ -102,6 +106,6 @@ def load_open_clip(
     )
     network = _OpenClipZeroShot(model, torch.stack(rows).clone())
     origin = Origin(
-        name or f"open_clip:{spec}", architecture, fingerprint_tensors(model.state_dict().items())
+        name or place.text, architecture, fingerprint_tensors(model.state_dict().items())
     )
     return Classifier(network, preprocess, classes, origin)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
@@ -24,7 +25,7 @@ from stockpot.types import ImageSize
 
 
 def load_factory(
-    source: str,
+    place: Resolved,
     *,
     weights: str | None = None,
     arguments: Mapping[str, Any] | None = None,
@@ -40,7 +41,7 @@ def load_factory(
     """Build a module by calling a factory and fill it from a file.
 
     Args:
-        source: `module.py:factory` or `package.module:attribute`.
+        place: `module.py:factory` or `package.module:attribute`.
         weights: a `.safetensors`, `.pt`, `.pth` or `.bin` file; none keeps the factory's own.
         arguments: keyword arguments of the factory.
         classes: class names in output order; plain numbers when left out.
@@ -52,6 +53,7 @@ def load_factory(
         interpolation: how pictures are resized.
         name: the name under which the model appears in results.
     """
+    source = place.text
     module = find_factory(source)(**(arguments or {}))
     if not isinstance(module, nn.Module):
         raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
@@ -78,7 +80,7 @@ def find_factory(source: str) -> Callable[..., Any]:
     """Import the function that `module:attribute` names."""
     location, _, attributes = source.rpartition(":")
     if location.endswith(".py"):
-        path = Path(location)
+        path = Path(location).expanduser()
         if not path.is_file():
             raise UserError(f"no Python file at {location} (from {source!r}).")
         spec = importlib.util.spec_from_file_location(f"stockpot_factory_{path.stem}", path)

@@ -10,6 +10,7 @@ the head like every other weight.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import class_names, load_weights, quietly, read_config, resolve
+from stockpot.models.huggingface import class_names, load_weights, quietly, read_config
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.zero_shot import ZeroShotNetwork
 
@@ -136,19 +138,17 @@ def _tower(model: Any) -> nn.Module:
     return tower
 
 
-def is_fine_tuned(config: dict[str, Any]) -> bool:
+def is_fine_tuned(config: Mapping[str, Any]) -> bool:
     """Whether a folder holds such a classifier."""
     return config.get("head") == HEAD
 
 
-def load_fine_tuned(
-    source: str, *, revision: str | None = None, dtype: str = "float32", name: str = ""
-) -> Classifier:
+def load_fine_tuned(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:
     """Load a folder that `FineTunedNetwork.save` (or a fusion of such folders) wrote."""
     import transformers
     from safetensors import safe_open
 
-    folder = resolve(source, revision=revision)
+    folder = place.local()
     config = read_config(folder)
     tower = load_weights(getattr(transformers, _CLASSES[config["model_type"]]), folder, dtype=dtype)
     try:
@@ -165,7 +165,7 @@ def load_fine_tuned(
     labels = class_names({int(index): text for index, text in config["id2label"].items()})
     preprocess = from_hub(folder, default_size=config.get("image_size", 224))
     network = FineTunedNetwork(tower, head, preprocess, labels).eval()
-    origin = Origin(name or source, type(tower).__name__, fingerprint_folder(folder))
+    origin = Origin(name or place.text, type(tower).__name__, fingerprint_folder(folder))
     return Classifier(network, preprocess, labels, origin)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
@@ -56,25 +57,6 @@ def last_linear(model: nn.Module) -> nn.Linear:
     if not layers:
         raise UserError(f"{type(model).__name__} has no linear head.")
     return layers[-1]
-
-
-def resolve(source: str, *, revision: str | None = None) -> Path:
-    """A local folder as it is; a hub id downloaded (or found in the hub's cache)."""
-    folder = Path(source)
-    if folder.is_dir():
-        return folder
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        patterns = ["*.json", "*.safetensors", "*.bin", "*.txt", "*.model"]
-        return Path(snapshot_download(source, revision=revision, allow_patterns=patterns))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise BadCheckpointError(
-            f"no model at {source!r}: it is not a folder here, not a zoo model, and the hub could "
-            f"not give it ({reason})."
-        ) from problem
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -134,9 +116,7 @@ def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:
     return model
 
 
-def load_huggingface(
-    source: str, *, revision: str | None = None, dtype: str = "float32", name: str = ""
-) -> Classifier:
+def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:
     """Load an image classifier with its own head."""
     from transformers import AutoModelForImageClassification
 
@@ -144,13 +124,13 @@ def load_huggingface(
 
     small_resnet.register()
     lenet.register()
-    folder = resolve(source, revision=revision)
+    folder = place.local()
     config = read_config(folder)
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
     size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
     preprocess = from_hub(folder, default_size=size if isinstance(size, int) else size[0])
     network = HuggingFaceNetwork(model, preprocess)
-    origin = Origin(name or source, type(model).__name__, fingerprint_folder(folder))
+    origin = Origin(name or place.text, type(model).__name__, fingerprint_folder(folder))
     return Classifier(network, preprocess, class_names(model.config.id2label), origin)
 
 

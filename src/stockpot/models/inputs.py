@@ -10,13 +10,16 @@ from typing import Any
 from torch import Tensor
 
 from stockpot.checkpoints.record import Input
+from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
 from stockpot.models.classifier import Classifier
-from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.fingerprint import (
+    fingerprint_files,
+    fingerprint_folder,
+    fingerprint_tensors,
+)
 from stockpot.models.identity import identify
 
-_MODELS = ("teacher", "model", "baseline")
-"""Parameters that name another model."""
 _PLAIN = Dataset.__dataclass_fields__["templates"].default
 
 
@@ -46,22 +49,38 @@ def data_inputs(role: str, data: Dataset) -> list[Input]:
     return found
 
 
-def named_models(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[Input]]:
-    """Parameters without those that name a model, and these models as inputs."""
+def named_models(
+    params: Mapping[str, Any], references: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Input]]:
+    """Parameters without those that name a model, and these models as inputs.
+
+    Args:
+        params: a method's parameters.
+        references: parameter -> what it names (`Entry.references`); one inside a mapping is
+            `mapping.parameter`.
+    """
     inputs: list[Input] = []
-    return _without_models(params, "", inputs), inputs
+    return _without_models(params, "", references, inputs), inputs
 
 
-def _without_models(value: Any, role: str, inputs: list[Input]) -> Any:
-    if isinstance(value, Mapping):
-        rest = {}
-        for key, item in value.items():
-            place = f"{role}.{key}" if role else str(key)
-            if key in _MODELS and item and isinstance(item, str | Path | Classifier):
-                inputs.append(model_input(place, item))
-            else:
-                rest[key] = _without_models(item, place, inputs)
-        return rest
-    if isinstance(value, list):
-        return [_without_models(item, role, inputs) for item in value]
-    return value
+def _without_models(
+    params: Mapping[str, Any], place: str, references: Mapping[str, str], inputs: list[Input]
+) -> dict[str, Any]:
+    rest = {}
+    for key, value in params.items():
+        role = f"{place}{key}"
+        if isinstance(value, Mapping):
+            rest[key] = _without_models(value, f"{role}.", references, inputs)
+        elif references.get(role) == "model" and value:
+            inputs.append(model_input(role, value))
+        elif references.get(role) == "autoencoder" and value:
+            inputs.append(_autoencoder_input(role, str(value)))
+        else:
+            rest[key] = value
+    return rest
+
+
+def _autoencoder_input(role: str, source: str) -> Input:
+    found = resolve(source, "autoencoder").local()
+    content = fingerprint_folder(found) if found.is_dir() else fingerprint_files([found])
+    return Input(role=role, name=found.name, source=source, fingerprint=content)

@@ -1,141 +1,158 @@
-"""`load_model`: one name for every place a model can come from.
+"""`load_model` and `load_for`: from a source (`checkpoints/resolve.py` lists them) to a classifier.
 
-| source | what |
-|---|---|
-| `icons-resnet` or `zoo:icons-resnet` | an embedded model |
-| `path/to/folder` or `org/name` | a Hugging Face folder or hub id (`org/name@revision`) |
-| `module.py:factory` or `package.module:attribute` | a function, with `weights=FILE` |
-| `timm:NAME`, `open_clip:ARCHITECTURE/PRETRAINED` | models of those packages |
+`load_model(source)` loads what stands for itself; `load_for(source, data)` also what must be told
+the classes, and is what everything that has data calls.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
+import torch
+
+from stockpot.checkpoints.resolve import Resolved, resolve
+from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
-from stockpot.models.embedded import embedded_folder, zoo_folder, zoo_names
-from stockpot.models.fine_tuned import is_fine_tuned, load_fine_tuned
-from stockpot.models.huggingface import load_huggingface, read_config, resolve
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder
+from stockpot.models.huggingface import read_config
 from stockpot.models.modules.folder import is_module, load_module
-from stockpot.models.vision_tower import is_vision_tower
-from stockpot.models.zero_shot import DUAL_ENCODERS, load_zero_shot
+from stockpot.models.plain_folder import plain_loader
+from stockpot.models.prompts import Prompts
+from stockpot.models.zero_shot import has_text_head, with_classes
 
-__all__ = ["HUB_ID", "load_model", "zero_shot_options", "zoo_folder", "zoo_names"]
-
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+Source = str | Path | Resolved | Classifier
 
 
-def load_model(source: str | Path | Classifier, **options: Any) -> Classifier:
-    """Load a classifier; the module's table lists what `source` may be.
+class Labelled(Protocol):
+    """What a head is made for: a dataset, or anything else with classes and templates."""
 
-    A dual encoder (CLIP, SigLIP) needs `classes=` for its zero-shot head. Other options belong to
-    the kind of source, and unknown ones are refused.
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def templates(self) -> tuple[str, ...]: ...
+
+
+class Vocabulary(NamedTuple):
+    """Classes and templates by themselves, where there is no data to ask."""
+
+    classes: tuple[str, ...]
+    templates: tuple[str, ...] = ("a photo of a {}.",)
+
+
+def load_model(source: Source, **options: Any) -> Classifier:
+    """Load a classifier from a zoo name, folder, hub id, factory, timm or open_clip name.
+
+    A dual encoder (CLIP, SigLIP) needs `classes=` for its zero-shot head. `revision` belongs to a
+    hub id, other options to the kind of source, and unknown ones are refused.
     """
     if isinstance(source, Classifier):
         return source
-    loader, location = _loader(str(source), options)
-    allowed = inspect.signature(loader).parameters
+    place = resolve(source, revision=options.pop("revision", None))
+    loader = _loader(place)
+    allowed = list(inspect.signature(loader).parameters)[1:]
     for key in options:
         if key not in allowed:
-            known = [name for name in list(allowed)[1:] if name != "name"]
+            known = [name for name in allowed if name != "name"]
+            known += ["revision"] if place.kind == "hub" else []
             raise BadParameterError(
-                f"{source}: unknown model option {key!r}.{did_you_mean(key, known)} "
+                f"{place.text}: unknown model option {key!r}.{did_you_mean(key, known)} "
                 f"It takes: {', '.join(known)}."
             )
-    if location != str(source):
-        options.setdefault("name", str(source))
-    return loader(location, **options)
+    return loader(place, **options)
 
 
-def _loader(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classifier], str]:
-    if source.startswith("timm:"):
+def load_for(
+    source: Source,
+    data: Labelled,
+    *,
+    options: Mapping[str, Any] | None = None,
+    prompts: Prompts | None = None,
+    device: str | torch.device | None = None,
+    keep: bool = False,
+) -> Classifier:
+    """Load a classifier for the classes of some data.
+
+    A dual encoder gets a head of the data's classes and templates, a module made by fusion the
+    head of the task that has these classes; a model with a head of its own stays as it is.
+
+    Args:
+        source: as for `load_model`.
+        data: a dataset, or what else has classes and templates.
+        options: those of `load_model`; `classes` and `templates` overrule the data's.
+        prompts: for each class all its prompts, instead of templates, where a head is made.
+        device: where to put it; by default where it is.
+        keep: whether the last few models are kept for the next call, which then changes no more
+            than the head of a dual encoder. Whoever asks for it must leave the weights alone.
+    """
+    if isinstance(source, Classifier):
+        return source if device is None else source.to(device)
+    own = dict(options or {})
+    place = resolve(source, revision=own.pop("revision", None))
+    if "classes" not in own and takes_classes(place):
+        templates = tuple(own.pop("templates", data.templates))
+        encodes_text = place.has_files and has_text_head(_config(place))
+        if keep and encodes_text and not (prompts or "prompts" in own):
+            encoder = _kept(place, _plain(own | {"classes": ["thing"]}), str(device or "cpu"))
+            return with_classes(encoder, data.classes, templates)
+        own |= {"classes": data.classes, "templates": templates}
+        own |= {"prompts": prompts} if prompts and encodes_text else {}
+    if keep:
+        return _kept(place, _plain(own), str(device or "cpu"))
+    model = load_model(place, **own)
+    return model if device is None else model.to(device)
+
+
+def takes_classes(source: Source) -> bool:
+    """Whether the classes decide the head: of a dual encoder, its tower, or a fused module."""
+    if isinstance(source, Classifier):
+        return False
+    place = resolve(source)
+    if not place.has_files:
+        return place.kind == "open_clip"
+    config = _config(place)
+    return has_text_head(config) or is_module(config)
+
+
+def _loader(place: Resolved) -> Callable[..., Classifier]:
+    if place.kind == "timm":
         from stockpot.models.extras import load_timm
 
-        return load_timm, source.removeprefix("timm:")
-    if source.startswith("open_clip:"):
+        return load_timm
+    if place.kind == "open_clip":
         from stockpot.models.extras import load_open_clip
 
-        return load_open_clip, source.removeprefix("open_clip:")
-    if source.startswith("zoo:") or source in zoo_names():
-        name = source.removeprefix("zoo:")
-        if name not in zoo_names():
-            raise UnknownNameError("zoo model", name, zoo_names())
-        return _hugging_face(str(zoo_folder() / name), options)
-    if re.search(r"(\.py|[\w.]+):[A-Za-z_][\w.]*$", source) and not Path(source).exists():
+        return load_open_clip
+    if place.kind == "factory":
         from stockpot.models.factory import load_factory
 
-        return load_factory, source
-    path = Path(source)
-    if path.is_file():
-        raise UserError(
-            f"{source} is a file of weights without an architecture.",
-            hint=f"Give a factory: `module.py:factory` with weights={source}.",
-        )
-    looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
-    if not path.is_dir() and (looks_like_path or "/" not in source):
-        raise UserError(
-            f"no model at {source!r}.{did_you_mean(source, zoo_names())} Expected a folder, a zoo "
-            f"model ({', '.join(zoo_names()) or 'none embedded'}), a hub id, or module.py:factory."
-        )
-    if "@" in source and not path.is_dir():
-        source, options["revision"] = source.split("@", 1)
-    return _hugging_face(source, options)
+        return load_factory
+    config = _config(place)
+    return load_module if is_module(config) else plain_loader(config)
 
 
-def _hugging_face(source: str, options: dict[str, Any]) -> tuple[Callable[..., Classifier], str]:
-    config = read_config(resolve(source, revision=options.get("revision")))
-    if is_module(config):
-        return load_module, source
-    if is_fine_tuned(config):
-        return load_fine_tuned, source
-    if not _is_dual_encoder(config):
-        return load_huggingface, source
-    if "classes" not in options:
-        raise UserError(
-            f"{source} is a dual encoder without a head: its classes come from the data.",
-            hint="Give classes=..., or measure it with --data.",
-        )
-    return load_zero_shot, source
+def _config(place: Resolved) -> dict[str, Any]:
+    return read_config(place.local())
 
 
-def zero_shot_options(
-    source: str | Path | Classifier,
-    classes: tuple[str, ...],
-    templates: tuple[str, ...],
-    **options: Any,
-) -> dict[str, Any]:
-    """The options with which `load_model` makes `source` a classifier for these classes.
-
-    A model with a head of its own needs none of them; a dual encoder needs both.
-    """
-    if isinstance(source, Classifier) or "classes" in options:
-        return options
-    if str(source).startswith("open_clip:"):
-        return {"classes": classes, "templates": templates} | options
-    if has_text_head(source, options.get("revision")) or _is_module_folder(source):
-        return {"classes": classes, "templates": templates} | options
-    return options
+def _plain(options: dict[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True, default=str)
 
 
-def has_text_head(source: str | Path, revision: str | None = None) -> bool:
-    """Whether a source is a dual encoder, or a vision tower of one: its head is made of text."""
-    folder = Path(source) if Path(source).is_dir() else embedded_folder(str(source))
-    if folder is None and HUB_ID.fullmatch(str(source)):
-        repository, _, tail = str(source).partition("@")
-        folder = resolve(repository, revision=tail or revision)
-    return folder is not None and _is_dual_encoder(read_config(folder))
+def _kept(place: Resolved, options: str, device: str) -> Classifier:
+    """The model from memory, unless its files have changed since it was loaded."""
+    weights = json.loads(options).get("weights")
+    state = fingerprint_folder(place.local()) if place.has_files else ""
+    if weights and Path(weights).is_file():
+        state += fingerprint_files([Path(weights)])
+    return _load_kept(place, options, device, state)
 
 
-def _is_module_folder(source: str | Path) -> bool:
-    """Whether a source is a module: the classes say which of its tasks is meant."""
-    return (Path(source) / "config.json").is_file() and is_module(read_config(Path(source)))
-
-
-def _is_dual_encoder(config: dict[str, Any]) -> bool:
-    has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
-    return (config.get("model_type") in DUAL_ENCODERS or is_vision_tower(config)) and not has_head
+@lru_cache(maxsize=2)
+def _load_kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
+    return load_model(place, **json.loads(options)).to(device).eval()

@@ -8,6 +8,7 @@ layout of `CLIPVisionModel` (which published experts have too). Its `config.json
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import nn
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.resolve import resolve, zoo_folder
 from stockpot.errors import BadCheckpointError, UserError
-from stockpot.models.embedded import embedded_folder
-from stockpot.models.huggingface import quietly, read_config, resolve
+from stockpot.models.huggingface import quietly, read_config
 from stockpot.models.preprocess import Preprocess
 
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
@@ -26,7 +27,7 @@ _PASSENGERS = ("embeddings.position_ids", "visual_projection.weight")
 projection, which experts of `CLIPVisionModelWithProjection` share with their dual encoder."""
 
 
-def is_vision_tower(config: dict[str, Any]) -> bool:
+def is_vision_tower(config: Mapping[str, Any]) -> bool:
     """Whether a folder holds a vision tower without its text tower."""
     return config.get("model_type") in VISION_TOWERS
 
@@ -40,16 +41,17 @@ def dual_encoder_of(folder: Path, given: str | None) -> tuple[Path, str]:
             f"{folder} is a vision tower and does not say which dual encoder it belongs to.",
             hint="Give dual_encoder=..., a CLIP or SigLIP folder, zoo name or hub id.",
         )
-    if found := embedded_folder(named):
+    if found := zoo_folder(named):
         return found, found.name
     # A folder that moved together with its dual encoder still finds it beside itself.
     beside = folder.parent / Path(named).name
     for place in (Path(named).expanduser(), beside):
         if _is_whole(place):
-            return place, str(place)
-    if found := embedded_folder(Path(named).name):
+            return place, str(place.resolve())
+    if found := zoo_folder(Path(named).name):
         return found, found.name
-    return resolve(named), named
+    elsewhere = resolve(named)
+    return elsewhere.local(), elsewhere.lasting
 
 
 def _is_whole(folder: Path) -> bool:
@@ -85,13 +87,11 @@ def place_vision_tower(model: Any, folder: Path) -> None:
 
 
 def save_vision_tower(tower: nn.Module, preprocess: Preprocess, base: str, folder: Path) -> None:
-    """Write a vision tower and the name of its dual encoder."""
+    """Write a vision tower and the name of its dual encoder, which must mean the same later."""
     folder.mkdir(parents=True, exist_ok=True)
     with quietly():
         tower.save_pretrained(folder)  # type: ignore[operator]
-    home = Path(base).expanduser()
-    named = base if embedded_folder(base) or not home.is_dir() else str(home.resolve())
-    config = read_config(folder) | {"dual_encoder": named}
+    config = read_config(folder) | {"dual_encoder": base}
     _write_json(folder / "config.json", config)
     _write_json(folder / "preprocessor_config.json", preprocess.to_hub())
 

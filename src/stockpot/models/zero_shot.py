@@ -8,6 +8,7 @@ for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.embedded import embedded_folder
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import load_weights, read_config, resolve
+from stockpot.models.huggingface import load_weights, read_config
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.prompts import Captions, Prompts, class_prompts
 from stockpot.models.text_head import embedding, text_head, text_identity
@@ -32,6 +33,12 @@ from stockpot.models.vision_tower import (
 )
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
+
+
+def has_text_head(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a dual encoder or its tower: its head is made of text."""
+    has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
+    return (config.get("model_type") in DUAL_ENCODERS or is_vision_tower(config)) and not has_head
 
 
 class ZeroShotNetwork(nn.Module):
@@ -52,7 +59,7 @@ class ZeroShotNetwork(nn.Module):
         self.preprocess = preprocess
         self.prompts = prompts
         self.base = base
-        """Where the text tower lies: a folder, a zoo name or a hub id."""
+        """Where the text tower lies, as a text that means the same from any folder."""
         self.trains_text = False
         self.identity = identity or text_identity(model, tokenizer)
         self.head: Tensor
@@ -143,35 +150,36 @@ def with_classes(
 
 
 def load_zero_shot(
-    source: str,
+    place: Resolved,
     *,
-    classes: tuple[str, ...],
+    classes: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     prompts: Prompts | None = None,
     dual_encoder: str | None = None,
-    revision: str | None = None,
     dtype: str = "float32",
     name: str = "",
 ) -> Classifier:
     """Load a dual encoder, or a vision tower into its dual encoder, and make its head.
 
     Args:
-        source: a folder or hub id.
+        place: a folder or hub id.
         classes: the classes of the head.
         templates: prompts with `{}` for the class name.
         prompts: for each class all its prompts, instead of templates.
         dual_encoder: where the text tower of a lone vision tower is; by default what it says.
-        revision: of a hub id.
         dtype: of the weights in memory.
         name: how messages call it.
     """
     from transformers import AutoModel, AutoTokenizer
 
-    folder = resolve(source, revision=revision)
+    if classes is None:
+        raise UserError(
+            f"{place.text} is a dual encoder without a head: its classes come from the data.",
+            hint="Give classes=..., or measure it with --data.",
+        )
+    folder = place.local()
     tower = is_vision_tower(read_config(folder))
-    home, base = dual_encoder_of(folder, dual_encoder) if tower else (folder, source)
-    if not tower and embedded_folder(name):
-        base = name.removeprefix("zoo:")
+    home, base = dual_encoder_of(folder, dual_encoder) if tower else (folder, place.lasting)
     model = load_weights(AutoModel, home, dtype=dtype).eval()
     if tower:
         place_vision_tower(model, folder)
@@ -180,11 +188,11 @@ def load_zero_shot(
     except (OSError, ValueError) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise UserError(
-            f"{source} has no usable tokenizer, which a zero-shot head needs: {reason}"
+            f"{place.text} has no usable tokenizer, which a zero-shot head needs: {reason}"
         ) from problem
     size = read_config(home).get("vision_config", {}).get("image_size", 224)
     preprocess = from_hub(home, default_size=size)
     chosen = tuple(map(tuple, prompts)) if prompts else class_prompts(classes, tuple(templates))
     network = ZeroShotNetwork(model, tokenizer, preprocess, chosen, base)
-    origin = Origin(name or source, type(model).__name__, fingerprint_folder(folder))
+    origin = Origin(name or place.text, type(model).__name__, fingerprint_folder(folder))
     return Classifier(network, preprocess, tuple(classes), origin)

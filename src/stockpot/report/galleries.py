@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stockpot.report.curve import CurvePoint, curve
+from stockpot.charts import Mark, curve
 from stockpot.results.schema import CellResult, Picture
 
 
@@ -50,7 +50,7 @@ def galleries(results: Sequence[CellResult]) -> list[Gallery]:
 def _chart(cell: CellResult) -> Markup | None:
     scores = [score for score in cell.scores if score.metric == "fooled"]
     points = [
-        CurvePoint(
+        Mark(
             str(score.condition["turn"]),
             score.value,
             score.value if score.ci_low is None else score.ci_low,
@@ -60,7 +60,8 @@ def _chart(cell: CellResult) -> Markup | None:
     ]
     if len(points) < 3:
         return None
-    return curve(points, across="steps of the search", up="validated images that fooled the model")
+    drawn = curve(points, across="steps of the search", up="validated images that fooled the model")
+    return Markup(drawn.inline())
 
 
 def _exhibit(picture: Picture) -> Exhibit:

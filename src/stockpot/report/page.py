@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from stockpot.charts import page_colours
 from stockpot.files import write_atomic
-from stockpot.report.charts import shade
 from stockpot.report.figures import figure, run_figures
 from stockpot.report.galleries import galleries
 from stockpot.report.robustness import robust_sections
@@ -19,6 +20,7 @@ from stockpot.report.sections import (
     class_tables,
     comparisons,
     corruption_sections,
+    filled,
     leaderboards,
     run_details,
 )
@@ -89,6 +91,7 @@ def render(
         "most_compared": MOST_COMPARED,
         "version": package_version("stockpot"),
         "format_score": format_score,
-        "shade": shade,
+        "filled": filled,
+        "colours": Markup(page_colours()),
     }
     return environment.get_template("page.html.j2").render(values)

@@ -67,7 +67,7 @@ def _section(
         )
         for number, (cell, robust) in enumerate(ordered, start=1)
     ]
-    chart = scatter(points, "clean accuracy", f"accuracy under {threat}")
+    chart = Markup(scatter(points, "clean accuracy", f"accuracy under {threat}").inline())
     return RobustSection(data, threat, ordered[0][1].n, convention, chart, rows)
 
 

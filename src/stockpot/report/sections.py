@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from stockpot.report.charts import Whisker, shade, whiskers
+from stockpot.charts import Mark, whiskers
 from stockpot.results.grids import CorruptionTable, corruption_tables
 from stockpot.results.headline import (
     Column,
@@ -107,10 +107,8 @@ def _accuracy_chart(table: ScoreTable) -> Markup | None:
     for model, row in table.rows.items():
         score = row[0].score if row else None
         if score and score.metric == "accuracy" and score.ci_low is not None:
-            points.append(
-                Whisker(model, score.value, score.ci_low, score.ci_high or 1, row[0].text)
-            )
-    return whiskers(points) if points else None
+            points.append(Mark(model, score.value, score.ci_low, score.ci_high or 1, row[0].text))
+    return Markup(whiskers(points).inline()) if points else None
 
 
 def corruption_sections(results: Sequence[CellResult]) -> list[CorruptionSection]:
@@ -140,7 +138,7 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
         rows = []
         for name, by_model in found.items():
             found_or_none = [by_model.get(model) for model in models]
-            shown = [(format_score(s), shade(s.value)) if s else ("-", "") for s in found_or_none]
+            shown = [(format_score(s), filled(s.value)) if s else ("-", "") for s in found_or_none]
             mean = sum(score.value for score in by_model.values()) / len(by_model)
             count = next(iter(by_model.values())).n
             rows.append((mean, (name, count, shown)))
@@ -174,6 +172,11 @@ def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
                 )
             )
     return found
+
+
+def filled(value: float) -> str:
+    """A style that fills a table's cell in proportion to a share; text stays readable."""
+    return f"--share:{max(0.0, min(1.0, value)):.3f}"
 
 
 def _pairs(cells: Sequence[CellResult]) -> list[tuple[CellResult, CellResult]]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stockpot.report.charts import Whisker, shade, whiskers
-from stockpot.report.curve import CurvePoint, curve
+from stockpot.charts import Mark, curve, whiskers
+from stockpot.report.sections import filled
 from stockpot.results.headline import format_score
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.task_table import TaskRow, corruption_means, task_tables
@@ -76,19 +76,20 @@ def sweep_sections(results: Sequence[CellResult]) -> list[SweepSection]:
     sections = []
     swept = {cell.key.model: cell.key for cell in results if cell.key.sweep}
     for table in task_tables(results):
-        groups: dict[tuple[str, str], list[CurvePoint]] = {}
+        groups: dict[tuple[str, str], list[Mark]] = {}
         for row in table.rows:
             found, mean = swept.get(row.model), row.mean
             if found and mean and mean.ci_low is not None and mean.ci_high is not None:
                 ((key, value),) = found.sweep.items()
-                point = CurvePoint(str(value), mean.value, mean.ci_low, mean.ci_high)
+                point = Mark(str(value), mean.value, mean.ci_low, mean.ci_high)
                 entry = Variant(found.entry, found.training_seed).label
                 groups.setdefault((entry, key), []).append(point)
         for (name, key), points in groups.items():
             if len(points) >= 3:
                 up = f"mean accuracy over {len(table.tasks)} tasks"
                 title = f"{name}: {_TITLES[table.measure].lower()} by {key}"
-                sections.append(SweepSection(title, curve(points, across=key, up=up)))
+                chart = Markup(curve(points, across=key, up=up).inline())
+                sections.append(SweepSection(title, chart))
     return sections
 
 
@@ -106,13 +107,13 @@ def _entry(score: Score | None, top: float | None) -> Entry:
         return Entry("-", "", "", None, False)
     title = f"{format_score(score)}, n = {score.n:,}"
     text = f"{100 * score.value:.1f}"
-    return Entry(text, title, shade(score.value), score.value, score.value == top)
+    return Entry(text, title, filled(score.value), score.value, score.value == top)
 
 
 def _chart(rows: Sequence[TaskRow]) -> Markup | None:
     points = [
-        Whisker(row.model, mean.value, mean.ci_low, mean.ci_high, format_score(mean))
+        Mark(row.model, mean.value, mean.ci_low, mean.ci_high, format_score(mean))
         for row in rows
         if (mean := row.mean) and mean.ci_low is not None and mean.ci_high is not None
     ]
-    return whiskers(points) if points else None
+    return Markup(whiskers(points).inline()) if points else None

@@ -6,7 +6,8 @@ score it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from stockpot.errors import BadParameterError
-from stockpot.results.resamples import RESAMPLES, resampled_means
+from stockpot.results.resamples import RESAMPLES, Groups, resampled_means
 
 
 class Interval(NamedTuple):
@@ -44,6 +45,26 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(low, high, method)
 
 
+def newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
+    """Newcombe's interval for the difference of two independent shares."""
+    a, b = float(first.mean()), float(second.mean())
+    one, two = wilson(int(first.sum()), first.size), wilson(int(second.sum()), second.size)
+    low = a - b - math.hypot(a - one.low, two.high - b)
+    high = a - b + math.hypot(one.high - a, b - two.low)
+    return Interval(low, high, "newcombe-95")
+
+
+def mean_of_sets(sets: Sequence[NDArray[np.bool_]]) -> tuple[float, Interval]:
+    """The mean of several sets' accuracies, each counting equally, with its interval."""
+    shares = [float(flags.mean()) for flags in sets]
+    bounds = [wilson(int(flags.sum()), flags.size) for flags in sets]
+    mean = sum(shares) / len(sets)
+    # The sets are independent: the distances to their bounds add like errors do.
+    lower = math.hypot(*(p - bound.low for p, bound in zip(shares, bounds, strict=True)))
+    upper = math.hypot(*(bound.high - p for p, bound in zip(shares, bounds, strict=True)))
+    return mean, Interval(mean - lower / len(sets), mean + upper / len(sets), "wilson-combined-95")
+
+
 @lru_cache
 def _normal_quantile(share: float) -> float:
     return float(norm.ppf(share))
@@ -66,6 +87,8 @@ class PairedDifference(NamedTuple):
     high: float
     p_value: float
     n: int
+    clusters: int
+    """What was drawn anew: images, or groups of them."""
 
 
 def paired_bootstrap(
@@ -75,10 +98,12 @@ def paired_bootstrap(
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = 0.95,
+    groups: Groups | None = None,
 ) -> PairedDifference:
     """Compare two models on the same images: resample images, keep the pairs together.
 
-    The p value is two-sided: twice the smaller share of resamples on one side of zero.
+    With `groups` (a label per image) whole groups are resampled, such as the pictures of one
+    object. The p value is two-sided: twice the smaller share of resamples on one side of zero.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape:
@@ -86,12 +111,24 @@ def paired_bootstrap(
             f"a paired comparison needs the same images, got {first.size} and {second.size}."
         )
     delta = first - second
-    means = resampled_means(delta[:, None], seed=seed, resamples=resamples)[:, 0]
+    draws = resampled_means(delta[:, None], seed=seed, resamples=resamples, groups=groups)
+    clusters = delta.size if groups is None else len(np.unique(np.asarray(groups)))
+    return difference_of(delta, draws[:, 0], clusters, confidence)
+
+
+def difference_of(
+    delta: NDArray[np.float64],
+    means: NDArray[np.float64],
+    clusters: int,
+    confidence: float = 0.95,
+) -> PairedDifference:
+    """What differences and their resampled means say together."""
     interval = _percentile(means, confidence, "paired-bootstrap")
     # One resample is added to each side: with finitely many a p value of 0 cannot be claimed.
     below, above = (means <= 0).sum() + 1, (means >= 0).sum() + 1
-    p_value = min(1.0, 2.0 * float(min(below, above)) / (resamples + 1))
-    return PairedDifference(float(delta.mean()), interval.low, interval.high, p_value, delta.size)
+    p_value = min(1.0, 2.0 * float(min(below, above)) / (len(means) + 1))
+    value = float(delta.mean())
+    return PairedDifference(value, interval.low, interval.high, p_value, delta.size, clusters)
 
 
 def bootstrap_grand_mean(

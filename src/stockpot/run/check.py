@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.recipe import FuseEntry, RecipeFile
 from stockpot.run.plan import build_order, referred
 from stockpot.run.sources import check_data, check_model, check_saved
@@ -82,9 +82,9 @@ def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[s
 
 def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
     """A method that starts from a base needs one, and some need several members."""
-    if entry.tags.get("needs_base") and soup.base is None:
+    if entry.tags.needs_base and soup.base is None:
         file.fail(("fuse", name), f"{soup.method} needs a base: the model its members come from.")
-    least = entry.tags.get("at_least", 1)
+    least = entry.tags.at_least
     if len(soup.models) < least:
         file.fail(
             ("fuse", name, "models"), f"expected at least {least} models, got {len(soup.models)}."
@@ -93,20 +93,20 @@ def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> 
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
     """Data belongs to methods that learn, and those cannot do without unless they load."""
-    learns = entry.tags.get("learns")
+    learns = entry.tags.learns
     anew = soup.params.get("bn") == "recompute"
     if anew and soup.data is None:
         file.fail(("fuse", name), "bn: recompute estimates statistics from images: give `data`.")
     for key in ("data", "save", "load"):
         if getattr(soup, key) is not None and not learns and not (key == "data" and anew):
             file.fail(("fuse", name, key), f"{soup.method} does not learn from data.")
-    listed = learns and isinstance(soup.data, list) and entry.tags.get("each", True)
+    listed = learns and isinstance(soup.data, list) and entry.tags.each
     if listed and len(soup.datasets) != len(soup.models):
         file.fail(
             ("fuse", name, "data"),
             f"expected one dataset per model ({len(soup.models)}), got {len(soup.datasets)}.",
         )
-    if entry.tags.get("needs_data") and not soup.data and not soup.load:
+    if entry.tags.needs_data and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
     others = {other: entry.save for other, entry in file.recipe.fuse.items() if other != name}
     if soup.save is not None and soup.save in others.values():
@@ -119,8 +119,8 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
-    from stockpot.fuse.options import split_options
     from stockpot.fuse.parameters import check_parameters
+    from stockpot.fuse.request import split_options
 
     check_parameters(entry, split_options(params)[1])
 
@@ -139,10 +139,6 @@ def _valid(
     try:
         validate(params)
     except UserError as problem:
-        named = (key for key in params if _names(problem.message, key))
-        key = next(named, otherwise)
+        key = problem.parameter if isinstance(problem, BadParameterError) else ""
+        key = key if key in params else otherwise
         file.fail((*path, key) if key else path, str(problem))
-
-
-def _names(message: str, key: str) -> bool:
-    return f"{key!r}" in message or f" {key}:" in message or message.startswith(f"{key}:")

@@ -77,7 +77,7 @@ def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
 def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
     method = fusers.get(entry.method)
-    learns = method.tags.get("learns")
+    learns = method.tags.learns
     if not learns and entry.params.get("bn") != "recompute":
         return entry.params
     found: dict[str, Any] = {"device": recipe.device}

@@ -10,9 +10,10 @@ from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
-from stockpot.measure.corruption import NAMED_BASELINES
+from stockpot.measure.mce import NAMED_BASELINES
 from stockpot.measure.run import task_specs
 from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
+from stockpot.registry import Entry
 
 
 def build_order(file: RecipeFile) -> list[str]:
@@ -89,23 +90,22 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
 
 def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
     """Where the weights of a model of the recipe lie."""
-    from stockpot.zoo import model_folder
-
-    source = str(model_spec(recipe, name, folder).source)
-    return str(model_folder(source) or source)
+    return str(model_spec(recipe, name, folder).source)
 
 
-def referred(recipe: Recipe, entry: Any, params: Mapping[str, Any], beside: str) -> dict[str, str]:
+def referred(
+    recipe: Recipe, entry: Entry[Any], params: Mapping[str, Any], beside: str
+) -> dict[str, str]:
     """Those parameters of a method that name a model, and which model they mean to `beside`."""
     return {
-        key: recipe.model_meant(str(params[key]), beside)
-        for key in ("teacher", "baseline")
-        if params.get(key) and params[key] not in NAMED_BASELINES
+        key: recipe.model_meant(name, beside)
+        for key, name in entry.referred(params, "model").items()
+        if name not in NAMED_BASELINES
     }
 
 
 def located(
-    recipe: Recipe, entry: Any, params: dict[str, Any], beside: str, folder: Path
+    recipe: Recipe, entry: Entry[Any], params: dict[str, Any], beside: str, folder: Path
 ) -> dict[str, Any]:
     """Parameters in which models of the recipe are named by the place where they lie."""
     return params | {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stockpot.checkpoints.record import Record, read_record, write_record
 from stockpot.errors import BadCheckpointError
-from stockpot.fuse.learning.learned import learned_files
+from stockpot.fuse.learning.learner import learned_files
 from stockpot.models.fingerprint import fingerprint_files
 from stockpot.recipe import Recipe, RecipeFile
 from stockpot.run.order import Order, order_of

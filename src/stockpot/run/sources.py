@@ -5,40 +5,23 @@ Nothing is loaded: what stands on this disk is looked for, what the hub has cann
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stockpot.errors import BadDataError, UnknownNameError, UserError, did_you_mean
+from stockpot.checkpoints.resolve import resolve
+from stockpot.errors import BadDataError, UserError
 
 
 def check_model(source: str, options: Mapping[str, Any]) -> None:
     """Raise if a model's source names a place or a zoo model that is not there."""
-    from stockpot.models.load import HUB_ID, zoo_names
-
     weights = options.get("weights")
     if weights is not None and not Path(str(weights)).expanduser().is_file():
         raise UserError(f"weights: expected a file, and there is none at {weights}.")
-    if source.startswith(("timm:", "open_clip:")):
-        return
-    if source.startswith("zoo:"):
-        if source.removeprefix("zoo:") not in zoo_names():
-            raise UnknownNameError("zoo model", source.removeprefix("zoo:"), zoo_names())
-        return
-    path = Path(source).expanduser()
-    if source in zoo_names() or path.exists():
-        return
-    factory = re.fullmatch(r"(?P<module>.+):[A-Za-z_][\w.]*", source)
-    if factory:
-        if factory["module"].endswith(".py") and not Path(factory["module"]).is_file():
-            raise UserError(f"no file at {factory['module']}, which {source} names.")
-        return
-    if path.is_absolute() or source.startswith((".", "~")) or not HUB_ID.fullmatch(source):
-        raise UserError(
-            f"no model at {source!r}.{did_you_mean(source, zoo_names())} Expected a folder, a zoo "
-            "model (`stockpot list zoo`), a hub id, or module.py:factory."
-        )
+    found = resolve(source, revision=options.get("revision"))
+    module = source.rpartition(":")[0]
+    if found.kind == "factory" and module.endswith(".py") and not Path(module).is_file():
+        raise UserError(f"no file at {module}, which {source} names.")
 
 
 def check_data(source: str, options: Mapping[str, Any]) -> None:
@@ -94,7 +77,7 @@ def _looks_local(place: str) -> bool:
 
 def check_saved(path: str) -> None:
     """Raise if what a fusion is to load was never saved."""
-    from stockpot.fuse.learning.learned import learned_files
+    from stockpot.fuse.learning.learner import learned_files
 
     for file in learned_files(path):
         if not file.is_file():

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stockpot.registry import Registry
+from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
 if TYPE_CHECKING:
     from stockpot.season.choice import Choice
 
-seasoners: Registry[Callable[..., Choice]] = Registry(
+seasoners = Kind[Callable[..., "Choice"]](
     "seasoners", noun="seasoning method", package="stockpot.season"
-)
+).tagged(Tags)
 speak(__name__, "stockpot.season.run:season")
+
+__all__ = ["seasoners"]

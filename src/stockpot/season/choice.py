@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stockpot.errors import BadParameterError
+from stockpot.pool.pool import Pool
 from stockpot.season.matrix import Matrix
-from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
 
 
@@ -22,13 +22,11 @@ class Context:
     seed: int = 0
     batch_size: int = 256
     source: Shots | None = None
-    unlabelled: Sequence[Tensor] = ()
-    """Pixel batches from which BatchNorm statistics are estimated when a weight is negative."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen weights: one per member, or a row of them for every tensor."""
+    """The chosen weights: one per member, or members x tensors."""
 
     weights: Tensor
     matrix: Matrix | None = None
@@ -40,8 +38,8 @@ class Choice:
         """One weight per member; per-tensor ones are averaged by size."""
         weights = pool.check(self.weights)
         if weights.ndim == 2:
-            sizes = torch.tensor(pool.sizes, dtype=torch.float64)
-            weights = (weights * sizes[:, None]).sum(0) / sizes.sum()
+            sizes = torch.tensor(pool.layout.sizes, dtype=torch.float64)
+            weights = weights @ sizes / sizes.sum()
         return tuple(float(weight) for weight in weights)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import MEMBER, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.models.inputs import data_inputs, model_input, named_models
+from stockpot.pool.batch_norm import Rule
+from stockpot.pool.family import Member
 from stockpot.season import seasoners
-from stockpot.season.pool import Member, named_members
 
 Protocol = Literal["holdout", "leaky"]
 
@@ -26,11 +28,13 @@ def seasoning_record(
     protocol: Protocol = "holdout",
     seed: int = 0,
     batch_size: int = 256,
+    bn: Rule = "extrapolated",
     **params: Any,
 ) -> Record:
     """The record that `stockpot.season` with these arguments would write; nothing is chosen."""
-    parameters, models = named_models(seasoners.get(method).validate(params))
-    inputs = [model_input(MEMBER, one, name) for name, one in named_members(members).items()]
+    entry = seasoners.get(method)
+    parameters, models = named_models(entry.validate(params), entry.references)
+    inputs = [model_input(MEMBER, one, name) for name, one in by_name(members).items()]
     inputs += data_inputs("data", seasoning_data(data))
     if source is not None:
         inputs += data_inputs("source", source_data(source))
@@ -39,7 +43,7 @@ def seasoning_record(
         method=method,
         # Steps of a descent go over batches, and BatchNorm statistics are means over them.
         parameters=plain(
-            parameters | {"shots": shots, "protocol": protocol, "batch_size": batch_size}
+            parameters | {"shots": shots, "protocol": protocol, "batch_size": batch_size, "bn": bn}
         ),
         seed=seed,
         inputs=[*inputs, *models],

@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.run import AttackResult, attack
+from stockpot.attack.run import AttackResult
+from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats
 from stockpot.models.classifier import Classifier
+from stockpot.pool.pool import Pool
 from stockpot.season.matrix import Matrix
-from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
 
 CLEAN, UNION = "clean", "union"
@@ -26,7 +27,6 @@ def evaluate_under(
     soups: Tensor,
     shots: Shots,
     threats: Threats,
-    unlabelled: Sequence[Tensor] = (),
     *,
     by_norm: Mapping[str, Mapping[str, Any]] | None = None,
     done: Done | None = None,
@@ -39,7 +39,6 @@ def evaluate_under(
         soups: one row of weights per soup.
         shots: the images.
         threats: what each soup is attacked with, in turn.
-        unlabelled: for BatchNorm statistics of soups with negative weights.
         by_norm: parameters of the attack for one norm.
         done: called with the number of soups that are done, and all.
         params: parameters of every attack, as for `stockpot.attack`.
@@ -48,7 +47,7 @@ def evaluate_under(
     masks = {name: np.zeros((len(soups), len(shots)), dtype=bool) for name in conditions}
     losses = {name: np.zeros((len(soups), len(shots)), dtype=np.float32) for name in conditions}
     for row, weights in enumerate(soups):
-        model = pool.load(weights, unlabelled)
+        model = pool.load(weights)
         for member in threats.members:
             own = {**params, **(by_norm or {}).get(member.norm, {})}
             found = withstood(model, shots, norm=member.norm, eps=member.eps, **own)
@@ -65,10 +64,11 @@ def evaluate_under(
 def withstood(model: Classifier, shots: Shots, **params: Any) -> list[AttackResult]:
     """One attack on all images; an image's draws depend on its place among them alone."""
     return [
-        attack(
+        attack_scored(
             model,
             batch,
-            shots.labels[rows],
+            shots.scorer,
+            torch.arange(rows.start, rows.stop, device=batch.device),
             seed=list(range(rows.start, rows.stop)),
             check=False,
             **params,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -16,12 +16,14 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.pool.batch_norm import Rule, Statistics
+from stockpot.pool.family import Member, read_pool
+from stockpot.pool.pool import Pool
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context
 from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
-from stockpot.season.pool import Member, Pool
 from stockpot.season.record import Protocol, seasoning_data, seasoning_record, source_data
 from stockpot.season.seasoned import Seasoned, accuracy_score
 from stockpot.season.shots import Shots, draw, read_shots
@@ -41,6 +43,7 @@ def season(
     device: str = "cpu",
     batch_size: int = 256,
     command: str | None = None,
+    bn: Rule = "extrapolated",
     **params: Any,
 ) -> Seasoned:
     """Choose the weights of a soup of `members` and score it on images the choice did not see.
@@ -62,6 +65,8 @@ def season(
         device: where to run.
         batch_size: images per forward pass.
         command: the command line to write into the model's card.
+        bn: BatchNorm's running statistics: `mix` them like weights, estimate them anew for every
+            soup and member (`recompute`), or for soups with a negative weight (`extrapolated`).
         params: the method's own parameters.
     """
     entry = seasoners.get(method)
@@ -71,6 +76,8 @@ def season(
             "expected batch_size >= 1 and protocol holdout or leaky, "
             f"got {batch_size} and {protocol!r}."
         )
+    if bn not in get_args(Rule):
+        raise BadParameterError(f"bn: expected one of {', '.join(get_args(Rule))}, got {bn!r}.")
     if out:
         check_free(Path(out))
     place = pick_device(device)
@@ -78,24 +85,25 @@ def season(
     labelled = source_data(source) if source is not None else None
     rows, others = draw(len(images), shots, seed)
     start = time.perf_counter()
-    pool = Pool(members, place, zero_shot=(images.classes, images.templates))
+    pool = read_pool(members, place, data=images)
 
     def read(part: Dataset) -> Shots:
         return read_shots(part, pool.model, device=place, batch_size=batch_size)
 
     known = read(labelled) if labelled else None
     seen = read(images.take(rows))
-    unlabelled = (known or seen).batches
-    context = Context(seed, batch_size, known, unlabelled)
+    # The one place that says which images statistics are estimated on.
+    pool.statistics = Statistics(bn, (known or seen).batches)
+    context = Context(seed, batch_size, known)
     choice: Choice = entry(pool, seen, context, **chosen)
     scored = read(images.take(others) if protocol == "holdout" else images)
     alone, ensemble = members_and_ensemble(pool, scored)
     matrix = choice.matrix
     if full_matrix and matrix is not None:
         soups = torch.from_numpy(matrix.weights)
-        matrix = evaluate(pool, soups, read(images), unlabelled)
-    model = pool.load(choice.weights, unlabelled)
-    correct = logits_of(model, scored).argmax(dim=1) == scored.labels
+        matrix = evaluate(pool, soups, read(images))
+    model = pool.load(choice.weights)
+    correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
     accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
     by_member = {
         name: accuracy_score(flags, protocol=protocol)
@@ -106,7 +114,7 @@ def season(
     per_tensor = _per_tensor(pool, choice.weights)
     asked = seasoning_record(
         method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
-        batch_size=batch_size, **params,
+        batch_size=batch_size, bn=bn, **params,
     )  # fmt: skip
     details = {
         "command": command,
@@ -146,7 +154,7 @@ def season(
 def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:
     if weights.ndim == 1:
         return None
-    return dict(zip(pool.names, pool.check(weights), strict=True))
+    return dict(zip(pool.names, pool.check(weights).T, strict=True))
 
 
 def _plain(score: Score) -> dict[str, Any]:

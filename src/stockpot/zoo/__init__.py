@@ -14,24 +14,6 @@ class Card(NamedTuple):
     text: str
 
 
-def model_folder(source: str) -> Path | None:
-    """The folder of an embedded model, named with or without `zoo:`; none where there is none."""
-    folder = Path(__file__).parent / "models" / source.removeprefix("zoo:")
-    return folder if source and (folder / "config.json").is_file() else None
-
-
-def generator_folder(source: str) -> Path | None:
-    """The folder of an embedded autoencoder, named with or without `zoo:`."""
-    folder = Path(__file__).parent / "generators" / source.removeprefix("zoo:")
-    return folder if source and (folder / "config.json").is_file() else None
-
-
-def generator_names() -> list[str]:
-    """The names of the embedded autoencoders."""
-    folder = Path(__file__).parent / "generators"
-    return sorted(path.parent.name for path in folder.glob("*/config.json"))
-
-
 def cards() -> list[Card]:
     """The cards of all embedded models and generators."""
     found = []

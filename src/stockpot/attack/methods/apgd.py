@@ -18,6 +18,7 @@ from stockpot.attack.step_rules import DenseSteps, SparseSteps
 from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
+from stockpot.types import Count, Natural
 
 Start = Literal["random", "clean"]
 Radii = Literal["single", "multi"]
@@ -28,10 +29,10 @@ def apgd(
     victim: Victim,
     task: Task,
     *,
-    steps: int = 40,
+    steps: Natural = 40,
     loss: LossName = "ce",
-    restarts: int = 1,
-    targets: int = 9,
+    restarts: Count = 1,
+    targets: Count = 9,
     start: Start = "random",
     radii: Radii = "single",
     rho: float = 0.75,

@@ -15,7 +15,7 @@ from stockpot.attack.projection import norm_of, per_image, project
 from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
-from stockpot.types import Norm
+from stockpot.types import Count, Natural, Norm
 
 
 @attacks.register("fab", paper="arXiv:1907.02044")
@@ -23,9 +23,9 @@ def fab(
     victim: Victim,
     task: Task,
     *,
-    steps: int = 100,
-    restarts: int = 1,
-    targets: int = 9,
+    steps: Natural = 100,
+    restarts: Count = 1,
+    targets: Count = 9,
     targeted: bool = True,
     alpha: float = 0.1,
     overshoot: float = 1.05,

@@ -16,7 +16,7 @@ from stockpot.attack.projection import per_image, project
 from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
-from stockpot.types import Norm
+from stockpot.types import Count, Natural, Norm
 
 
 @attacks.register("pgd", paper="arXiv:1706.06083")
@@ -24,10 +24,10 @@ def pgd(
     victim: Victim,
     task: Task,
     *,
-    steps: int = 40,
+    steps: Natural = 40,
     step_size: float | None = None,
     loss: LossName = "ce",
-    restarts: int = 1,
+    restarts: Count = 1,
     start: Start = "random",
     share: float = 0.05,
 ) -> Outcome:

@@ -15,12 +15,12 @@ from stockpot.attack.squares import Moves, on_sphere, tiles
 from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
-from stockpot.types import Norm
+from stockpot.types import Count, Norm
 
 
 @attacks.register("square", paper="arXiv:1912.00049")
 def square(
-    victim: Victim, task: Task, *, steps: int = 5000, restarts: int = 1, area: float = 0.8
+    victim: Victim, task: Task, *, steps: Count = 5000, restarts: Count = 1, area: float = 0.8
 ) -> Outcome:
     """Random search: change a square of random place and sign, keep what raises the margin.
 

@@ -13,34 +13,26 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from stockpot.checkpoints.resolve import resolve
 from stockpot.dynamic.autoencoder.keys import infer, to_diffusers, to_ours
 from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.errors import BadCheckpointError, UnknownNameError
+from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
 from stockpot.models.factory import fill, read_state_dict
 from stockpot.models.huggingface import read_config
-from stockpot.zoo import generator_folder, generator_names
 
 _WEIGHTS = "diffusion_pytorch_model.safetensors"
 _FILES = (_WEIGHTS, "diffusion_pytorch_model.bin", "model.safetensors", "pytorch_model.bin")
 _PUBLISHED_GROUPS = 32  # taming-transformers never uses another number
-_HOW = "Expected a zoo generator, a diffusers folder, or a taming-transformers checkpoint file."
 
 
 def load_autoencoder(source: str | Path) -> Autoencoder:
-    """An autoencoder by the name of an embedded one, a diffusers folder, or a checkpoint file."""
-    embedded = generator_folder(str(source))
-    path = embedded or Path(source).expanduser()
+    """An autoencoder of the zoo, of a diffusers folder or hub id, or of a checkpoint file."""
+    path = resolve(source, "autoencoder").local()
     if path.is_dir():
         state, groups = _from_folder(path)
-    elif path.is_file():
-        state, groups = read_state_dict(path), _PUBLISHED_GROUPS
-    elif "/" not in str(source) and not path.suffix:
-        error = UnknownNameError("autoencoder", str(source), generator_names())
-        error.hint = _HOW
-        raise error
     else:
-        raise BadCheckpointError(f"no autoencoder at {source}.", hint=_HOW)
+        state, groups = read_state_dict(path), _PUBLISHED_GROUPS
     ours = {name: tensor.float() for name, tensor in to_ours(state).items()}
     model = Autoencoder(infer(ours, groups=groups))
     fill(model, ours, str(source))

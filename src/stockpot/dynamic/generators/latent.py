@@ -10,6 +10,7 @@ from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Encoded, Generator
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
+from stockpot.types import AutoencoderRef
 
 ZOO = "small-vqgan"
 
@@ -65,7 +66,7 @@ class LatentGenerator:
 
 
 @generators.register("vqgan", paper="arXiv:2308.10632")
-def vqgan(*, autoencoder: str = ZOO, clamp: float | None = 1.0) -> Generator:
+def vqgan(*, autoencoder: AutoencoderRef = ZOO, clamp: float | None = 1.0) -> Generator:
     """Move the latents of a vector-quantised autoencoder; an image changes when a code flips.
 
     Args:
@@ -82,7 +83,7 @@ def vqgan(*, autoencoder: str = ZOO, clamp: float | None = 1.0) -> Generator:
 
 
 @generators.register("kl", paper="arXiv:2112.10752")
-def kl(*, autoencoder: str, clamp: float | None = 4.0) -> Generator:
+def kl(*, autoencoder: AutoencoderRef, clamp: float | None = 4.0) -> Generator:
     """Move the mean latents of a Gaussian (VAE) autoencoder.
 
     Args:

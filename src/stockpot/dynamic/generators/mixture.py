@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stockpot.corrupt import corruptions as known_corruptions
 from stockpot.corrupt.apply import corrupt
+from stockpot.corrupt.ranges import CorruptionNames, Severity
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
@@ -60,7 +61,7 @@ class MixtureGenerator(Parametric):
 
 @generators.register("mixture")
 def mixture(
-    *, corruptions: tuple[str, ...] = DEFAULT, severity: int = 4, profile: str = "auto"
+    *, corruptions: CorruptionNames = DEFAULT, severity: Severity = 4, profile: str = "auto"
 ) -> Generator:
     """Blend an image with corrupted copies of itself.
 

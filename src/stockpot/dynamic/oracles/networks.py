@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for, takes_classes
+from stockpot.score.class_space import match_classes
+from stockpot.types import ModelRef
 
 ZOO = "clip-base"
 EXPERTS = {
@@ -31,7 +32,7 @@ class NetworkOracle:
 
     def __init__(self, classifier: Classifier, setting: Setting, name: str) -> None:
         try:
-            mapping = match_classes(classifier.classes, setting.classes, "subset")
+            self.mapping = match_classes(classifier.classes, setting.classes, "subset")
         except BadDataError as problem:
             raise BadDataError(
                 f"the oracle {name} cannot judge this data: {problem.message}",
@@ -39,7 +40,6 @@ class NetworkOracle:
             ) from problem
         self.name = name
         self.classifier = classifier.to(setting.device)
-        self.outputs = mapping.outputs.to(setting.device)
 
     @property
     def networks(self) -> Sequence[nn.Module]:
@@ -49,13 +49,13 @@ class NetworkOracle:
     def judge(self, pixels: Tensor) -> Tensor:
         """Probabilities, renormalised over the data's classes."""
         with torch.no_grad():
-            logits: Tensor = self.classifier(pixels)[:, self.outputs].float()
+            logits = self.mapping.logits(self.classifier(pixels).float())
         return logits.softmax(dim=1)
 
 
 @oracles.register("zero_shot", paper="arXiv:2308.10632")
 def zero_shot(
-    setting: Setting, *, model: str | None = None, templates: tuple[str, ...] | None = None
+    setting: Setting, *, model: ModelRef | None = None, templates: tuple[str, ...] | None = None
 ) -> Oracle:
     """A dual encoder (CLIP, SigLIP) that is told the data's class names.
 
@@ -65,21 +65,24 @@ def zero_shot(
         templates: prompts with {} for the class name; the data's own when left out.
     """
     model = model or EXPERTS.get(setting.data, ZOO)
-    options = zero_shot_options(model, setting.classes, templates or setting.templates)
-    if "classes" not in options:
+    if not takes_classes(model):
         raise UserError(
             f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."
         )
-    return NetworkOracle(load_model(model, **options).eval(), setting, f"zero_shot({model})")
+    told = {"templates": templates} if templates else {}
+    judge = load_for(model, setting, options=told).eval()
+    return NetworkOracle(judge, setting, f"zero_shot({model})")
 
 
 @oracles.register("classifier")
-def classifier(setting: Setting, *, model: str, options: dict[str, Any] | None = None) -> Oracle:
+def classifier(
+    setting: Setting, *, model: ModelRef, options: dict[str, Any] | None = None
+) -> Oracle:
     """Any classifier that knows the data's classes.
 
     Args:
         model: as for `load_model`.
         options: its options, such as `weights`.
     """
-    given = zero_shot_options(model, setting.classes, setting.templates, **(options or {}))
-    return NetworkOracle(load_model(model, **given).eval(), setting, f"classifier({model})")
+    judge = load_for(model, setting, options=options).eval()
+    return NetworkOracle(judge, setting, f"classifier({model})")

@@ -13,11 +13,11 @@ from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import Layers, descend, gather, spread, start, summary
 from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.adaptive.mask import Mask, masked_fuser
-from stockpot.fuse.checks import check_positive
-from stockpot.fuse.kinds import DataFuser, TensorFuser
-from stockpot.fuse.learning.bookmark import Losses, walk
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.learning.bookmark import Losses
+from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.task_pool import TaskPool
+from stockpot.fuse.parameters import check_positive
 
 Merge = Literal["task_arithmetic", "adamerging_task", "adamerging_layer"]
 
@@ -83,8 +83,8 @@ def concrete(
             inner_free = coefficients.clone().requires_grad_(True)
             inner = torch.optim.Adam([inner_free], lr=inner_lr)
             held.mix(spread(pool, coefficients))
-            for _ in walk(
-                pool, "learning a mask", steps, mask=held, outer=outer, inner=inner,
+            for _ in pool.walk(
+                "learning a mask", steps, mask=held, outer=outer, inner=inner,
                 draws=adaptation, losses=losses,
             ):  # fmt: skip
                 held.draw()

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse.adaptive.entropy import Adaptation
-from stockpot.fuse.learning.bookmark import Losses, Stateful, Values, walk
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.bookmark import Losses, Stateful, Values
+from stockpot.fuse.learning.task_pool import TaskPool
 
 Layers = Literal["task", "layer"]
 
@@ -63,8 +63,8 @@ def descend(
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)
     losses = Losses()
-    for _ in walk(
-        pool, "learning coefficients", steps, coefficients=Values(values=coefficients),
+    for _ in pool.walk(
+        "learning coefficients", steps, coefficients=Values(values=coefficients),
         optimiser=optimiser, draws=adaptation, entropies=losses, **(beside or {}),
     ):  # fmt: skip
         form(spread(pool, coefficients.detach()))

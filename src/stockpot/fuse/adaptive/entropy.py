@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from stockpot.errors import BadParameterError
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 
 
 def entropy(logits: Tensor) -> Tensor:

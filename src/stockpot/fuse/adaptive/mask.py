@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.learning.task_pool import TaskPool
 
 _NEVER_ZERO = 1e-8
 
@@ -33,9 +33,10 @@ class Mask:
         self._pool = pool
         self._temperature = temperature
         self._seed = seed
-        # Every tensor has draws of its own: they do not depend on the order of the tensors.
+        # Every tensor has draws of its own, which do not depend on the order of the tensors; they
+        # are made on the CPU, because generators of other devices give other numbers.
         self._generators = [
-            torch.Generator(pool.device).manual_seed(_number(seed, name)) for name in pool.names
+            torch.Generator().manual_seed(_number(seed, name)) for name in pool.names
         ]
         self.logits = torch.zeros_like(pool.flat).requires_grad_(True)
         self.change = torch.zeros_like(pool.flat)
@@ -59,7 +60,7 @@ class Mask:
         """Draw the next mask, while it learns."""
         self._set(
             [
-                torch.rand(span.stop - span.start, generator=generator, device=self._pool.device)
+                torch.rand(span.stop - span.start, generator=generator)
                 for span, generator in zip(self._pool.spans, self._generators, strict=True)
             ]
         )

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import normalized
+from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.geometric.slerp import length
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.parameters import normalized
 
 
 @fusers.register("karcher", paper="doi:10.1002/cpa.3160300502", symmetric=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.linear.average import mean
 
 _TINY = 1e-8

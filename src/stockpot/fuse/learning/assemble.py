@@ -17,15 +17,15 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
 from stockpot.fuse.learning.names import bare, tensor_places
-from stockpot.fuse.learning.pool import TaskPool, put_tensor
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import Vocabulary, load_for
 from stockpot.models.zero_shot import ZeroShotNetwork, with_classes
+from stockpot.pool.layout import put_tensor
 
 Data = str | Path | Dataset
-_NO_CLASSES = ("thing",)
+_NO_TASK = Vocabulary(("thing",), ("{}",))
 
 
 def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
@@ -160,11 +160,7 @@ def _model_source(spec: Any) -> str | Classifier | None:
 
 
 def _load(source: str | Path | Classifier, data: Dataset | None) -> Classifier:
-    if isinstance(source, Classifier):
-        return source
-    classes = data.classes if data is not None else _NO_CLASSES
-    templates = data.templates if data is not None else ("{}",)
-    return load_model(str(source), **zero_shot_options(str(source), classes, templates))
+    return load_for(source, data if data is not None else _NO_TASK)
 
 
 def _is_text(place: str) -> bool:

@@ -1,26 +1,23 @@
 """Where a learner stands, kept beside the folder it will write, so that a kill loses little.
 
-A method walks its steps with `walk` and names what changes in them: optimisers, masks, the draws of
-images. From time to time their states are saved; the next call with the same question begins there
-and comes to the same weights. A bookmark of another question is written over.
+A method walks its steps with `TaskPool.walk` and names what changes in them: optimisers, masks, the
+draws of images. From time to time their states are saved; the next call with the same question
+begins there and comes to the same weights. A bookmark of another question is written over.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from stockpot.checkpoints.state import read_state, save_state
 from stockpot.errors import BadCheckpointError
-
-if TYPE_CHECKING:
-    from stockpot.fuse.learning.pool import TaskPool
 
 EVERY_SECONDS = 20.0
 """Between two savings, at least."""
@@ -130,20 +127,3 @@ class Bookmark:
 def bookmark_of(out: Path, label: str) -> Path:
     """Where the bookmark of one point of a fusion into `out` lies."""
     return out.with_name(".".join(["", out.name, *([label] if label else []), "learning"]))
-
-
-def walk(pool: TaskPool, stage: str, steps: int, **parts: Stateful) -> Iterator[int]:
-    """The numbers of the steps that are still to do, with progress and bookmarks between them.
-
-    Args:
-        pool: tells of progress and holds the bookmark.
-        stage: what is being learned.
-        steps: of this stage in all.
-        parts: everything that a step changes and a later one reads, and what a later stage will
-            not make again.
-    """
-    for step in range(pool.bookmark.restore(stage, steps, parts), steps):
-        yield step
-        pool.progress(stage, step + 1, steps)
-        pool.bookmark.keep(stage, step + 1, parts)
-    pool.bookmark.finish(stage)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 
 
 def coefficient_fuser(names: Sequence[str], coefficients: Tensor) -> TensorFuser:

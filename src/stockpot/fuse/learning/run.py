@@ -10,14 +10,22 @@ from typing import Any
 
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.errors import BadParameterError
-from stockpot.fuse.jobs import Job
-from stockpot.fuse.kinds import DataFuser, Fuser, Learner, ModuleFuser
+from stockpot.fuse.fuser import Fuser
+from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import assemble, find_data
 from stockpot.fuse.learning.bookmark import Bookmark, bookmark_of
-from stockpot.fuse.learning.learned import Learned, Record, load_learned, save_learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.learner import (
+    DataFuser,
+    Learned,
+    Learner,
+    ModuleFuser,
+    Record,
+    load_learned,
+    save_learned,
+)
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.record import request_records
-from stockpot.fuse.run import Request
+from stockpot.fuse.request import Request
 from stockpot.models.modules.folder import Module
 
 

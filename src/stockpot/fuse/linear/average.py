@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 
 
 @fusers.register("average", paper="arXiv:2203.05482", linear=True, symmetric=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.linear.average import mean
 
 

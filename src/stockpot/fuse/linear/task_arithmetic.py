@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import normalized
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import normalized
 
 
 @fusers.register(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import normalized
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import normalized
 
 
 @fusers.register("weighted", paper="arXiv:2302.10164", linear=True)

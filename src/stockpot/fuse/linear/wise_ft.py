@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.linear.weighted import weighted_sum
+from stockpot.pool.soups import line_weights
 
 
 @fusers.register("wise_ft", paper="arXiv:2109.01903", pair=True, members=2, linear=True)
@@ -18,5 +19,5 @@ def wise_ft(*, alpha: float = 0.5) -> TensorFuser:
         alpha: the share of the second (fine-tuned) model.
     """
     return TensorFuser(
-        lambda slab: weighted_sum(slab, [1 - alpha, alpha]), elementwise=True, keeps_equal=True
+        lambda slab: weighted_sum(slab, line_weights(alpha)), elementwise=True, keeps_equal=True
     )

@@ -9,10 +9,17 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.task_pool import TaskPool
+from stockpot.fuse.spectral.decompose import (
+    RANK_TOLERANCE,
+    check_tolerance,
+    kept,
+    leading_triples,
+    rounding_floor,
+)
 from stockpot.fuse.statistics.gram import linear_layers
 
 
@@ -23,6 +30,7 @@ def smile(
     gate_rank: int = 16,
     top_k: int = 1,
     others: Literal["base", "average"] = "base",
+    rank_tolerance: float = RANK_TOLERANCE,
 ) -> ModuleFuser:
     """Keep the base, and beside every linear layer the members' changes as low-rank experts.
 
@@ -34,7 +42,10 @@ def smile(
         gate_rank: right singular vectors that decide which expert is asked.
         top_k: experts that a token asks, weighed by a softmax.
         others: what is not a linear layer stays as in the base, or is the members' average.
+        rank_tolerance: singular values up to this share of a change's Frobenius norm count as
+            rounding: no expert keeps them, and no token is drawn by them.
     """
+    check_tolerance(rank_tolerance)
     if min(rank, gate_rank, top_k) < 1:
         raise BadParameterError(
             "smile: expected rank, gate_rank and top_k of at least 1, got "
@@ -54,22 +65,33 @@ def smile(
 
     def parts(pool: TaskPool, learned: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
-        kept = []
+        changed = []
         for path, (number, bias) in _layers(pool).items():
             changes = pool.deltas[:, pool.spans[number]].view(len(pool), *pool.shapes[number])
             if not bool(changes.any()):
                 continue  # no member changed it
-            kept.append(path)
-            left, values, right = torch.linalg.svd(changes.double(), full_matrices=False)
-            size = min(rank, values.shape[1])
-            tensors[f"{path}.up"] = left[:, :, :size].float()
-            tensors[f"{path}.down"] = (values[:, :size, None] * right[:, :size]).float()
-            tensors[f"{path}.gate"] = right[:, : min(gate_rank, values.shape[1])].float()
+            changed.append(path)
+            up, down, gate = [], [], []
+            for change in changes:
+                floor = rounding_floor(change, rank_tolerance)
+                left, values, right = leading_triples(change, floor)
+                size = kept(values, floor, rank)
+                up.append(left[:, :size].T)
+                down.append(values[:size, None] * right[:size])
+                gate.append(right[: kept(values, floor, gate_rank)])
+            tensors[f"{path}.up"] = _stacked(up).transpose(1, 2).contiguous()
+            tensors[f"{path}.down"] = _stacked(down)
+            tensors[f"{path}.gate"] = _stacked(gate)
             if bias is not None:
                 tensors[f"{path}.bias"] = pool.deltas[:, pool.spans[bias]].clone()
-        return tensors, {"layers": kept, "top_k": top_k, "experts": list(pool.members)}
+        return tensors, {"layers": changed, "top_k": top_k, "experts": list(pool.members)}
 
     return ModuleFuser("low_rank_experts", learn, _fuser, parts)
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    """Rows of several members; those with fewer get rows of zeros."""
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True).float()
 
 
 def _fuser(learned: Learned) -> TensorFuser:

@@ -12,11 +12,10 @@ from torch import Tensor
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.adamerging import adamerging
-from stockpot.fuse.kinds import ModuleFuser, TensorFuser
+from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.models.modules.surgery import corrected
 
 

@@ -13,13 +13,13 @@ from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import summary
 from stockpot.fuse.adaptive.entropy import Adaptation
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import ModuleFuser, TensorFuser
-from stockpot.fuse.learning.bookmark import Losses, walk
+from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.blocks import Block, mlp_blocks
+from stockpot.fuse.parameters import check_share
 from stockpot.models.modules.weight_ensemble import (
     Router,
     Routing,
@@ -96,8 +96,8 @@ def wemoe(
                 adaptation = Adaptation(pool, tasks, batch_size, seed, size)
                 weights = [weight for router in made.values() for weight in router.parameters()]
                 optimiser = torch.optim.Adam(weights, lr=lr)
-                for _ in walk(
-                    pool, "learning routers", steps, routers=nn.ModuleDict(made),
+                for _ in pool.walk(
+                    "learning routers", steps, routers=nn.ModuleDict(made),
                     optimiser=optimiser, draws=adaptation, losses=losses,
                 ):  # fmt: skip
                     optimiser.zero_grad()

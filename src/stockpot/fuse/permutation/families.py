@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from stockpot.checkpoints.layouts import plain_name
+from stockpot.errors import BadCheckpointError
 from stockpot.fuse.permutation.spec import PermutationSpec, Shape
 
 # Names of a transformer's tensors -> the group of each axis; \1 is the layer's number. `stream` is
@@ -152,3 +153,20 @@ def mlp_spec(shapes: Mapping[str, Shape], heads: int | None) -> PermutationSpec 
                 return None
             spec.add(source, name, 0, shape)
     return spec
+
+
+def permutation_spec(shapes: Mapping[str, Shape], *, heads: int | None = None) -> PermutationSpec:
+    """Recognise the family of a network by its names and list its symmetries.
+
+    Args:
+        shapes: tensor name -> shape.
+        heads: attention heads of a transformer; without it heads stay where they are.
+    """
+    for recognise in (vit_spec, resnet_spec, mlp_spec):
+        spec = recognise(shapes, heads)
+        if spec is not None:
+            return spec
+    raise BadCheckpointError(
+        "no permutation is known for this architecture.",
+        hint="Alignment knows ViT and CLIP vision encoders, ResNets, and plain MLPs.",
+    )

@@ -7,7 +7,6 @@ moves `block` neighbouring entries as one, as the dimensions of a head.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,22 +48,3 @@ class PermutationSpec:
             for place in axes:
                 table.setdefault(place.tensor, {})[place.axis] = (group, place.block)
         return table
-
-
-def permutation_spec(shapes: Mapping[str, Shape], *, heads: int | None = None) -> PermutationSpec:
-    """Recognise the family of a network by its names and list its symmetries.
-
-    Args:
-        shapes: tensor name -> shape.
-        heads: attention heads of a transformer; without it heads stay where they are.
-    """
-    from stockpot.fuse.permutation.families import mlp_spec, resnet_spec, vit_spec
-
-    for recognise in (vit_spec, resnet_spec, mlp_spec):
-        spec = recognise(shapes, heads)
-        if spec is not None:
-            return spec
-    raise BadCheckpointError(
-        "no permutation is known for this architecture.",
-        hint="Alignment knows ViT and CLIP vision encoders, ResNets, and plain MLPs.",
-    )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.sparse.elect import Reduce, disjoint
-from stockpot.fuse.sparse.sums import add_up
-from stockpot.fuse.sparse.trim import keep_ranks, weighed
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
+from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
+from stockpot.fuse.sparse.select import keep_ranks
 
 
 @fusers.register("breadcrumbs", paper="arXiv:2312.06795", needs_base=True, symmetric=True)

@@ -11,7 +11,7 @@ import hashlib
 import torch
 from torch import Tensor
 
-from stockpot.fuse.kinds import Slab
+from stockpot.fuse.fuser import Slab
 from stockpot.fuse.stream import STRETCH
 
 _BLOCK = STRETCH

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.sparse.sums import add_up
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.sparse.combine import add_up
 
 
 @fusers.register("consensus_ta", paper="arXiv:2405.07813", needs_base=True, symmetric=True)

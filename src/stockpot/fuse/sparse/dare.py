@@ -10,13 +10,12 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_positive, check_share
-from stockpot.fuse.kinds import Fuser, Slab, StagedFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, Slab, StagedFuser, TensorFuser
+from stockpot.fuse.parameters import check_positive, check_share
 from stockpot.fuse.sparse.chance import uniform
-from stockpot.fuse.sparse.elect import Reduce, disjoint
-from stockpot.fuse.sparse.sums import add_up
+from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
+from stockpot.fuse.sparse.select import match_l1
 from stockpot.fuse.sparse.ties import global_ties
-from stockpot.fuse.sparse.trim import match_l1, weighed
 
 Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.chance import uniform
-from stockpot.fuse.sparse.elect import Reduce, disjoint
-from stockpot.fuse.sparse.sums import add_up
-from stockpot.fuse.sparse.trim import match_l1, weighed
+from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
+from stockpot.fuse.sparse.select import match_l1
 
 
 @fusers.register("della", paper="arXiv:2406.11617", needs_base=True)

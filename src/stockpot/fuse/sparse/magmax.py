@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 
 
 @fusers.register("magmax", paper="arXiv:2407.06322", needs_base=True)

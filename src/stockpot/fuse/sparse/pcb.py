@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.parameters import check_share
+from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.select import Magnitudes, order_statistics
-from stockpot.fuse.sparse.sums import add_up
 
 _OUTLIERS = 0.0001
 

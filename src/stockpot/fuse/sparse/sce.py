@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
 
 
 @fusers.register("sce", paper="arXiv:2408.07990", needs_base=True, symmetric=True)

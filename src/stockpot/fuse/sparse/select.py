@@ -1,9 +1,9 @@
-"""Exact order statistics of all changes of a model, in two streamed passes.
+"""Which changes are kept: exact order statistics of a whole model, and trimming by them.
 
-The bits of a float, read as a signed integer with the magnitude of negative ones flipped, order
-as the floats do. The first pass counts the leading 16 bits, which tell the bin of the wanted value;
-the second counts the trailing 16 bits inside that bin. Nothing is sorted or kept, whatever the
-size of the model.
+Order statistics take two streamed passes. The bits of a float, read as a signed integer with the
+magnitude of negative ones flipped, order as the floats do. The first pass counts the leading 16
+bits, which tell the bin of the wanted value; the second counts the trailing 16 bits inside that
+bin. Nothing is sorted or kept, whatever the size of the model.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.fuse.kinds import Pass, Slab
+from stockpot.fuse.fuser import Pass, Slab
 
 _BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
@@ -118,3 +119,60 @@ def kth_smallest(values: Tensor, rank: int) -> Tensor:
     place = int(torch.searchsorted(below, rank))
     rest = rank - (int(below[place - 1]) if place else 0)
     return values.reshape(-1)[leading == place].kthvalue(rest).values
+
+
+def just_below(threshold: float) -> float:
+    """The float before a threshold: being above it is reaching the threshold."""
+    value = torch.tensor(threshold, dtype=torch.float32)
+    return float(torch.nextafter(value, torch.tensor(-1.0)))
+
+
+def trim(change: Tensor, limit: float) -> Tensor:
+    """Set to zero every change whose magnitude, in fp32, is not above the limit."""
+    if limit < 0:
+        return change
+    if change.dtype == torch.float32:
+        return F.hardshrink(change, limit)
+    return change * (change.float().abs() > limit)
+
+
+def keep_largest(change: Tensor, density: float) -> Tensor:
+    """Keep exactly int(density * n) entries, at least one, the largest.
+
+    Where equal magnitudes straddle the limit, torch's sort decides between them.
+    """
+    count = change.numel()
+    if density >= 1:
+        return change
+    if density <= 0 or not count:
+        return torch.zeros_like(change)
+    kept = max(1, int(density * count))
+    size = change.abs().reshape(-1)
+    threshold = kth_smallest(size, count - kept + 1)
+    mask = size >= threshold
+    if int(mask.sum()) > kept:
+        mask = torch.zeros_like(mask)
+        mask[size.argsort(descending=True)[:kept]] = True
+    return change * mask.view_as(change)
+
+
+def keep_ranks(change: Tensor, first: int, last: int) -> Tensor:
+    """Keep the entries whose rank by magnitude lies in [first, last), 0 being the smallest.
+
+    Where equal magnitudes straddle a limit, torch's sort decides between them.
+    """
+    if last <= first:
+        return torch.zeros_like(change)
+    size = change.abs().reshape(-1)
+    low, high = kth_smallest(size, first + 1), kth_smallest(size, last)
+    mask = (size >= low) & (size <= high)
+    if int(mask.sum()) > last - first:
+        mask = torch.zeros_like(mask)
+        mask[size.sort().indices[first:last]] = True
+    return change * mask.view_as(change)
+
+
+def match_l1(change: Tensor, kept: Tensor) -> Tensor:
+    """The kept part, scaled to the sum of magnitudes of the whole change."""
+    before, after = change.abs().sum(), kept.abs().sum()
+    return kept if before < 1e-7 or after < 1e-7 else kept * (before / after)

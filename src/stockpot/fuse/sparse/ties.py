@@ -15,11 +15,17 @@ from typing import Literal
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
-from stockpot.fuse.sparse.elect import Reduce, SignSum, disjoint
-from stockpot.fuse.sparse.select import Magnitudes, Measured, order_statistics
-from stockpot.fuse.sparse.trim import just_below, keep_largest, trim
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.parameters import check_share
+from stockpot.fuse.sparse.combine import Reduce, SignSum, disjoint
+from stockpot.fuse.sparse.select import (
+    Magnitudes,
+    Measured,
+    just_below,
+    keep_largest,
+    order_statistics,
+    trim,
+)
 
 Scope = Literal["model", "tensor"]
 

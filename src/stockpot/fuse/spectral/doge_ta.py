@@ -9,11 +9,16 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.select import order_statistics
 from stockpot.fuse.spectral.adam import descend
-from stockpot.fuse.spectral.decompose import leading_triples
+from stockpot.fuse.spectral.decompose import (
+    RANK_TOLERANCE,
+    check_tolerance,
+    leading_triples,
+    rounding_floor,
+)
 
 
 @fusers.register("doge_ta", paper="arXiv:2501.01230", needs_base=True)
@@ -26,6 +31,7 @@ def doge_ta(
     lr: float = 1e-4,
     targets: str = "*encoder*weight",
     skip: str = "*norm*",
+    rank_tolerance: float = RANK_TOLERANCE,
 ) -> StagedFuser:
     """Task arithmetic with a learned shared change and a scale for every layer.
 
@@ -42,8 +48,11 @@ def doge_ta(
         lr: the learning rate.
         targets: glob of the names of the matrices that are merged.
         skip: glob of names that are not.
+        rank_tolerance: singular values up to this share of a change's Frobenius norm count as
+            rounding and are left out; 0 keeps all, as FusionBench does.
     """
     check_share("density", density)
+    check_tolerance(rank_tolerance)
 
     def wanted(name: str, ndim: int) -> bool:
         return ndim == 2 and fnmatchcase(name, targets) and not fnmatchcase(name, skip)
@@ -59,7 +68,8 @@ def doge_ta(
             deltas = slab.stacked_deltas()
             lengths = torch.linalg.vector_norm(deltas.flatten(1), dim=1)
             factors = torch.where(lengths > 0, scale / lengths, 0.0)
-            shared = _shared(deltas, factors, subspace, steps, lr)
+            guarded = _guarded(deltas, subspace, rank_tolerance)
+            shared = _shared(deltas, factors, guarded, steps, lr)
             merged = torch.zeros_like(slab.base)
             for delta, factor, (limit,) in zip(deltas, factors, found, strict=True):
                 merged += (delta + shared) * (delta.abs() >= limit) * factor
@@ -84,14 +94,24 @@ class _TargetSizes:
         return [delta.abs_() for delta in slab.deltas()]
 
 
-def _shared(deltas: Tensor, factors: Tensor, subspace: int, steps: int, lr: float) -> Tensor:
+def _guarded(deltas: Tensor, subspace: int, tolerance: float) -> Tensor:
+    """Columns that span what the members share most; equal directions are all in it."""
     count, rows, columns = deltas.shape
     rank = min(rows, columns)
-    share = int(rank / count)
-    left = deltas.new_zeros(rows, rank)
-    for index, delta in enumerate(deltas):
-        left[:, index * share : (index + 1) * share] = leading_triples(delta, share).left
-    guarded = leading_triples(left, int(rank / subspace)).left
+    left = torch.cat(
+        [
+            leading_triples(delta, rounding_floor(delta, tolerance), int(rank / count)).left
+            for delta in deltas
+        ],
+        dim=1,
+    )
+    return leading_triples(left, rounding_floor(left, tolerance), int(rank / subspace)).left
+
+
+def _shared(deltas: Tensor, factors: Tensor, guarded: Tensor, steps: int, lr: float) -> Tensor:
+    # In fp64: Adam gives every slope the same length, and where all of it is projected off, what is
+    # left would be the rounding of fp32.
+    single, deltas, factors = deltas.dtype, deltas.double(), factors.double()
     total = torch.einsum("t,tij->ij", factors, deltas)
     weight = factors.sum()
 
@@ -104,4 +124,4 @@ def _shared(deltas: Tensor, factors: Tensor, subspace: int, steps: int, lr: floa
             slope -= (2 * weight) * sums * delta
         return slope - guarded @ (guarded.T @ slope)
 
-    return descend(torch.zeros_like(total), gradient, lr=lr, steps=steps)
+    return descend(torch.zeros_like(total), gradient, lr=lr, steps=steps).to(single)

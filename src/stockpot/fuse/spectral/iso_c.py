@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.spectral.decompose import isotropic
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.spectral.decompose import (
+    RANK_TOLERANCE,
+    check_tolerance,
+    leading_triples,
+    rounding_floor,
+)
 
 
 @fusers.register("iso_c", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
-def iso_c(*, scale: float = 1.0) -> TensorFuser:
+def iso_c(*, scale: float = 1.0, rank_tolerance: float = RANK_TOLERANCE) -> TensorFuser:
     """Replace the singular values of every matrix of the summed change by their mean.
+
+    Directions in which there is no change stay without one, and do not count in the mean.
 
     Tensors that are not matrices get the mean change.
 
     Args:
         scale: multiplies the merged change before it is added to the base.
+        rank_tolerance: singular values up to this share of a change's Frobenius norm count as
+            rounding and are left out; 0 keeps all, as FusionBench does.
     """
+    check_tolerance(rank_tolerance)
 
     def merge(slab: Slab) -> Tensor:
-        merged = total_change(slab) / slab.count
-        if slab.base.ndim == 2:
-            merged *= slab.count
-            factor, mean = isotropic(merged)
-            merged = factor * mean
+        total = total_change(slab)
+        merged = _flat(total, rank_tolerance) if slab.base.ndim == 2 else total / slab.count
         return slab.base + merged * scale
 
     return TensorFuser(merge)
+
+
+def _flat(matrix: Tensor, tolerance: float) -> Tensor:
+    left, values, right = leading_triples(matrix, rounding_floor(matrix, tolerance))
+    if not len(values):
+        return torch.zeros_like(matrix)
+    return ((left @ right) * values.mean()).to(matrix.dtype)
 
 
 def total_change(slab: Slab) -> Tensor:

@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_share
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.spectral.decompose import leading_triples, orthogonal_factor
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.parameters import check_share
+from stockpot.fuse.spectral.decompose import (
+    RANK_TOLERANCE,
+    check_tolerance,
+    leading_triples,
+    orthogonal_factor,
+    rounding_floor,
+)
 from stockpot.fuse.spectral.iso_c import total_change
 from stockpot.fuse.spectral.tsv_m import running_mean
 
 
 @fusers.register("iso_cts", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
-def iso_cts(*, scale: float = 1.0, common: float = 0.8) -> TensorFuser:
+def iso_cts(
+    *, scale: float = 1.0, common: float = 0.8, rank_tolerance: float = RANK_TOLERANCE
+) -> TensorFuser:
     """Merge a common subspace with one for each member, all with the same singular value.
 
     The first `common` share of each matrix' rank comes from the summed change; the rest is shared
     out equally, each member giving the leading directions of what the common space leaves of its
-    change. All are made orthonormal and get the mean singular value. Tensors that are not matrices
-    get the mean change.
+    change. All are made orthonormal and get the mean singular value. Where changes have fewer
+    directions than their share, there are fewer. Tensors that are not matrices get the mean change.
 
     Args:
         scale: multiplies the merged change before it is added to the base.
         common: the share of the rank that the common subspace takes.
+        rank_tolerance: singular values up to this share of a change's Frobenius norm count as
+            rounding and are left out; 0 keeps all, as FusionBench does.
     """
     check_share("common", common)
+    check_tolerance(rank_tolerance)
 
     def merge(slab: Slab) -> Tensor:
-        merged = _matrix(slab, common) if slab.base.ndim == 2 else running_mean(slab)
-        return slab.base + merged * scale
+        if slab.base.ndim != 2:
+            return slab.base + running_mean(slab) * scale
+        return slab.base + _matrix(slab, common, rank_tolerance) * scale
 
     return TensorFuser(merge)
 
 
-def _matrix(slab: Slab, common: float) -> Tensor:
+def _matrix(slab: Slab, common: float, tolerance: float) -> Tensor:
     rank = min(slab.base.shape)
     own_total = round((rank - int(rank * common)) / slab.count) * slab.count
-    shared = rank - own_total
-    own = own_total // slab.count
-    basis = leading_triples(total_change(slab), shared)
-    projector = basis.left @ basis.left.T
-    left = slab.base.new_zeros(slab.base.shape[0], rank)
-    values = slab.base.new_zeros(rank)
-    right = slab.base.new_zeros(rank, slab.base.shape[1])
+    total = total_change(slab)
+    basis = leading_triples(total, rounding_floor(total, tolerance), rank - own_total)
+    parts = [basis]
     for index in range(slab.count):
-        delta = slab.delta(index)
-        place = slice(index * own, (index + 1) * own)
-        left[:, place], values[place], right[place] = leading_triples(
-            delta - projector @ delta, own
-        )
-    place = slice(own_total, rank)
-    left[:, place], values[place], right[place] = basis
-    return (orthogonal_factor(left) * values.mean()) @ orthogonal_factor(right)
+        delta = slab.delta(index).double()
+        # What is left of a change is signal only where it stands out from the change itself.
+        floor = rounding_floor(delta, tolerance)
+        rest = delta - basis.left @ (basis.left.T @ delta)
+        parts.append(leading_triples(rest, floor, own_total // slab.count))
+    left = torch.cat([part.left for part in parts], dim=1)
+    values = torch.cat([part.values for part in parts])
+    right = torch.cat([part.right for part in parts])
+    if not len(values):
+        return torch.zeros_like(slab.base)
+    left, right = orthogonal_factor(left, tolerance), orthogonal_factor(right, tolerance)
+    return ((left * values.mean()) @ right).to(slab.base.dtype)

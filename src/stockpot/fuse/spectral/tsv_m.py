@@ -6,48 +6,58 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
-from stockpot.fuse.spectral.decompose import leading_triples, orthogonal_factor
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.spectral.decompose import (
+    RANK_TOLERANCE,
+    check_tolerance,
+    leading_triples,
+    orthogonal_factor,
+    rounding_floor,
+)
 
 
 @fusers.register("tsv_m", paper="arXiv:2412.00081", needs_base=True, symmetric=True)
-def tsv_m(*, scale: float = 1.0, weights: list[float] | None = None) -> TensorFuser:
+def tsv_m(
+    *,
+    scale: float = 1.0,
+    weights: list[float] | None = None,
+    rank_tolerance: float = RANK_TOLERANCE,
+) -> TensorFuser:
     """Give each member an equal share of the rank of every matrix, made orthogonal to the others.
 
-    Of each member's change to a matrix the first int(r / T) singular triples are kept; the left and
-    the right vectors of all members are side by side replaced by the nearest orthonormal ones.
-    Tensors that are not matrices get the mean change.
+    Of each member's change to a matrix the first int(r / T) singular triples are kept (fewer where
+    it has no more, and all of several equal ones at the cut); the left and the right vectors of all
+    members are side by side replaced by the nearest orthonormal ones. Tensors that are not matrices
+    get the mean change.
 
     Args:
         scale: multiplies the merged change before it is added to the base.
         weights: one number per member, multiplied into its change; all 1 by default.
+        rank_tolerance: singular values up to this share of a change's Frobenius norm count as
+            rounding and are left out; 0 keeps all, as FusionBench does.
     """
+    check_tolerance(rank_tolerance)
 
     def merge(slab: Slab) -> Tensor:
-        merged = _matrix(slab, weights) if slab.base.ndim == 2 else running_mean(slab, weights)
-        return slab.base + merged * scale
+        if slab.base.ndim != 2:
+            return slab.base + running_mean(slab, weights) * scale
+        return slab.base + _matrix(slab, weights, rank_tolerance) * scale
 
     return TensorFuser(merge)
 
 
-def _matrix(slab: Slab, weights: list[float] | None) -> Tensor:
-    rows, columns = slab.base.shape
-    rank = min(rows, columns)
-    share = int(rank * (1 / slab.count))
-    left = slab.base.new_zeros(rows, rank)
-    values = slab.base.new_zeros(rank)
-    right = slab.base.new_zeros(rank, columns)
+def _matrix(slab: Slab, weights: list[float] | None, tolerance: float) -> Tensor:
+    share = int(min(slab.base.shape) * (1 / slab.count))
+    parts = []
     for index in range(slab.count):
         delta = slab.delta(index)
         if weights is not None:
             delta *= weights[index]
-        place = slice(index * share, (index + 1) * share)
-        left[:, place], values[place], right[place] = leading_triples(delta, share)
-    used = slab.count * share
-    if used < rank and min(rows, columns) > 256:
-        # Empty columns only make the factor singular; they carry no singular value.
-        left, values, right = left[:, :used], values[:used], right[:used]
-    return (orthogonal_factor(left) * values) @ orthogonal_factor(right)
+        parts.append(leading_triples(delta, rounding_floor(delta, tolerance), share))
+    left = orthogonal_factor(torch.cat([part.left for part in parts], dim=1), tolerance)
+    right = orthogonal_factor(torch.cat([part.right for part in parts]), tolerance)
+    values = torch.cat([part.values for part in parts])
+    return ((left * values) @ right).to(slab.base.dtype)
 
 
 def running_mean(slab: Slab, weights: list[float] | None = None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.iso_c import total_change
 

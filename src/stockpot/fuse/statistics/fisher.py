@@ -11,10 +11,10 @@ from torch import Tensor
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_positive
-from stockpot.fuse.kinds import DataFuser, Slab, TensorFuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.task_pool import TaskPool
+from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.information import Square, information
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.task_pool import TaskPool
 
 _WORST = 1e-9
 """Pivots of a Cholesky factor that differ by more, squared, make a matrix ill-conditioned."""

@@ -11,8 +11,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stockpot.datasets.dataset import Batch
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 
 Square = Literal["sample", "batch"]
 

@@ -10,12 +10,11 @@ from torch import Tensor
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.checks import check_positive
-from stockpot.fuse.kinds import DataFuser, Slab, TensorFuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
-from stockpot.fuse.learning.task import Task
+from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.linear.average import mean
+from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 
 

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import DataFuser
-from stockpot.fuse.learning.learned import Learned
-from stockpot.fuse.learning.pool import TaskPool
+from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 from stockpot.fuse.statistics.regmean import check_regression, images, report, solved_fuser
 
@@ -52,8 +51,7 @@ def regmean_pp(
             for index, task in enumerate(tasks):
                 pool.flat.copy_(merged)
                 for number in numbers:
-                    span = pool.spans[number]
-                    torch.add(pool.base[span], pool.deltas[index, span], out=pool.flat[span])
+                    pool.load_tensor(number, index)
                 pool.adopt(task)
                 found = grams(here, send(pool, seen[index]), last=block)
                 for name, gram in found.items():

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, StagedFuser, Stages, SwitchFuser
-from stockpot.fuse.sparse.sums import add_up
+from stockpot.fuse.fuser import Slab, StagedFuser, Stages, SwitchFuser
+from stockpot.fuse.sparse.combine import add_up
 
 
 @fusers.register("emr", paper="arXiv:2405.17461", needs_base=True)

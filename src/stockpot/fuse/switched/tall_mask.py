@@ -7,9 +7,9 @@ from typing import Literal
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.kinds import Slab, SwitchFuser
+from stockpot.fuse.fuser import Slab, SwitchFuser
+from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.consensus_ta import uses
-from stockpot.fuse.sparse.sums import add_up
 
 
 @fusers.register("tall_mask", paper="arXiv:2405.07813", needs_base=True)

@@ -14,17 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from stockpot.attack.threat import threat
+from stockpot.attack.threat import Eps, threat
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.types import Norm
+from stockpot.types import Natural, Norm
 
 
 @hardeners.register("advprop", paper="arXiv:1911.09665")
 def advprop(
-    *, norm: Norm = "linf", eps: str | float = "4/255", steps: int = 5, share: float = 0.5
+    *, norm: Norm = "linf", eps: Eps = "4/255", steps: Natural = 5, share: float = 0.5
 ) -> Objective:
     """Clean and adversarial cross-entropy, with batch norms that see each kind of image apart.
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import threat
+from stockpot.attack.threat import Eps, threat
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.mixing import check_mixing, mixed, smoothed
-from stockpot.types import Norm
+from stockpot.types import Natural, Norm
 
 
 @hardeners.register("adversarial", paper="arXiv:1706.06083")
 def adversarial(
     *,
     norm: Norm = "linf",
-    eps: str | float = "8/255",
-    steps: int = 10,
+    eps: Eps = "8/255",
+    steps: Natural = 10,
     clean: float = 0.0,
     label_smoothing: float = 0.0,
     mixup: float = 0.0,

@@ -6,18 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import threat
+from stockpot.attack.threat import Eps, threat
 from stockpot.attack.victim import evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.types import Norm
+from stockpot.types import Natural, Norm
 
 
 @hardeners.register("trades", paper="arXiv:1901.08573")
 def trades(
-    *, norm: Norm = "linf", eps: str | float = "8/255", steps: int = 10, beta: float = 6.0
+    *, norm: Norm = "linf", eps: Eps = "8/255", steps: Natural = 10, beta: float = 6.0
 ) -> Objective:
     """Cross-entropy on clean images plus beta times the divergence of the worst near ones.
 

@@ -42,7 +42,8 @@ from stockpot.harden.counterfactual.partners import (
 from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
+from stockpot.types import ModelRef
 
 _RANDOM_GRID = 8
 """Rows and columns of random masks where no transformer's patches give the grid."""
@@ -66,7 +67,7 @@ def counterfactual(
     logit_weight: float = 0.0,
     temperature: float = 10.0,
     logits_on: Literal["clean", "masked"] = "clean",
-    teacher: str = "",
+    teacher: ModelRef = "",
 ) -> Objective:
     """Cross-entropy, and features of masked and refilled pictures as the starting model has them.
 
@@ -136,8 +137,7 @@ class Counterfactual:
         self.start = frozen(model)
         self.adviser = self.start
         if self.teacher:
-            options = zero_shot_options(self.teacher, data.classes, data.templates)
-            self.adviser = frozen(load_model(self.teacher, **options).to(model.device))
+            self.adviser = frozen(load_for(self.teacher, data, device=model.device))
 
     def __call__(self, step: Step) -> Tensor:
         if self.start is None or self.adviser is None:

@@ -8,16 +8,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import load_model, zero_shot_options
+from stockpot.models.load import load_for
+from stockpot.types import ModelRef, NonNegative, Positive
 
 
 @hardeners.register("wise_kd", paper="arXiv:2303.03052", head="trained")
-def wise_kd(*, teacher: str = "", gamma: float = 1.0, temperature: float = 10.0) -> Objective:
+def wise_kd(
+    *, teacher: ModelRef = "", gamma: NonNegative = 1.0, temperature: Positive = 10.0
+) -> Objective:
     """Cross-entropy plus T squared times the divergence from a teacher on the same clean pictures.
 
     The teacher of the paper is WiSE-FT at alpha 0.5: fuse the zero-shot and the fine-tuned model
@@ -29,10 +31,6 @@ def wise_kd(*, teacher: str = "", gamma: float = 1.0, temperature: float = 10.0)
         gamma: the weight of the divergence.
         temperature: that softens both predictions.
     """
-    if gamma < 0 or temperature <= 0:
-        raise BadParameterError(
-            f"wise_kd: expected gamma >= 0 and temperature > 0, got {gamma} and {temperature}."
-        )
     return FromTeacher(teacher, gamma, temperature)
 
 
@@ -48,8 +46,7 @@ class FromTeacher:
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Load the teacher, or keep the model as it starts."""
         if self.teacher:
-            options = zero_shot_options(self.teacher, data.classes, data.templates)
-            model = load_model(self.teacher, **options).to(model.device)
+            model = load_for(self.teacher, data, device=model.device)
         self.adviser = frozen(model)
 
     def __call__(self, step: Step) -> Tensor:

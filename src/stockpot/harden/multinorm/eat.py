@@ -8,15 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import Threat
+from stockpot.attack.threat import Norms, Radii, Threat
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import Norms, Radii, members
+from stockpot.harden.multinorm.threats import members
+from stockpot.types import Count
 
 
 @hardeners.register("eat", paper="arXiv:2105.12508")
-def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: int = 10) -> Objective:
+def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: Count = 10) -> Objective:
     """Adversarial training against one extreme norm per batch, more often where it is weaker.
 
     A norm's chance is proportional to its robust training error so far; robustness to the l_inf

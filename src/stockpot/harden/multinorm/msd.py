@@ -9,12 +9,13 @@ from torch import Tensor
 from stockpot.attack.directions import steepest
 from stockpot.attack.losses import cross_entropy
 from stockpot.attack.projection import per_image, project
-from stockpot.attack.threat import Threat
+from stockpot.attack.threat import Norms, Radii, Threat
 from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import NORMS, RADII, Norms, Radii, members
+from stockpot.harden.multinorm.threats import NORMS, RADII, members
+from stockpot.types import Count
 
 
 @hardeners.register("msd", paper="arXiv:1909.04068")
@@ -22,7 +23,7 @@ def msd(
     *,
     norms: Norms = NORMS,
     eps: Radii = RADII,
-    steps: int = 10,
+    steps: Count = 10,
     step_size: float = 0.25,
     share: float = 0.01,
 ) -> Objective:

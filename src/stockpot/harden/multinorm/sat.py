@@ -6,14 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import NORMS, RADII, Norms, Radii, members
+from stockpot.harden.multinorm.threats import NORMS, RADII, members
+from stockpot.types import Count
 
 
 @hardeners.register("sat", paper="arXiv:2006.12135")
-def sat(*, norms: Norms = NORMS, eps: Radii = RADII, steps: int = 10) -> Objective:
+def sat(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Count = 10) -> Objective:
     """Adversarial training against one of several norms per batch, each as likely.
 
     Args:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from stockpot.attack.threat import Threat, parse_threats
+from stockpot.attack.threat import Norms, Radii, Threat, parse_threats
 from stockpot.errors import BadParameterError
-from stockpot.types import Norm
 
-Norms = str | tuple[Norm, ...]
-Radii = str | tuple[str | float, ...]
 NORMS = "linf,l2,l1"
 RADII = "8/255,128/255,12"
 

@@ -20,10 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_folder
+from stockpot.models.huggingface import read_config
+from stockpot.models.plain_folder import plain_loader
+from stockpot.models.zero_shot import has_text_head
 
 MODULE_TYPE = "stockpot_module"
 _KINDS = {
@@ -75,7 +79,7 @@ def is_module(config: Mapping[str, Any]) -> bool:
 
 
 def load_module(
-    source: str,
+    place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
@@ -86,7 +90,7 @@ def load_module(
     """Load a module.
 
     Args:
-        source: its folder.
+        place: its folder.
         classes: the classes to tell apart: they make the head of a dual encoder, and say which
             task's head or correction is meant.
         templates: prompts with `{}` for the class name.
@@ -96,16 +100,14 @@ def load_module(
     """
     from safetensors.torch import load_file
 
-    from stockpot.models.load import load_model, zero_shot_options
-
-    folder = Path(source)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    number = _task_number(config, classes, task, name or source)
+    folder, source = place.local(), name or place.text
+    config = read_config(folder)
+    number = _task_number(config, classes, task, source)
     if classes is None and number is not None:
         classes = tuple(config["tasks"][number]["classes"])
-    base = str(folder / "base")
-    options = zero_shot_options(base, classes, tuple(templates)) if classes else {}
-    plain = load_model(base, dtype=dtype, **options)
+    base = read_config(folder / "base")
+    head = {"classes": classes, "templates": tuple(templates)} if has_text_head(base) else {}
+    plain = plain_loader(base)(resolve(folder / "base"), dtype=dtype, **head)
     tensors = {k: v.to(getattr(torch, dtype)) if v.is_floating_point() else v
                for k, v in load_file(folder / "model.safetensors").items()}  # fmt: skip
     if number is not None and _put_head(plain, tensors, number):
@@ -117,7 +119,7 @@ def load_module(
             f"{source}: the module does not fit its base: {problem}.",
             hint="It may have been made with another version of transformers.",
         ) from problem
-    origin = Origin(name or source, f"{config['kind']} of {plain.origin.architecture}",
+    origin = Origin(source, f"{config['kind']} of {plain.origin.architecture}",
                     fingerprint_folder(folder))  # fmt: skip
     return Classifier(Saved(network, source), plain.preprocess, plain.classes, origin)
 

@@ -6,12 +6,13 @@ import re
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.errors import BadParameterError
+from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
-from stockpot.season.descent import descend
-from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
 
 Scope = Literal["global", "block", "tensor"]
@@ -40,29 +41,47 @@ def gradient(
         penalty: strength of the pull to equal weights.
     """
     need_shots("gradient", shots)
+    if steps < 0 or lr <= 0:
+        raise BadParameterError(f"expected steps >= 0 and lr > 0, got {steps} and {lr}.")
     groups = torch.tensor(_groups(pool, scope), device=pool.device)
     count = int(groups.max()) + 1
-    start = torch.full((count, len(pool) - 1), 1 / len(pool))
 
     def weights_of(free: Tensor) -> Tensor:
-        rows = torch.cat([1 - free.sum(dim=1, keepdim=True), free], dim=1)
-        return rows[groups]
+        """Members x groups; the first member's are what the others leave."""
+        return torch.cat([1 - free.sum(dim=0, keepdim=True), free])
 
-    def pull(free: Tensor) -> Tensor:
-        rows = torch.cat([1 - free.sum(dim=1, keepdim=True), free], dim=1)
-        centre = rows.mean(dim=0, keepdim=True)
-        apart = ((rows - centre) ** 2).sum(dim=1).mean()
+    def pull(weights: Tensor) -> Tensor:
+        centre = weights.mean(dim=1, keepdim=True)
+        apart = ((weights - centre) ** 2).sum(dim=0).mean()
         return penalty * (((centre - 1 / len(pool)) ** 2).sum() + apart)
 
-    free, losses = descend(
-        pool, shots, start, weights_of, steps=steps, lr=lr, seed=context.seed,
-        batch_size=context.batch_size, penalty=pull,
-    )  # fmt: skip
-    rows = weights_of(free).double().cpu()
-    rows[:, 0] = 1 - rows[:, 1:].sum(dim=1)
+    start = torch.full((len(pool) - 1, count), 1 / len(pool), device=pool.device)
+    free = start.requires_grad_(True)
+    optimiser = torch.optim.Adam([free], lr=lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
+    batches = shots.epochs(context.seed, context.batch_size)
+    losses = []
+    pool.watch()
+    try:
+        for _, (pixels, labels) in zip(range(steps), batches, strict=False):
+            weights = weights_of(free)
+            by_tensor = weights[:, groups]
+            pool.form(by_tensor.detach())
+            pool.zero_gradient()
+            loss = F.cross_entropy(shots.scorer.logits(pool.model(pixels).float()), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(float(loss.detach()))
+            optimiser.zero_grad()
+            # The soup's part of the gradient comes through the pool, the penalty's directly.
+            torch.autograd.backward([by_tensor, pull(weights)], [pool.pull(), None])
+            optimiser.step()
+            schedule.step()
+    finally:
+        pool.watch(False)
+    found = weights_of(free.detach().double()).cpu()[:, groups.cpu()]
     images = 3 * steps * min(len(shots), context.batch_size)  # a backward pass counts as two
     notes = {"groups": count, "loss": [losses[0], losses[-1]] if losses else []}
-    return Choice(rows[0] if scope == "global" else rows, images=images, notes=notes)
+    return Choice(found[:, 0] if scope == "global" else found, images=images, notes=notes)
 
 
 def _groups(pool: Pool, scope: Scope) -> list[int]:

@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from stockpot.attack.threat import parse_union
+from stockpot.attack.threat import ThreatUnion, parse_union
+from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Ties
-from stockpot.season.pool import Pool
 from stockpot.season.robust import UNION, evaluate_under
 from stockpot.season.shots import Shots
+from stockpot.types import Count
 
 
 @seasoners.register("grid", paper="arXiv:2302.10164")
@@ -27,8 +28,8 @@ def grid(
     high: float = 1.4,
     step: float = 0.2,
     ties: Ties = "loss",
-    threats: str | tuple[str, ...] = "",
-    attack_steps: int = 20,
+    threats: ThreatUnion = "",
+    attack_steps: Count = 20,
 ) -> Choice:
     """Try every affine combination on a grid and keep the most accurate, clean or under attack.
 
@@ -46,10 +47,10 @@ def grid(
     soups = affine_grid(len(pool), low=low, high=high, step=step)
     if threats:
         union = parse_union(threats if isinstance(threats, str) else ",".join(threats))
-        found = evaluate_under(pool, soups, shots, union, context.unlabelled, steps=attack_steps)
+        found = evaluate_under(pool, soups, shots, union, steps=attack_steps)
         matrix = found[UNION]
     else:
-        matrix = evaluate(pool, soups, shots, context.unlabelled)
+        matrix = evaluate(pool, soups, shots)
     best = matrix.best(ties=ties, seed=context.seed)
     notes: dict[str, Any] = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
     if threats:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from stockpot.errors import BadParameterError
+from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.criteria import Criterion, calibrated_ensemble, judge
 from stockpot.season.evaluate import logits_of, member_logits
 from stockpot.season.grids import affine_grid
-from stockpot.season.pool import Pool
 from stockpot.season.shots import Shots
 
 
@@ -52,7 +52,7 @@ def label_free(
     ensemble = calibrated_ensemble(known, source.labels, target)
     judgements = []
     for weights in soups:
-        model = pool.load(weights, context.unlabelled)
+        model = pool.load(weights)
         judgements.append(
             judge(
                 criterion,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stockpot.charts import Canvas, shade
 from stockpot.season.matrix import Matrix
-from stockpot.season.plots.canvas import PALE, Canvas, shade
 
 LEVELS = (-0.4, -0.2, 0.2, 0.4, 0.6, 0.8, 1.0)
 _CELL, _LEFT, _TOP = 26, 150, 64
@@ -35,10 +35,10 @@ def composition(
     canvas.text((10, 18), title)
     for column, name in enumerate(names):
         left = _LEFT + column * block
-        canvas.text((left, 38), name)
+        canvas.text((left, 38), name, room=block - 8)
         for index, level in enumerate(levels):
             at = (left + index * _CELL + _CELL / 2, _TOP - 6)
-            canvas.text(at, f"{level:g}", anchor="middle", colour=PALE, size=9)
+            canvas.text(at, f"{level:g}", anchor="middle", colour="soft", size=9)
     for row, (dataset, matrix) in enumerate(matrices.items()):
         y = _TOP + row * _CELL
         canvas.text((_LEFT - 8, y + 17), dataset, anchor="end", size=11)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from stockpot.charts import Spot, lines
 from stockpot.season.matrix import Matrix
-from stockpot.season.plots.canvas import COLOURS, Axes, Canvas, span
 
 SHOTS = (10, 30, 100, 300, 500)
 
@@ -35,24 +34,15 @@ def labels_needed(
     curves = {
         name: curve(matrix, held_out, shots, draws, seed) for name, matrix in matrices.items()
     }
-    edges = [m + side * s for means, spread in curves.values()
-             for m, s in zip(means, spread, strict=True) for side in (-1, 1)]  # fmt: skip
-    canvas = Canvas(700, 360, title)
-    places = [math.log10(k) for k in shots]
-    axes = Axes(canvas, (places[0], places[-1]), span(edges), aside=160)
-    axes.frame("labelled images", f"{title} (%)",
-               list(zip(places, map(str, shots), strict=True)))  # fmt: skip
-    for index, (means, spread) in enumerate(curves.values()):
-        colour = COLOURS[index % len(COLOURS)]
-        upper = [axes.at(x, m + s) for x, m, s in zip(places, means, spread, strict=True)]
-        lower = [axes.at(x, m - s) for x, m, s in zip(places, means, spread, strict=True)]
-        canvas.area([*upper, *reversed(lower)], colour)
-        path = [axes.at(x, m) for x, m in zip(places, means, strict=True)]
-        canvas.path(path, colour)
-        for point, k, m, s in zip(path, shots, means, spread, strict=True):
-            canvas.dot(point, colour, note=f"{k} images: {100 * m:.1f} +- {100 * s:.1f} %")
-    canvas.legend((axes.right + 16, axes.top + 12), list(curves))
-    return canvas.svg()
+    drawn = {
+        name: [Spot(k, m, m - s, m + s, f"{k} images: {100 * m:.1f} +- {100 * s:.1f} %")
+               for k, m, s in zip(shots, means, spread, strict=True)]
+        for name, (means, spread) in curves.items()
+    }  # fmt: skip
+    marks = [(float(k), str(k)) for k in shots]
+    return lines(
+        drawn, across="labelled images", up=title, marks=marks, logarithmic=True, width=700
+    ).svg()
 
 
 def curve(

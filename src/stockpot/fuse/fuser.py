@@ -1,0 +1,146 @@
+"""The kinds of fusion method, told apart by type.
+
+- `TensorFuser`: a pure function of the aligned tensors of one name.
+- `StagedFuser`: the same, after one or more streamed passes have gathered facts about the whole
+  model (a global threshold, say). It is a generator: it yields passes, is sent their results, and
+  returns the fuser that does the work.
+- `SwitchFuser`: one output per member, for methods that keep a model per task.
+
+None of them knows about files, threads or devices: they see slabs. Methods that learn from models
+and data before they merge are in `fuse/learning/learner.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from stockpot.checkpoints.source import TensorInfo
+
+
+class Slab:
+    """The values of one tensor name in the base and in every member, or of one stretch of it.
+
+    Elementwise methods get a tensor in flat stretches, so that memory does not grow with the
+    tensor; others get it whole, in its shape. Values are in the accumulation dtype and must not
+    be changed in place.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        info: TensorInfo,
+        read: Callable[[int], Tensor],
+        count: int,
+        start: int = 0,
+    ) -> None:
+        self.name = name
+        self.info = info
+        self.start = start
+        self.count = count
+        self._read = read
+
+    @cached_property
+    def base(self) -> Tensor:
+        """The base's values; only for methods that need a base."""
+        return self._read(-1)
+
+    def member(self, index: int) -> Tensor:
+        """The values of one member, read anew at each call."""
+        return self._read(index)
+
+    def members(self) -> Iterator[Tensor]:
+        """The members' values, one after the other."""
+        return (self._read(index) for index in range(self.count))
+
+    def smallest(self) -> Tensor:
+        """The members' smallest values, element by element."""
+        members = self.members()
+        smallest = next(members).clone()
+        for values in members:
+            torch.minimum(smallest, values, out=smallest)
+        return smallest
+
+    def delta(self, index: int) -> Tensor:
+        """What one member changed: its values less the base's."""
+        return self._read(index) - self.base
+
+    def deltas(self) -> Iterator[Tensor]:
+        """All changes, one after the other, each a fresh tensor."""
+        return (self.delta(index) for index in range(self.count))
+
+    def stacked_deltas(self) -> Tensor:
+        """All changes at once, members first."""
+        base = self.base
+        stack = base.new_empty((self.count, *base.shape))
+        for index in range(self.count):
+            torch.sub(self._read(index), base, out=stack[index])
+        return stack
+
+
+class Pass(Protocol):
+    """One streamed look at all tensors.
+
+    Every worker has its own accumulator. The result must not depend on which worker saw which
+    slab. Passes are values: two that are equal are run once, which is how the points of a sweep
+    share them.
+    """
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether a stretch of a tensor is enough to look at."""
+        ...
+
+    def begin(self, count: int) -> Any:
+        """An empty accumulator, for `count` members."""
+        ...
+
+    def observe(self, seen: Any, slab: Slab) -> None:
+        """Add a slab to an accumulator."""
+        ...
+
+    def finish(self, parts: Sequence[Any]) -> Any:
+        """The result, from the accumulators of all workers."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorFuser:
+    """A method that needs nothing but the tensors of one name."""
+
+    merge: Callable[[Slab], Tensor]
+    elementwise: bool = False
+    """Whether it may see a tensor in stretches."""
+    keeps_equal: bool = False
+    """Whether members that are all the same must come back bit for bit although the arithmetic
+    rounds: three times x, divided by three, need not be x."""
+
+
+@dataclass(frozen=True)
+class SwitchFuser:
+    """A method that makes one model per member."""
+
+    merge: Callable[[Slab], Sequence[Tensor]]
+    elementwise: bool = False
+
+
+Stages = Generator[Pass, Any, TensorFuser | SwitchFuser]
+
+
+@dataclass(frozen=True)
+class StagedFuser:
+    """A method that looks at the whole model before it merges."""
+
+    stages: Callable[[], Stages]
+    passes: int
+    """How many looks it takes, for the plan."""
+    switches: bool = False
+    """Whether it makes one model per member."""
+
+
+Fuser = TensorFuser | SwitchFuser | StagedFuser

@@ -1,0 +1,227 @@
+"""From a request to a job: open, check and build everything, and say what it will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from stockpot.checkpoints.alignment import align
+from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic, is_whole_clip
+from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.source import Source, TensorInfo
+from stockpot.errors import BadParameterError
+from stockpot.fuse import FuserTags, fusers
+from stockpot.fuse.fuser import Fuser, StagedFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
+from stockpot.fuse.linear.average import mean
+from stockpot.fuse.parameters import assign
+from stockpot.fuse.request import DTYPES, Options, Request
+from stockpot.fuse.stream import STRETCH, Stream
+from stockpot.models.classifier import Classifier
+from stockpot.models.device import pick_device
+from stockpot.registry import Entry
+
+_STATISTICS = TensorFuser(mean, elementwise=True, keeps_equal=True)
+"""BatchNorm statistics are averaged where the method itself is not linear."""
+_BEYOND_VISION = (
+    "text_model.*", "text_projection.*", "visual_projection.*", "logit_scale", "logit_bias",
+)  # fmt: skip
+"""What data-driven methods leave alone in a dual encoder: they run its vision tower only."""
+
+_INTERPRETER = 160_000_000
+"""Private memory of a process that has imported torch and done nothing."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fusion that is ready to run."""
+
+    entry: Entry[FuserTags]
+    stream: Stream
+    fusers: list[Fuser | Learner]
+    of: Mapping[str, Mapping[str, int]]
+    """Label of a point of the sweep -> tensor name -> number of its fuser."""
+    members: tuple[str, ...]
+    """Short, unique names of the members, fit for folders."""
+    infos: Mapping[str, TensorInfo]
+    """Every tensor of the output."""
+    switches: bool
+    """Whether it makes one model per member."""
+    module: bool = False
+    """Whether the model is a module: its plain weights then lie in a folder `base` inside."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it must learn from data before it can merge."""
+        return any(isinstance(fuser, DataFuser | ModuleFuser) for fuser in self.fusers)
+
+    def models(self, label: str) -> list[str]:
+        """The models that one point makes; a slash parts the point and the member."""
+        if self.module:
+            return [f"{label}/base" if label else "base"]
+        if not self.switches:
+            return [label]
+        return [f"{label}/{member}" if label else member for member in self.members]
+
+
+def prepare(request: Request) -> Job:
+    """Open, check and build; raises for everything that can be found wrong beforehand."""
+    entry = fusers.get(request.method)
+    options = request.options
+    members, base = _open(request, entry)
+    exclude = options.exclude
+    if entry.tags.learns and _any_whole_clip([*members, *([base] if base else [])]):
+        exclude = (*exclude, *_BEYOND_VISION)
+    alignment = align(
+        members, base, exclude=exclude, intersect=options.intersect, head=options.head
+    )
+    accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
+    stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)
+    names = [row.name for row in alignment.rows]
+    made: list[Fuser | Learner] = []
+    of = {}
+    for label, params in request.points.items():
+        sets = assign(entry, params, names)
+        if entry.tags.learns and len(sets.distinct) > 1:
+            raise BadParameterError(
+                f"{request.method}: learns for the whole model; expected one value per parameter, "
+                "got values that differ from tensor to tensor."
+            )
+        for values in sets.distinct:
+            _check_weights(values, len(members))
+        of[label] = {name: len(made) + number for name, number in sets.of.items()}
+        made += [entry.function(**values) for values in sets.distinct]
+    statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
+    if statistics and not entry.tags.linear:
+        made.append(_STATISTICS)
+        of = {label: {**numbers, **statistics} for label, numbers in of.items()}
+    switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
+    short = tuple(member_names([source.label for source in members]))
+    dtype = output_dtype(options)
+    infos = {
+        name: info._replace(dtype=dtype) if dtype and info.dtype.is_floating_point else info
+        for name, info in alignment.infos().items()
+    }
+    module = any(isinstance(fuser, ModuleFuser) for fuser in made)
+    return Job(entry, stream, made, of, short, infos, switches, module)
+
+
+def _any_whole_clip(sources: list[Source]) -> bool:
+    return any(is_whole_clip(by_plain_name(source.tensors())) for source in sources)
+
+
+def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
+    found = dict(request.members)
+    base = request.base
+    if entry.tags.pair and base is not None:
+        # Two models, one of them called the base: the base is the first of the pair.
+        found, base = {"base": base, **found}, None
+    _check_count(request.method, len(found), entry)
+    if entry.tags.needs_base and base is None:
+        raise BadParameterError(
+            f"{request.method}: needs the model that the members were fine-tuned from.",
+            hint="Give it as base (--base).",
+        )
+    opened = None if base is None else open_checkpoint(_as_state(base), label="base")
+    members = [
+        open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
+    ]
+    return members, opened if entry.tags.needs_base else None
+
+
+def _check_count(method: str, count: int, entry: Entry[FuserTags]) -> None:
+    exactly = entry.tags.members
+    if exactly is not None and count != exactly:
+        raise BadParameterError(f"{method}: expected exactly {exactly} models, got {count}.")
+    at_least = entry.tags.at_least
+    if count < at_least:
+        raise BadParameterError(f"{method}: expected at least {at_least} members, got {count}.")
+
+
+def _as_state(spec: Any) -> Any:
+    if isinstance(spec, Classifier):  # its names without what the classifier adds
+        return getattr(spec.network, "model", spec.network).state_dict()
+    return spec.state_dict() if isinstance(spec, nn.Module) else spec
+
+
+def _check_weights(params: Mapping[str, Any], count: int) -> None:
+    weights = params.get("weights")
+    if weights is not None and len(weights) != count:
+        raise BadParameterError(f"weights: expected one per member ({count}), got {len(weights)}.")
+
+
+def output_dtype(options: Options) -> torch.dtype | None:
+    """The dtype that was asked for, if one was."""
+    if options.dtype is None:
+        return None
+    dtype: torch.dtype = getattr(torch, DTYPES[options.dtype])
+    return dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of a fusion."""
+
+    method: str
+    members: int
+    tensors: int
+    weights: int
+    copied: int
+    passes: int
+    read_bytes: int
+    write_bytes: int
+    peak_bytes: int
+    workers: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.method}: {self.members} members, {self.tensors} tensors fused "
+            f"({self.weights / 1e6:.1f} M weights), {self.copied} copied",
+            f"{self.passes} passes, {self.read_bytes / 1e9:.2f} GB read, "
+            f"{self.write_bytes / 1e9:.2f} GB written",
+            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads",
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+def plan_job(request: Request, job: Job) -> Plan:
+    """Add up what the fusers say they need."""
+    stream, fusers = job.stream, job.fusers
+    models = sum(len(job.models(label)) for label in job.of)
+    alignment = stream.alignment
+    count = len(alignment.members)
+    sources = count + (alignment.base is not None)
+    weights = sum(row.info.numel for row in alignment.rows)
+    per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
+    passes = 1 + max(f.passes if isinstance(f, StagedFuser) else 0 for f in fusers) + job.learns
+    whole = any(not getattr(f, "elementwise", True) for f in fusers)
+    largest = max(row.info.numel for row in alignment.rows)
+    piece = largest if whole else min(largest, STRETCH)
+    buffers = 3 * count + 4
+    written = sum(info.nbytes for info in job.infos.values())
+    peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
+    notes = alignment.notes
+    if job.learns:
+        # Base, one change per member, the working weights and their gradient, all in fp32.
+        peak += 4 * weights * (count + 3)
+        notes += ("plus the activations of one pass while it learns",)
+    return Plan(
+        method=request.method,
+        members=count,
+        tensors=len(alignment.rows),
+        weights=weights,
+        copied=len(alignment.copies),
+        passes=passes,
+        read_bytes=per_pass * passes,
+        write_bytes=written * models,
+        peak_bytes=peak,
+        workers=stream.workers,
+        notes=notes,
+    )

@@ -1,0 +1,176 @@
+"""Data-driven fusion's pool: members, and tasks with images and heads of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from stockpot.datasets.dataset import Batch, Dataset, Fit
+from stockpot.errors import BadDataError, BadParameterError
+from stockpot.fuse.learning.bookmark import Bookmark, Stateful
+from stockpot.fuse.stream import Piece, Stream
+from stockpot.models.classifier import Classifier
+from stockpot.pool.layout import Layout, put_tensor
+from stockpot.pool.pool import Pool
+
+_AHEAD = 64
+"""Batches that are picked out of a dataset at once."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One member's data, and the tensors that are its own: they are not fused."""
+
+    name: str
+    data: Dataset
+    classes: tuple[str, ...]
+    own: Mapping[str, Tensor] = field(default_factory=dict)
+    """Name in the working model -> values."""
+
+    def draws(self, size: int, seed: int, fit: Fit, skip: int = 0) -> Iterator[Tensor]:
+        """Batches of unlabelled images without end: every epoch in a new, seeded order.
+
+        A dataset smaller than a batch gives the batches that it can. The first `skip` batches are
+        left out, and their images not decoded.
+        """
+        if not len(self.data):
+            raise BadDataError(f"{self.data}: expected images to learn from, got none.")
+        generator = torch.Generator().manual_seed(seed)
+        size = min(size, len(self.data))
+        whole = len(self.data) // size * size
+        left_out = skip * size
+        while True:
+            order = torch.randperm(len(self.data), generator=generator)[:whole]
+            order, left_out = order[left_out:], max(0, left_out - whole)
+            for rows in torch.split(order, size * _AHEAD):
+                for batch in self.data.take(rows).batches(size, fit):
+                    yield batch.images
+
+    def sample(self, examples: int, size: int, seed: int, fit: Fit) -> Iterator[Batch]:
+        """A seeded sample of the images in random order, once, in batches."""
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randperm(len(self.data), generator=generator)[:examples]
+        yield from self.data.take(rows).batches(size, fit)
+
+
+class TaskPool(Pool):
+    """Members in one working model that also takes the head of any task, and learns."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        model: Classifier,
+        places: Sequence[str],
+        tasks: Sequence[Task],
+        members: Sequence[str],
+    ) -> None:
+        """Lay the aligned checkpoints out and let gradients flow.
+
+        Args:
+            stream: the aligned checkpoints.
+            model: the architecture; becomes the working model.
+            places: for each fused tensor its name in that model.
+            tasks: the data, one per member or fewer where the method allows it.
+            members: what the members are called.
+        """
+        rows = stream.alignment.rows
+        layout = Layout(
+            tuple(row.name for row in rows), tuple(row.info.shape for row in rows), tuple(places)
+        )
+
+        def read(index: int) -> Tensor:
+            slabs = (stream.slab(Piece(row, 0, None)) for row in rows)
+            values = (slab.base if index < 0 else slab.member(index) for slab in slabs)
+            return layout.flatten(values, stream.device)
+
+        base = stream.alignment.base is not None
+        super().__init__(model, layout, read, members, device=stream.device, base=base)
+        self.tasks = tuple(tasks)
+        self._adopted: tuple[Task, ...] = ()
+        self.progress: Callable[[str, int, int], None] = lambda what, done, total: None
+        self.bookmark = Bookmark()
+        self.watch()
+
+    def adopt(self, *tasks: Task) -> None:
+        """Give the working model the tensors of a task, or the heads of several side by side."""
+        if tasks == self._adopted:
+            return
+        for place, value in tasks[0].own.items():
+            several = len(tasks) > 1
+            put_tensor(
+                self.model,
+                place,
+                torch.cat([task.own[place] for task in tasks]) if several else value,
+            )
+        self._adopted = tasks
+
+    def can_join(self, tasks: Sequence[Task]) -> bool:
+        """Whether the tasks differ in nothing but heads with one row per class."""
+        return all(
+            value.ndim > 0 and len(value) == len(task.classes)
+            for task in tasks
+            for value in task.own.values()
+        )
+
+    def logits(self, task: Task, pixels: Tensor) -> Tensor:
+        """The working model's logits with the head of a task."""
+        self.adopt(task)
+        logits: Tensor = self.model(pixels.to(self.device))
+        return logits
+
+    def logits_of_several(self, tasks: Sequence[Task], pixels: Sequence[Tensor]) -> list[Tensor]:
+        """Logits of several tasks, each on its own images, from one pass over all of them."""
+        if len(tasks) == 1:
+            return [self.logits(tasks[0], pixels[0])]
+        self.adopt(*tasks)
+        seen = [self.seen(batch) for batch in pixels]
+        joint: Tensor = self.model.network(torch.cat(seen))
+        parts, row, column = [], 0, 0
+        for task, batch in zip(tasks, seen, strict=True):
+            width = len(task.classes)
+            if joint.shape[1] == width:  # one head for all
+                column = 0
+            parts.append(joint[row : row + len(batch), column : column + width])
+            row, column = row + len(batch), column + width
+        return parts
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """Pixels as the network sees them."""
+        if self.device.type == "cuda" and not pixels.is_cuda:
+            # Copied while the GPU works; from ordinary memory the copy would wait for it.
+            pixels = pixels.pin_memory()
+        pixels = pixels.to(self.device, non_blocking=True)
+        if not pixels.is_floating_point():
+            pixels = pixels.float() / 255
+        preprocess = self.model.preprocess
+        return preprocess.normalise(preprocess.fit_tensor(pixels))
+
+    def need_tasks(self, method: str, *, each: bool = True) -> tuple[Task, ...]:
+        """The tasks, if there are as many as the method needs."""
+        if each and len(self.tasks) == 1 < len(self):
+            return self.tasks * len(self)  # one dataset for all
+        if not self.tasks or (each and len(self.tasks) != len(self)):
+            wanted = f"one dataset per member ({len(self)})" if each else "a dataset"
+            raise BadParameterError(
+                f"{method}: expected {wanted}, got {len(self.tasks) or 'none'}.",
+                hint="Give tasks=[...] (--task, or `data:` in a recipe).",
+            )
+        return self.tasks
+
+    def walk(self, stage: str, steps: int, **parts: Stateful) -> Iterator[int]:
+        """The numbers of the steps still to do, with progress and bookmarks between them.
+
+        Args:
+            stage: what is being learned.
+            steps: of this stage in all.
+            parts: everything that a step changes and a later one reads, and what a later stage
+                will not make again.
+        """
+        for step in range(self.bookmark.restore(stage, steps, parts), steps):
+            yield step
+            self.progress(stage, step + 1, steps)
+            self.bookmark.keep(stage, step + 1, parts)
+        self.bookmark.finish(stage)

@@ -1,1 +1,0 @@
-"""Soups chosen or learned on held-out, labelled images."""

@@ -1,0 +1,173 @@
+"""`stockpot transfer`: images found on each model, shown to all of them.
+
+The matrix tells a weakness that models share from one that a search found in a single model. Images
+are rounded to the 256 levels of a file before anybody looks at them, the finder included.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stockpot.attack.scored import attack_scored
+from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import UserError
+from stockpot.measure import measures
+from stockpot.measure.cells import Cell, model_for
+from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
+from stockpot.measure.run import Models, data_specs, model_specs
+from stockpot.models.classifier import Classifier
+from stockpot.models.device import device_name, pick_device
+from stockpot.results.provenance import provenance
+from stockpot.results.schema import CellResult, Cost, DataFacts, ModelFacts, Score
+from stockpot.results.store import ResultStore
+from stockpot.score.scorer import scorer_for
+
+Search = Literal["adversarial", "dynamic"]
+_STRIDE = 1 << 32
+"""Seeds of one run lie this far from those of the next, so that no two images share theirs."""
+
+
+class Matrix(NamedTuple):
+    """Accuracy of each viewer (across) on the images found on each maker (down)."""
+
+    makers: list[str]
+    viewers: list[str]
+    clean: list[Score]
+    scores: list[list[Score]]
+
+
+def transfer(
+    models: Models,
+    *,
+    data: str | Path | Dataset,
+    search: Search = "adversarial",
+    out: str | Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int = 256,
+    data_options: Mapping[str, Any] | None = None,
+    progress: Progress = no_progress,
+    **params: Any,
+) -> list[CellResult]:
+    """Find images on each model and measure every model on them: one result per viewer.
+
+    Args:
+        models: two or more sources or classifiers; a list, or a mapping from names.
+        data: a dataset, its name or path.
+        search: an `adversarial` attack within a norm, or a `dynamic` search that an oracle judges.
+        out: the run folder; results go to `out/results`.
+        seed: the seed of everything random.
+        device: `auto`, `cpu`, `cuda`, ...
+        batch_size: images per forward pass.
+        data_options: options of `load_dataset`.
+        progress: called as images are done.
+        params: of `stockpot.attack` (norm, eps, method, steps, ...), or of the measure `dynamic`.
+    """
+    specs = model_specs(models)
+    if len(specs) < 2:
+        raise UserError(f"transfer needs two models or more, got {len(specs)}.")
+    (place,) = data_specs(data, data_options)
+    images, chosen = place.load(), pick_device(device)
+    context = Context(chosen, batch_size, seed, progress)
+    start = time.perf_counter()
+    made = {}
+    for spec in specs:
+        maker = model_for(spec, images, chosen)
+        made[spec.name] = (
+            _attacked(maker, images, context, params)
+            if search == "adversarial"
+            else _searched(maker, images, context, params)
+        )
+    results = []
+    asked = {"search": search, "makers": [spec.name for spec in specs], **params}
+    for spec in specs:
+        viewer = model_for(spec, images, chosen)
+        scores = [proportion("accuracy", _right(viewer, images, context))]
+        scores += [
+            proportion("transfer_accuracy", _right(viewer, found, context), {"maker": maker})
+            for maker, found in made.items()
+        ]
+        cell = Cell(spec, "transfer", place, asked, seed, None, device, batch_size)
+        result = CellResult(
+            key=cell.key(),
+            scores=scores,
+            data=DataFacts(
+                name=images.name, split=images.split, n=len(images), classes=len(images.classes),
+                fingerprint=images.fingerprint, licence=images.licence,
+            ),
+            model=ModelFacts(name=spec.name, source=viewer.origin.source,
+                             fingerprint=viewer.origin.fingerprint),
+            convention=f"transfer:{search}; images rounded to 256 levels",
+            provenance=provenance(str(chosen)),
+            cost=Cost(wall_seconds=time.perf_counter() - start, device=device_name(chosen)),
+        )  # fmt: skip
+        if out is not None:
+            ResultStore(Path(out) / "results").save(result)
+        results.append(result)
+    return results
+
+
+def matrix(results: list[CellResult]) -> Matrix:
+    """The results of `transfer` as a table."""
+    viewers = [cell for cell in results if cell.key.measure == "transfer"]
+    if not viewers:
+        raise UserError("these results hold no transfer.", hint="Run `stockpot transfer` first.")
+    makers = [str(name) for name in viewers[0].key.params["makers"]]
+    return Matrix(
+        makers,
+        [cell.key.model for cell in viewers],
+        [cell.score("accuracy") for cell in viewers],
+        [[cell.score("transfer_accuracy", maker=maker) for cell in viewers] for maker in makers],
+    )
+
+
+def _attacked(
+    maker: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
+) -> Dataset:
+    """What an attack on the maker makes of each image; those it withstands stay in."""
+    scorer = scorer_for(maker.classes, data)
+    parts = []
+    for batch in data.batches(context.batch_size, maker.preprocess.fit):
+        pixels = batch.images.to(context.device).float() / 255
+        seeds = (batch.rows + context.seed * _STRIDE).tolist()
+        found = attack_scored(maker, pixels, scorer, batch.rows, seed=seeds, **params)
+        parts.append((found.images * 255).round().clamp(0, 255).to(torch.uint8).cpu())
+        context.progress("attacks", int(batch.rows[-1]) + 1, len(data))
+    pixels = torch.cat(parts)
+    fingerprint = pixel_fingerprint(pixels, data.labels, data.classes)
+    return replace(data, images=TensorImages(pixels), fingerprint=fingerprint, masks=None)
+
+
+def _searched(
+    maker: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
+) -> Dataset:
+    """What a dynamic search against the maker makes, as far as its oracle accepts it."""
+    entry = measures.get("dynamic")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "made"
+        settings = entry.validate({"pictures": 0, "per_class": False, **params})
+        entry.function(maker, data, context, **settings | {"export": str(target)})
+        found = load_dataset("imagefolder", path=str(target), classes=list(data.classes))
+        # Read before the folder goes.
+        batches = found.batches(context.batch_size, maker.preprocess.fit)
+        pixels = torch.cat([batch.images for batch in batches])
+    return replace(found, images=TensorImages(pixels))
+
+
+def _right(viewer: Classifier, seen: Dataset, context: Context) -> NDArray[np.bool_]:
+    return right_flags(viewer, seen, context, "transfer")["all"]
+
+
+def shares(found: Matrix) -> NDArray[np.float64]:
+    """Makers x viewers, accuracies."""
+    return np.array([[score.value for score in row] for row in found.scores])

@@ -1,0 +1,1 @@
+"""Members as flat vectors over one working model, and the soups that are chosen among them."""

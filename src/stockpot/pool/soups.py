@@ -1,0 +1,121 @@
+"""The soups of Wortsman et al. (arXiv:2203.05482, arXiv:2109.01903): how their weights are chosen.
+
+`stockpot.fuse` offers them as `uniform_soup`, `wise_ft`, `greedy_soup` and `learned_soup`,
+`stockpot.season` as `uniform`, `wise_ft`, `greedy` and `learned`. Both call what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.errors import BadParameterError
+from stockpot.pool.pool import Pool
+
+
+def equal_weights(members: int, kept: Sequence[int] | None = None) -> Tensor:
+    """The uniform soup of all members, or of some."""
+    if kept is None:
+        return torch.full((members,), 1 / members, dtype=torch.float64)
+    weights = torch.zeros(members, dtype=torch.float64)
+    weights[list(kept)] = 1 / len(kept)
+    return weights
+
+
+def line_weights(alpha: float) -> list[float]:
+    """WiSE-FT's weights: the share `alpha` of the second of two models."""
+    return [1 - alpha, alpha]
+
+
+class Greedy(NamedTuple):
+    """Which members a greedy soup kept, and what it saw."""
+
+    weights: Tensor
+    kept: list[int]
+    """In the order in which they were added."""
+    alone: list[float]
+    """The accuracy of each member."""
+    trace: list[float]
+    """The accuracy after each member that was kept."""
+
+
+def greedy(
+    members: int,
+    accuracy: Callable[[Tensor], float],
+    *,
+    strict: bool = False,
+    tried: Callable[[int], None] | None = None,
+) -> Greedy:
+    """Add members to a mean, best first, as long as the accuracy does not fall.
+
+    Args:
+        members: how many there are.
+        accuracy: of a soup with one weight per member.
+        strict: a member must raise the accuracy to be kept, as in the paper's text; otherwise it
+            must not lower it. With few images a strict rise rejects what changes no prediction.
+        tried: called with the number of members that were tried.
+    """
+    alone = [accuracy(equal_weights(members, [index])) for index in range(members)]
+    order = sorted(range(members), key=lambda index: -alone[index])  # stable: the first of equals
+    kept = [order[0]]
+    trace = [alone[order[0]]]
+    for done, index in enumerate(order[1:], start=1):
+        if tried is not None:
+            tried(done)
+        found = accuracy(equal_weights(members, [*kept, index]))
+        if found > trace[-1] or (found == trace[-1] and not strict):
+            kept.append(index)
+            trace.append(found)
+    return Greedy(equal_weights(members, kept), kept, alone, trace)
+
+
+class LearnedSoup:
+    """Convex weights, a softmax over the members for every tensor, and one temperature.
+
+    AdamW with a constant step and no weight decay minimises the cross-entropy, as in the paper's
+    code. The softmax allows no extrapolation. The temperature only serves the learning: it changes
+    no prediction, and the soup goes without.
+    """
+
+    def __init__(self, pool: Pool, lr: float) -> None:
+        """Start from equal weights.
+
+        Args:
+            pool: the members; it must be watched while the soup learns.
+            lr: the step size.
+        """
+        if lr <= 0:
+            raise BadParameterError(f"lr: expected a number above 0, got {lr}.")
+        self._pool = pool
+        self.free = torch.zeros(len(pool), len(pool.names), device=pool.device, requires_grad=True)
+        self.heat = torch.zeros((), device=pool.device, requires_grad=True)
+        self.optimiser = torch.optim.AdamW([self.free, self.heat], lr=lr, weight_decay=0.0)
+
+    def step(self, logits: Callable[[], Tensor], labels: Tensor) -> Tensor:
+        """One step on one batch.
+
+        Args:
+            logits: the working model's, once it is the present soup.
+            labels: of the batch.
+
+        Returns:
+            The loss, on the device.
+        """
+        weights = self.free.softmax(dim=0)
+        self._pool.form(weights.detach())
+        self._pool.zero_gradient()
+        loss = F.cross_entropy(logits().float() * self.heat.exp(), labels.to(self._pool.device))
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        weights.backward(self._pool.pull())  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        return loss.detach()
+
+    @property
+    def weights(self) -> Tensor:
+        """Members x tensors, in double precision."""
+        return self.free.detach().double().softmax(dim=0).cpu()

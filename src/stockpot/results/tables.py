@@ -1,0 +1,71 @@
+"""Tables as Markdown and CSV, and pages whose marked places they fill.
+
+A place is marked `<!-- name -->` on a line of its own and ends at the next `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from stockpot.errors import UserError
+from stockpot.files import write_atomic
+from stockpot.results.schema import CellResult, Score
+
+Row = Mapping[str, object]
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Rows as CSV: all keys in order of appearance; what is missing stays empty."""
+    stream = io.StringIO()
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def fill(page: str | Path, tables: Mapping[str, str]) -> None:
+    """Put each text into the place of its name, and leave the rest of the page as it is."""
+    path = Path(page)
+    text = path.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        mark = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+        place = mark.search(text)
+        if place is None:
+            raise UserError(
+                f"{path} has no place for {name!r}.",
+                hint=f"Write <!-- {name} --> and <!-- end --> on lines of their own.",
+            )
+        text = f"{text[: place.end(1)]}{table}\n{text[place.start(2) :]}"
+    write_atomic(path, text)
+
+
+def overall(cell: CellResult, metric: str) -> Score | None:
+    """A cell's score of all images together, if it has it."""
+    single = {"class", "turn", "severity", "corruption", "group"}
+    found = (s for s in cell.scores if s.metric == metric and not single & s.condition.keys())
+    return next(found, None)
+
+
+def percents(score: Score | None, *, interval: bool = True) -> str:
+    """A score in percent, with its interval where it has one; a dash where there is none."""
+    if score is None:
+        return "-"
+    low, high = (score.ci_low, score.ci_high) if interval else (None, None)
+    return percent(score.value, low, high)
+
+
+def percent(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A share in percent, and its interval."""
+    ends = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * value:.1f}{ends}"

@@ -1,0 +1,153 @@
+"""The laws that every hardening method obeys: one row per method, one test per law.
+
+A method that is registered without a row here fails the suite. The networks have what makes
+training depend on more than its data: dropout, stochastic depth and BatchNorm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pico import make_classifier, make_dataset
+from stockpot.harden import hardeners
+from stockpot.harden.augment import augment
+from stockpot.harden.loop import Objective, Resume, train
+from stockpot.models.classifier import Classifier
+from towers import two_towers
+
+
+class Row(NamedTuple):
+    """A method and how to call it; attacks of two steps keep the laws quick."""
+
+    name: str
+    params: Mapping[str, Any] = MappingProxyType({})
+
+
+SHORT = {"steps": 2}
+ROWS = [
+    Row("nominal", {"label_smoothing": 0.1, "mixup": 0.2, "cutmix": 1.0}),
+    Row("stability"),
+    Row("augmix"),
+    Row("dynamic_augment", {"generator": "colour"}),
+    Row("adversarial", {**SHORT, "clean": 0.5}),
+    Row("trades", SHORT),
+    Row("advprop", SHORT),
+    Row("avg", SHORT),
+    Row("max", SHORT),
+    Row("sat", SHORT),
+    Row("msd", SHORT),
+    Row("eat", SHORT),
+    Row("contrastive"),
+    Row("flyp"),
+    Row("vanilla"),
+    Row("l2_sp"),
+    Row("lp_ft", {"points": 3}),
+    Row("wise_kd"),
+    Row("counterfactual", {"bank": 12, "fill": "multi"}),
+]
+SETTINGS: dict[str, Any] = {"epochs": 2, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+class Restless(nn.Module):
+    """A small network with BatchNorm, a block that is sometimes skipped, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU())
+        self.block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(4 * 7 * 7, 4)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        seen = self.first(pixels)
+        change = self.block(seen)
+        if self.training:
+            kept = torch.rand(len(pixels), 1, 1, 1, device=pixels.device) < 0.7
+            change = change * kept / 0.7
+        logits: Tensor = self.head(self.drop((seen + change).flatten(1)))
+        return logits
+
+
+def make_model(row: Row) -> Classifier:
+    if hardeners.get(row.name).tags.towers == "both":
+        model = two_towers()
+        for module in model.modules():
+            if isinstance(getattr(module, "dropout", None), float):
+                module.dropout = 0.3  # of attention
+        return model
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return make_classifier(Restless())
+
+
+def make_objective(row: Row) -> Objective:
+    return hardeners.get(row.name)(**row.params)
+
+
+def trained(row: Row, **settings: Any) -> dict[str, Tensor]:
+    model = make_model(row)
+    train(model, make_dataset(), make_objective(row), **{**SETTINGS, **settings})
+    return dict(model.state_dict())
+
+
+def differing(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> list[str]:
+    assert a.keys() == b.keys()
+    return [name for name in a if not torch.equal(a[name], b[name])]
+
+
+def test_every_method_has_a_row() -> None:
+    assert sorted(row.name for row in ROWS) == hardeners.names()
+
+
+@every_row
+def test_zero_epochs_change_nothing(row: Row) -> None:
+    assert not differing(trained(row, epochs=0), make_model(row).state_dict())
+
+
+@every_row
+def test_a_seed_fixes_the_weights_and_global_draws_are_left_alone(row: Row) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = trained(row)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert not differing(first, trained(row))
+    assert differing(first, trained(row, seed=6))
+    assert differing(first, make_model(row).state_dict())
+
+
+class StopError(Exception):
+    pass
+
+
+@every_row
+@pytest.mark.parametrize("stop_at", [1, 7])
+def test_stopped_and_resumed_equals_uninterrupted(
+    row: Row, stop_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"validation": make_dataset(), "keep": "best"}
+    whole = trained(row, **settings)
+    resume = Resume(tmp_path / "state.pt", every=1)
+    steps = 0
+
+    def interrupted(*args: Any) -> Tensor:
+        nonlocal steps
+        if steps == stop_at:
+            raise StopError
+        steps += 1
+        return augment(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stockpot.harden.loop.augment", interrupted)
+        with pytest.raises(StopError):
+            trained(row, resume=resume, **settings)
+    torch.rand(3)  # another process has other draws
+    assert not differing(whole, trained(row, resume=resume, **settings))

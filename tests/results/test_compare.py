@@ -1,0 +1,198 @@
+"""Paired comparisons and verdicts, against closed forms, scipy and simulation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stockpot
+from commands import invoke
+from hand_made import clean_cell
+from stockpot.errors import BadParameterError, UserError
+from stockpot.results.contrast import (
+    Contrast,
+    choose_then_judge,
+    halves,
+    mean_contrast,
+    paired,
+    verdict,
+)
+from stockpot.results.schema import CellResult, pack_bits
+from stockpot.results.statistics import paired_bootstrap
+from stockpot.results.store import ResultStore
+
+
+def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random(n) < rate
+
+
+def test_the_interval_is_that_of_mcnemars_table() -> None:
+    """With b and c discordant pairs the difference has variance (b + c - (b - c)^2 / n) / n^2."""
+    a, b = flags(0.7, 2000, 1), flags(0.64, 2000, 2)
+    found = paired(a, b)
+    only_a, only_b, n = int((a & ~b).sum()), int((b & ~a).sum()), len(a)
+    value = (only_a - only_b) / n
+    half = 1.96 * np.sqrt(only_a + only_b - (only_a - only_b) ** 2 / n) / n
+    assert found.value == pytest.approx(value)
+    assert (found.low, found.high) == pytest.approx((value - half, value + half), abs=0.002)
+
+
+def test_the_interval_is_scipys() -> None:
+    a, b = flags(0.8, 500, 3).astype(float), flags(0.75, 500, 4).astype(float)
+    ours = paired(a, b)
+    theirs = stats.bootstrap((a - b,), np.mean, method="percentile", n_resamples=4000,
+                             rng=np.random.default_rng(0)).confidence_interval  # fmt: skip
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
+
+
+def test_groups_of_copies_count_once() -> None:
+    """Each image four times over says no more than each once; singly drawn it would seem to."""
+    a, b = flags(0.8, 150, 5), flags(0.7, 150, 6)
+    once = paired_bootstrap(a, b)
+    copies = [np.repeat(side, 4) for side in (a, b)]
+    grouped = paired_bootstrap(*copies, groups=np.repeat(np.arange(150), 4))
+    assert grouped[:4] == pytest.approx(once[:4])
+    assert (grouped.n, grouped.clusters) == (600, 150)
+    singly = paired_bootstrap(*copies)
+    assert singly.high - singly.low == pytest.approx((once.high - once.low) / 2, rel=0.15)
+
+
+def test_the_clustered_interval_covers_the_truth() -> None:
+    """95 % of 200 intervals, on objects that differ much more than their pictures do."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(60), generator.integers(1, 8, 60))
+    covered = naive = 0
+    for seed in range(200):
+        delta = generator.normal(0.02, 0.2, 60)[labels] + generator.normal(0, 0.05, len(labels))
+        found = paired_bootstrap(delta, np.zeros(len(labels)), groups=labels, seed=seed,
+                                 resamples=400)  # fmt: skip
+        alone = paired_bootstrap(delta, np.zeros(len(labels)), seed=seed, resamples=400)
+        covered += found.low <= 0.02 <= found.high
+        naive += alone.low <= 0.02 <= alone.high
+    assert 0.88 <= covered / 200 <= 0.99
+    assert naive / 200 < 0.8  # what drawing pictures singly would claim
+
+
+def test_verdicts_by_hand() -> None:
+    assert verdict(0.01, 0.03) == "held"
+    assert verdict(-0.03, -0.01) == "did not hold"
+    assert verdict(-0.01, 0.01) == "not told apart"
+    assert verdict(0.01, 0.03, margin=0.02) == "not told apart"
+    assert verdict(0.01, 0.03, margin=0.04) == "did not hold"
+    assert verdict(-0.005, 0.03, margin=-0.01) == "held"  # no worse than one point
+
+
+def test_the_mean_of_independent_contrasts() -> None:
+    parts = [Contrast(0.1, 0.07, 0.14), Contrast(0.2, 0.16, 0.23)]
+    mean = mean_contrast(parts)
+    assert mean == pytest.approx((0.15, 0.15 - 0.05 / 2, 0.15 + 0.05 / 2))  # 3-4-5
+    assert str(parts[0]) == "+10.0 [+7.0, +14.0]"
+
+
+def test_the_best_of_many_is_judged_on_other_images() -> None:
+    """Fifty coins, none better than the reference: on the choosing half the best looks better."""
+    generator = np.random.default_rng(1)
+    optimism, gains = [], []
+    for seed in range(40):
+        coins, reference = generator.random((50, 200)) < 0.5, generator.random(200) < 0.5
+        found = choose_then_judge(coins, reference, seed=seed)
+        chosen, judged = halves(200, seed)
+        assert found.n == len(judged)
+        assert found.best == coins[:, chosen].mean(axis=1).argmax()
+        optimism.append(coins[found.best, chosen].mean() - reference[chosen].mean())
+        gains.append(found.gain.value)
+    assert np.mean(optimism) > 0.08
+    assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(40)
+
+
+def test_a_group_stays_on_one_side() -> None:
+    labels = np.repeat(np.arange(20), 5)
+    table = np.random.default_rng(0).random((3, 100)) < 0.5
+    found = choose_then_judge(table, table[0], groups=labels)
+    assert found.n % 5 == 0
+
+
+def two(n: int = 300) -> tuple[list[CellResult], list[CellResult]]:
+    a = [clean_cell("new", data, flags(0.9, n, k)) for k, data in enumerate(("x", "y"))]
+    b = [clean_cell("old", data, flags(0.6, n, k)) for k, data in enumerate(("x", "y"))]
+    return a, b
+
+
+def test_one_model_against_one() -> None:
+    a, b = two()
+    found = stockpot.compare(a, b)
+    assert not found.left_out
+    assert [(row.data, row.metric, row.verdict) for row in found.rows] == [
+        ("x", "accuracy", "held"), ("y", "accuracy", "held"), ("mean of 2", "accuracy", "held"),
+    ]  # fmt: skip
+    mean = found.rows[2]
+    assert mean.difference == pytest.approx(np.mean([r.difference for r in found.rows[:2]]))
+    turned = stockpot.compare(b, a).rows[0]
+    assert (turned.low, turned.high) == pytest.approx((-found.rows[0].high, -found.rows[0].low))
+    assert turned.verdict == "did not hold"
+    assert stockpot.compare(a, a, margin=-0.01).rows[0].verdict == "held"
+    assert stockpot.compare(a, a).rows[0].verdict == "not told apart"
+
+
+def test_copies_of_an_image_in_one_cell_count_once() -> None:
+    n = 200
+    right = {"a": flags(0.8, n, 1), "b": flags(0.7, n, 2)}
+    cells = {}
+    for name, mask in right.items():
+        cell = clean_cell(name, "x", mask)
+        key = cell.key.model_copy(update={"measure": "corruption"})
+        copies = {f"fog:{k}": pack_bits(mask) for k in range(1, 6)}
+        cells[name] = cell.model_copy(update={"key": key, "outcomes": copies})
+    row = stockpot.compare(cells["a"], cells["b"]).rows[0]
+    once = paired(right["a"], right["b"])
+    assert row.metric == "corruption accuracy"
+    assert (row.difference, row.low, row.high) == pytest.approx(once)
+    assert row.n == n
+
+
+def test_a_search_is_compared_where_both_were_accepted() -> None:
+    n = 60
+    cells = []
+    for k, name in enumerate("ab"):
+        cell = clean_cell(name, "x", flags(0.9, n, k))
+        kept, right = np.arange(n) % (2 + k) == 0, np.arange(n) % 12 == 0
+        outcomes = {"validated": pack_bits(kept), "withstood": pack_bits(right if k else kept)}
+        key = cell.key.model_copy(update={"measure": "dynamic"})
+        cells.append(cell.model_copy(update={"key": key, "outcomes": outcomes}))
+    (row,) = stockpot.compare(*cells, groups={"x": np.arange(n) // 2}).rows
+    assert (row.n, row.clusters) == (10, 10)  # multiples of 6
+    assert (row.a, row.b) == (1.0, 0.5)
+
+
+def test_what_cannot_be_paired_is_said() -> None:
+    a, b = two()
+    other = clean_cell("old", "y", flags(0.6, 120))
+    found = stockpot.compare(a, [b[0], other])
+    assert found.left_out == ["new, clean on y: other images (300 and 120)"]
+    with pytest.raises(UserError, match="no cell of both stands on the same images"):
+        stockpot.compare(a[1], other)
+    with pytest.raises(UserError, match="--model NAME --against NAME"):
+        stockpot.compare([*a, clean_cell("newer", "x", flags(0.5, 300))], b)
+    with pytest.raises(UserError, match=r"no model \(against\) named 'od'.*old"):
+        stockpot.compare(a, b, against="od")
+    with pytest.raises(BadParameterError, match="a label for each of its 300 images, got 2"):
+        stockpot.compare(a, b, groups={"x": [1, 2]})
+
+
+def test_the_command(tmp_path: Path) -> None:
+    for cell in (*two()[0], *two()[1]):
+        ResultStore(tmp_path / cell.key.model / "results").save(cell)
+    both = (tmp_path / "new", tmp_path / "old")
+    shown = invoke("compare", *both)
+    assert shown.exit_code == 0
+    assert "A is better than B" in shown.output
+    assert "held" in shown.output
+    labels = tmp_path / "labels.txt"
+    labels.write_text("\n".join(str(k // 3) for k in range(300)))
+    found = json.loads(invoke("compare", *both, "--groups", f"x={labels}", "--json").output)
+    assert [row["clusters"] for row in found["rows"]] == [100, 300, 400]
+    assert invoke("compare", tmp_path / "none", both[1]).exit_code == 1

@@ -1,0 +1,40 @@
+"""Tables as text, and pages that they fill."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from stockpot.errors import UserError
+from stockpot.results.schema import Score
+from stockpot.results.tables import csv_text, fill, markdown, percents
+
+PAGE = "before\n<!-- one -->\nold\nrows\n<!-- end -->\nbetween\n<!-- two -->\n<!-- end -->\nafter\n"
+
+
+def test_only_marked_places_change(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(PAGE)
+    fill(page, {"one": "a \\1", "two": "b"})
+    expected = PAGE.replace("old\nrows", "a \\1").replace("two -->\n", "two -->\nb\n")
+    assert page.read_text() == expected
+    fill(page, {"one": "a \\1", "two": "b"})
+    assert page.read_text() == expected
+    with pytest.raises(UserError, match="no place for 'three'"):
+        fill(page, {"three": ""})
+
+
+def test_tables_as_text() -> None:
+    assert markdown(["a", "b"], [[1, "x"]]) == "| a | b |\n|---|---|\n| 1 | x |"
+    rows = list(csv.DictReader(io.StringIO(csv_text([{"a": 1, "b": "x,y"}, {"a": 2, "c": 3}]))))
+    assert rows == [{"a": "1", "b": "x,y", "c": ""}, {"a": "2", "b": "", "c": "3"}]
+
+
+def test_scores_in_percent() -> None:
+    score = Score(metric="accuracy", value=0.5, n=10, ci_low=0.4, ci_high=0.6)
+    assert percents(score) == "50.0 [40.0, 60.0]"
+    assert percents(score, interval=False) == "50.0"
+    assert percents(None) == "-"

@@ -1,0 +1,118 @@
+"""Types of parameters: what a room cannot use is refused before any work, in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import invoke
+from stockpot.errors import BadParameterError
+from stockpot.kinds import registry
+from stockpot.types import Count, ModelRef, spelled
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "params", "words"),
+    [
+        ("hardeners", "adversarial", {"norm": "l3"}, "norm"),
+        ("hardeners", "adversarial", {"eps": "big"}, "fraction such as 8/255, got 'big'"),
+        ("hardeners", "trades", {"eps": -1}, "at least 0"),
+        ("hardeners", "adversarial", {"steps": -1}, "greater than or equal to 0"),
+        ("hardeners", "sat", {"norms": "linf,l3"}, "expected linf, l2 or l1, got 'l3'"),
+        ("hardeners", "sat", {"eps": "8/255,much,1"}, "got 'much'"),
+        ("hardeners", "wise_kd", {"temperature": 0}, "greater than 0"),
+        ("measures", "adversarial", {"norms": "l3"}, "expected linf, l2 or l1, got 'l3'"),
+        ("measures", "adversarial", {"eps": "big"}, "got 'big'"),
+        ("measures", "adversarial", {"protocol": "soup-cifar"}, "Did you mean soups-cifar"),
+        ("measures", "adversarial", {"method": "apdg"}, "Did you mean apgd"),
+        ("measures", "corruption", {"severities": 7}, "from 1 to 5, got 7"),
+        ("measures", "corruption", {"severities": "0-5"}, "from 1 to 5, got '0-5'"),
+        ("measures", "corruption", {"severities": [1, 9]}, "from 1 to 5"),
+        ("measures", "corruption", {"severities": True}, "from 1 to 5"),
+        ("measures", "corruption", {"corruptions": "frist"}, "Did you mean frost"),
+        ("measures", "corruption", {"corruptions": ["fog", "gausian_noise"]}, "gaussian_noise"),
+        ("measures", "corruption", {"profile": "mnist"}, "profile"),
+        ("measures", "dynamic", {"generator": "vqgann"}, "Did you mean vqgan"),
+        ("measures", "dynamic", {"oracle": "zero-shot"}, "Did you mean zero_shot"),
+        ("measures", "dynamic", {"rule": "top5"}, "rule: expected argmax"),
+        ("measures", "dynamic", {"budget": 0}, "greater than or equal to 1"),
+        ("measures", "clean", {"top": 0}, "greater than or equal to 1"),
+        ("generators", "mixture", {"severity": 6}, "1 to 5"),
+        ("generators", "mixture", {"corruptions": ["benchmark"]}, "no corruption named"),
+        ("seasoners", "grid", {"threats": "linf=8/255"}, "linf:8/255"),
+        ("attacks", "square", {"steps": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(kind: str, name: str, params: dict, words: str) -> None:
+    with pytest.raises(BadParameterError) as problem:
+        registry(kind).get(name).validate(params)
+    text = str(problem.value)
+    assert words in text
+    assert "\n" not in text
+    assert problem.value.parameter == next(iter(params))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "params", "expected"),
+    [
+        ("measures", "corruption", {"severities": 3}, "3"),
+        ("measures", "corruption", {"severities": "3"}, "3"),
+        ("measures", "corruption", {"severities": "1-3"}, "1-3"),
+        ("measures", "corruption", {"severities": [1, 2]}, (1, 2)),
+        ("measures", "corruption", {"corruptions": "noise,fog"}, "noise,fog"),
+        ("measures", "corruption", {"corruptions": ["fog"]}, ("fog",)),
+        ("hardeners", "adversarial", {"eps": "8/255"}, "8/255"),
+        ("hardeners", "adversarial", {"eps": 0.5}, 0.5),
+        ("hardeners", "adversarial", {"eps": 0}, 0),
+        ("measures", "adversarial", {"eps": ["4/255", 0.5]}, ("4/255", 0.5)),
+        ("measures", "adversarial", {"eps": 0.5}, (0.5,)),
+        ("measures", "adversarial", {"norms": ["linf", "l1"]}, ("linf", "l1")),
+        ("measures", "adversarial", {"norms": "all"}, "all"),
+        ("measures", "dynamic", {"oracle": "none"}, "none"),
+    ],
+)
+def test_what_can_be_is_kept_as_it_was_written(
+    kind: str, name: str, params: dict, expected: object
+) -> None:
+    (key,) = params
+    assert registry(kind).get(name).validate(params)[key] == expected
+
+
+def test_one_severity_on_the_command_line() -> None:
+    done = invoke(
+        *("measure", "icons-resnet", "--data", "icons", "--limit", "4", "--with", "corruption"),
+        *("-p", "severities=3", "-p", "corruptions=contrast", "-p", "baseline=none"),
+    )
+    assert done.exit_code == 0, done.output
+
+
+def test_a_recipe_is_told_the_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "version: 1\ndata: {d: {dataset: icons}}\nmodels: {m: {load: icons-resnet}}\n"
+        "measure:\n  with:\n"
+        "    - measure: corruption\n      data: d\n      severities: 7\n"
+    )
+    done = invoke("validate", recipe)
+    assert done.exit_code == 1
+    assert "from 1 to 5, got 7" in done.output
+    assert f"{recipe}:8: measure.with" in done.output
+
+
+def test_types_are_spelled_for_users() -> None:
+    assert spelled(Count) == "int >= 1"
+    assert spelled(ModelRef | None) == "model | none"
+    assert spelled(dict[str, tuple[int, ...]]) == "dict[str, tuple[int, ...]]"
+
+
+def test_types_need_no_torch() -> None:
+    code = (
+        "import sys, stockpot.types, stockpot.attack.threat, stockpot.corrupt.ranges as r; "
+        "r.chosen_corruptions('fog'); "
+        "import stockpot.dynamic.oracles, stockpot.dynamic.generators; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
