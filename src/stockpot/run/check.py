@@ -139,6 +139,8 @@ def _valid(
     try:
         validate(params)
     except UserError as problem:
-        key = problem.parameter if isinstance(problem, BadParameterError) else ""
-        key = key if key in params else otherwise
+        told = problem.parameter if isinstance(problem, BadParameterError) else ""
+        # What is not there names its option first: `path: no file or folder at ...`.
+        told = told or problem.message.partition(":")[0]
+        key = told if told in params else otherwise
         file.fail((*path, key) if key else path, str(problem))
