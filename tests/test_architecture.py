@@ -25,8 +25,8 @@ LAYERS = [
     {"fuse", "harden"},
     {"season"},
     {"measure"},
-    {"run", "tune", "kinds"},
     {"report"},
+    {"run", "tune", "kinds"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -149,7 +149,7 @@ def test_files_are_one_screenful_of_ideas() -> None:
 def test_public_names() -> None:
     for name in stockpot.__all__:
         assert getattr(stockpot, name) is not None
-    for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "season"):
+    for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "run", "season"):
         assert callable(getattr(stockpot, verb)), verb
     assert "clean" in stockpot.list("measures")
 

@@ -66,7 +66,7 @@ def test_a_missing_file_is_suggested(tmp_path) -> None:
 
 
 def test_models_made_from_themselves_are_refused() -> None:
-    from stockpot.cli.plan import build_order
+    from stockpot.run.plan import build_order
 
     text = GOOD.replace(
         "measure:",

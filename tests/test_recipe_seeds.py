@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stockpot.cli.making import waves
-from stockpot.cli.plan import check, parents
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.recipe.variants import write_out
+from stockpot.run.check import check
+from stockpot.run.plan import parents, waves
 from stockpot.types import Variant
 
 TEXT = """version: 1
@@ -111,9 +111,9 @@ def test_a_scatter_names_measured_data() -> None:
 def test_models_are_made_in_waves_and_only_what_is_missing(
     tmp_path, toy_file, pico_vit, monkeypatch
 ) -> None:
-    from stockpot.cli.making import make_models
     from stockpot.engine import engines
     from stockpot.engine.serial import Serial
+    from stockpot.run.make import make_models
 
     text = f"""version: 1
 data:
@@ -130,14 +130,14 @@ fuse:
 
     class Watched(Serial):
         def run(self, function, jobs):
-            sent.append([job.name for job in jobs])
+            sent.append([job.verdict.name for job in jobs])
             yield from super().run(function, jobs)
 
     monkeypatch.setattr(engines, "get", lambda name: Watched)
     file = RecipeFile(text, "r.yaml")
-    make_models(file, tmp_path / "run", "elsewhere")
+    make_models(file, tmp_path / "run", engine="elsewhere")
     assert sent == [["tuned-s0", "tuned-s1"]]  # fusions and single models are made here
     made = {path.name for path in (tmp_path / "run" / "models").iterdir()}
     assert made == {"tuned-s0", "tuned-s1", "soup", "taught"}
-    make_models(file, tmp_path / "run", "elsewhere")
+    make_models(file, tmp_path / "run", engine="elsewhere")
     assert len(sent) == 1

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from dual_encoders import make_clip, make_expert
 from stockpot.cli.main import app
-from stockpot.cli.plan import check
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.recipe.variants import write_out
 from stockpot.results.store import load_results
+from stockpot.run.check import check
 
 RECIPE = """version: 1
 data:
@@ -50,6 +50,8 @@ def test_a_sweep_is_written_out() -> None:
 
 def test_complaints_name_the_line_of_the_entry() -> None:
     wrong = RECIPE.replace("sweep: {scale: [0.1, 0.5, 1.0]}", "sweep: {scales: [0.1]}")
+    for place in ("BASE", "A", "B"):
+        wrong = wrong.replace(f"load: {place}}}", "load: icons-vit}")
     with pytest.raises(RecipeError, match=r"r\.yaml:10: fuse\.ta-scales=0\.1.*scales"):
         check(RecipeFile(wrong, "r.yaml"))
     with pytest.raises(RecipeError, match=r"r\.yaml:15: similarity.base: no model named 'bse'"):

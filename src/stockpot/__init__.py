@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from stockpot.models.load import load_model
     from stockpot.report.page import report
     from stockpot.results.compare import compare
+    from stockpot.run.follow import run
     from stockpot.season.run import season
 
-_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "season")
+_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season")
 _FUNCTIONS = {
     "compare": "stockpot.results.compare:compare",
     "list": "stockpot.kinds:names",
@@ -48,6 +49,7 @@ __all__ = [
     "load_model",
     "measure",
     "report",
+    "run",
     "season",
     "similarity",
 ]

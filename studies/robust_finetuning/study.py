@@ -21,9 +21,6 @@ from typing import NamedTuple
 
 import yaml
 
-from stockpot.cli.make import make_model
-from stockpot.cli.plan import build_order, check, parents
-from stockpot.cli.run import cells_of
 from stockpot.engine.processes import Processes
 from stockpot.engine.schedule import Step, schedule
 from stockpot.errors import UserError
@@ -32,6 +29,9 @@ from stockpot.measure.run import run_cells
 from stockpot.recipe import Recipe, load_recipe
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
+from stockpot.run.check import check
+from stockpot.run.make import make_model
+from stockpot.run.plan import build_order, cells_of, parents
 
 MAIN, DOMAINS = "recipes/robust_finetuning.yaml", "recipes/robust_finetuning_domains.yaml"
 TUNING = "studies/robust_finetuning/tuning.yaml"

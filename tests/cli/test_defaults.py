@@ -12,7 +12,7 @@ import pytest
 from stockpot.attack.run import attack
 from stockpot.cli import corrupt, explain, fuse, measure, season
 from stockpot.cli.options import library_defaults
-from stockpot.fuse.options import Options
+from stockpot.fuse.request import Options
 
 # A user at a terminal wants the best device there is; a program says which.
 OWN = {"device"}

@@ -166,7 +166,7 @@ def test_season_chooses_and_scores_on_unseen_images(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "scored on 28 images" in done.stdout
-    record = json.loads((tmp_path / "soup" / "season.json").read_text())
+    record = json.loads((tmp_path / "soup" / "stockpot.json").read_text())["details"]
     assert sum(record["members"].values()) == pytest.approx(1.0)
     assert len(record["selected_on"]) == 12
     assert stockpot("measure", tmp_path / "soup", "--data", toy_file).returncode == 0

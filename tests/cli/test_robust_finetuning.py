@@ -100,7 +100,7 @@ def test_a_recipe_with_seeds_teachers_and_a_scatter(place: Path) -> None:
     }  # fmt: skip
     page = (run / "report.html").read_text(encoding="utf-8")
     assert 'id="scatter"' in page
-    assert page.count('class="dot"') >= 6
+    assert page.count('r="8.5"') >= 6
     again = stockpot("report", run, "-o", place / "again.html")
     assert again.returncode == 0, again.stderr
     text = (place / "again.html").read_text(encoding="utf-8")

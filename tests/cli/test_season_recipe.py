@@ -11,9 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from stockpot.cli.main import app
-from stockpot.cli.plan import build_order, check, parents
 from stockpot.errors import UserError
 from stockpot.recipe import load_recipe
+from stockpot.run.check import check
+from stockpot.run.plan import build_order, parents
 
 runner = CliRunner()
 
@@ -47,10 +48,10 @@ def test_a_recipe_seasons_after_it_has_trained(
     assert parents(file.recipe)["soup"] == ["one", "two"]
     done = runner.invoke(app, ["run", str(path), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    record = json.loads((tmp_path / "out" / "models" / "soup" / "season.json").read_text())
+    record = json.loads((tmp_path / "out" / "models" / "soup" / "stockpot.json").read_text())
     assert record["method"] == "grid"
-    assert list(record["members"]) == ["one", "two"]
-    assert len(record["selected_on"]) == 12
+    assert list(record["details"]["members"]) == ["one", "two"]
+    assert len(record["details"]["selected_on"]) == 12
     assert list((tmp_path / "out" / "results").glob("soup--clean--toy--*.json"))
 
 
@@ -58,7 +59,7 @@ def test_a_recipe_seasons_after_it_has_trained(
     ("change", "words"),
     [
         ({"method": "gird"}, "season.soup.method"),
-        ({"ties": "coin"}, "season.soup: grid: ties"),
+        ({"ties": "coin"}, "season.soup.ties: grid: ties"),
         ({"models": ["one", "three"]}, "season.soup.models.1"),
         ({"source": "nothing"}, "season.soup.source"),
         ({"shots": -1}, "season.soup.shots"),

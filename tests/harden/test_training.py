@@ -89,7 +89,7 @@ def test_harden_saves_a_model_that_loads(pico_vit: Path, toy_file: Path, tmp_pat
     pixels = torch.rand(2, 3, 16, 16)
     with torch.inference_mode():
         assert torch.equal(model(pixels), again.eval()(pixels))
-    assert (tmp_path / "m" / "training.json").exists()
+    assert (tmp_path / "m" / "stockpot.json").exists()
     assert [path.name for path in tmp_path.iterdir() if path.name != "toy.npz"] == ["m"]
     with pytest.raises(UserError, match="exists already"):
         harden("nominal", pico_vit, make_dataset(), out=tmp_path / "m")

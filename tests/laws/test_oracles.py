@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
+from stockpot.checkpoints.record import read_record
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.dynamic.kinship import refuse_kin, shared_weights
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
@@ -102,8 +102,9 @@ def test_every_expert_was_trained_on_its_data() -> None:
     for data, name in networks.EXPERTS.items():
         folder = zoo_folder(name)
         assert folder, name
-        record = json.loads((folder / "training.json").read_text())
-        assert record["data"]["name"] == data
+        record = read_record(folder)
+        assert record is not None
+        assert record.details["data"]["name"] == data
 
 
 def test_an_unknown_class_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_greedy_is_monotone_and_no_worse_than_the_best_member() -> None:
     members = [linear_member(seed) for seed in range(1, 6)]
     images = data(members)
     result = run("greedy", members, images)
-    trace = result.record["notes"]["accuracy"]
+    trace = result.record.details["notes"]["accuracy"]
     assert trace == sorted(trace)
     alone = season("grid", members[:1], images, shots=30, low=0.0, high=1.0, step=1.0)
     assert trace[0] >= float(alone.matrix.accuracy()[0])
@@ -152,5 +152,5 @@ def test_racing_is_near_the_grid_for_a_share_of_its_cost() -> None:
         best = season("grid", members, images, **options).accuracy.value
         raced = season("racing", members, images, **options)
         gaps.append(best - raced.accuracy.value)
-        assert raced.record["notes"]["share_of_grid"] < 0.2
+        assert raced.record.details["notes"]["share_of_grid"] < 0.2
     assert sum(gaps) / len(gaps) <= 0.005

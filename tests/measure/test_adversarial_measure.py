@@ -11,8 +11,8 @@ from pico import make_classifier, make_dataset
 from stockpot.attack.run import attack
 from stockpot.errors import UserError
 from stockpot.measure import measures
+from stockpot.measure.adversarial import PROTOCOLS
 from stockpot.measure.measurement import Context
-from stockpot.measure.protocols import PROTOCOLS
 
 QUICK = {"steps": 4, "eps": "1/255,0.1,0.5"}
 

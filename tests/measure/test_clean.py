@@ -12,7 +12,7 @@ from stockpot.errors import BadDataError
 from stockpot.measure import measures
 from stockpot.measure.clean import calibration_error
 from stockpot.measure.measurement import Context
-from stockpot.models.class_space import match_classes
+from stockpot.score.class_space import match_classes
 
 
 class Fixed(nn.Module):

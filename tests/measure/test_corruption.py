@@ -17,8 +17,7 @@ from stockpot.corrupt.files import write_array, write_pictures
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.datasets.dataset import TensorImages
 from stockpot.errors import UserError
-from stockpot.measure.corrupted_batches import CorruptedBatches
-from stockpot.measure.corruption import corruption
+from stockpot.measure.corruption import CorruptedBatches, corruption
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.mce import Baseline
 from stockpot.measure.measurement import Context
@@ -188,10 +187,10 @@ def test_pictures_are_made_once_for_all_models_and_only_while_there_is_room() ->
     kept = CorruptedBatches(room=25)
     for _ in range(2):
         for place in ("a", "b", "c"):
-            kept.get("set", place, lambda place=place: make(place))
+            if kept.find("set", place) is None:
+                kept.keep(place, make(place))
     assert made == ["a", "b", "c", "c"]  # two fit
-    kept.get("other set", "a", lambda: make("a"))
-    assert made[-1] == "a"
+    assert kept.find("other set", "a") is None
 
 
 def test_kept_pictures_change_no_score(perfect, toy_data, monkeypatch) -> None:

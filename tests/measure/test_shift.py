@@ -26,10 +26,11 @@ from stockpot.errors import BadDataError, BadParameterError, UnknownNameError, U
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.run import measure
-from stockpot.measure.shift.gaps import Line, difference, fit_line, mean_of_sets
-from stockpot.models.class_space import match_classes
-from stockpot.models.imagenet_outputs import imagenet_outputs
+from stockpot.measure.shift.shift import Line, fit_line
 from stockpot.results.schema import Score
+from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.score.class_space import match_classes
+from stockpot.score.imagenet_outputs import imagenet_outputs
 
 
 def score(result: Measurement, metric: str, **condition: object) -> Score:
@@ -99,7 +100,7 @@ class TestOutside:
     def test_newcombe_interval_is_that_of_his_paper(self) -> None:
         # Newcombe (1998), method 10, first example: 56/70 - 48/80 -> 0.0524 to 0.3339.
         first, second = np.arange(70) < 56, np.arange(80) < 48
-        low, high, _ = difference(first, second)
+        low, high, _ = newcombe(first, second)
         assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
 
     def test_the_mean_of_one_set_has_that_set_s_interval(self) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stockpot.cli.make import data_specs
-from stockpot.cli.plan import check
 from stockpot.measure.run import data_specs as measured_data
 from stockpot.recipe import RecipeError, RecipeFile
+from stockpot.run.check import check
+from stockpot.run.plan import data_specs
 
 RECIPE = """
 version: 1

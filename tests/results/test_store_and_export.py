@@ -76,7 +76,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "bad.json").write_text('{"schema_version": 7}')
+    (tmp_path / "bad.json").write_text('{"schema_version": 1}')
     with pytest.raises(UserError, match=r"bad\.json is not a result file"):
         load_results(tmp_path)
 

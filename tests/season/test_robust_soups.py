@@ -45,7 +45,7 @@ def test_the_grid_can_choose_the_soup_that_withstands_most() -> None:
     members = {"a": member(0), "b": member(1)}
     asked = {"low": 0.0, "high": 1.0, "step": 0.5, "shots": 30}
     chosen = season("grid", members, data, threats="linf:1/255,l2:0.1", attack_steps=5, **asked)
-    assert chosen.record["notes"]["decided under"] == "linf 1/255 | l2 0.1"
+    assert chosen.record.details["notes"]["decided under"] == "linf 1/255 | l2 0.1"
     pool = read_pool(members)
     seen = read_shots(
         data.take(chosen.selected_on), pool.model, device=torch.device("cpu"), batch_size=30

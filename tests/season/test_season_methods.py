@@ -57,7 +57,7 @@ def test_scopes_share_weights(scope: str, groups: int) -> None:
     result = season("gradient", members, toy_images(40, members[1]), shots=20, scope=scope, steps=4)
     rows = result.tensor_weights
     distinct = {tuple(row.tolist()) for row in rows.values()} if rows else {result.weights}
-    assert result.record["notes"]["groups"] == groups
+    assert result.record.details["notes"]["groups"] == groups
     # Running statistics have no gradient of their own: as groups they stay where they began.
     assert 1 <= len(distinct) <= groups
 
@@ -66,7 +66,7 @@ def test_learned_lowers_the_loss_and_stays_convex() -> None:
     members = [linear_member(seed) for seed in (1, 2, 3)]
     images = toy_images(120, members[1])
     result = season("learned", members, images, shots=60, steps=40, lr=0.1)
-    before, after = result.record["notes"]["loss"]
+    before, after = result.record.details["notes"]["loss"]
     assert after < before
     assert all(bool((row >= 0).all()) for row in result.tensor_weights.values())
     assert max(result.weights) == result.weights[1]
@@ -100,7 +100,7 @@ def test_label_free_is_not_won_by_large_logits() -> None:
     images, source = toy_images(60, small), toy_images(60, small, noise=0.3)
     notes = [
         season("label_free", pair, images, source=source, shots=30, criterion="entropy",
-               low=0.0, high=1.0, step=1.0).record["notes"]
+               low=0.0, high=1.0, step=1.0).record.details["notes"]
         for pair in ([small, small], [large, large])
     ]  # fmt: skip
     assert notes[0]["score"] == pytest.approx(notes[1]["score"], rel=1e-3)

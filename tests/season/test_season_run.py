@@ -35,11 +35,13 @@ def test_a_soup_is_saved_and_loads(two_vits: list[Path], tmp_path: Path) -> None
     pixels = torch.rand(2, 3, 16, 16)
     with torch.inference_mode():
         assert torch.equal(again(pixels), result.model.eval()(pixels))
-    record = json.loads((out / "season.json").read_text())
-    assert tuple(record["members"].values()) == result.weights
-    assert record["data"]["fingerprint"] == make_dataset().fingerprint
-    assert record["scores"]["soup"]["value"] == result.accuracy.value
-    assert record["selected_on"] == list(result.selected_on)
+    record = json.loads((out / "stockpot.json").read_text())
+    details = record["details"]
+    assert tuple(details["members"].values()) == result.weights
+    data = next(one for one in record["inputs"] if one["role"] == "data")
+    assert data["fingerprint"] == make_dataset().fingerprint
+    assert details["scores"]["soup"]["value"] == result.accuracy.value
+    assert details["selected_on"] == list(result.selected_on)
     assert [path.name for path in out.parent.iterdir()] == ["soup"]
     with pytest.raises(UserError, match="exists already"):
         stockpot.season("uniform", two_vits, make_dataset(), shots=0, out=out)
@@ -109,5 +111,5 @@ def test_errors_say_what_to_do() -> None:
         season("label_free", members, images, shots=5)
     with pytest.raises(UserError, match="protocol"):
         season("uniform", members, images, shots=5, protocol="hopeful")
-    with pytest.raises(UserError, match="same classes"):
+    with pytest.raises(UserError, match="does not know"):
         season("uniform", members, make_dataset(classes=("x", "y")), shots=5)

@@ -1,80 +1,121 @@
-"""The model card of a fused model: how it was made, from what, and by which command."""
+"""The card of a made model: how it was made, from what, and what came of it, for people."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.record import MEMBER, Record, write_record
 
-@dataclass(frozen=True)
-class Parent:
-    """One checkpoint that went into a fused model."""
-
-    role: str
-    name: str
-    files: Mapping[str, str]
-    """File name -> sha256; empty for weights that were in memory."""
+_TITLES = {"new": "New", "fuse": "Fused with", "harden": "Hardened with", "season": "Seasoned with"}
+_LONGEST = 120
+"""Values beyond so many letters stand in the record alone."""
+_MOST = 40
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Everything needed to make a fused model again."""
+def write_card(folder: Path, record: Record, *, summary: str = "", paper: str = "") -> None:
+    """Write `README.md` for people and `stockpot.json` for programs.
 
-    method: str
-    summary: str
-    paper: str
-    params: Mapping[str, Any]
-    options: Mapping[str, Any]
-    command: str
-    parents: Sequence[Parent]
-    notes: Sequence[str]
-    version: str
-
-
-def write_card(folder: Path, origin: Origin) -> None:
-    """Write `README.md` for people and `fusion.json` for programs."""
-    record = json.dumps(asdict(origin), indent=2, default=str)
-    (folder / "fusion.json").write_text(record + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(_markdown(origin), encoding="utf-8")
+    Args:
+        folder: the model's.
+        record: what is known of it.
+        summary: the method in a sentence.
+        paper: where the method comes from.
+    """
+    text = card(record, summary=summary, paper=paper)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    write_record(folder, record)
 
 
-def _markdown(origin: Origin) -> str:
-    rows = [
-        f"| {parent.role} | `{parent.name}` | {file} | `{digest}` |"
-        for parent in origin.parents
-        for file, digest in (parent.files or {"in memory": "-"}).items()
-    ]
-    params = ", ".join(f"{key}={value}" for key, value in origin.params.items()) or "none"
+def card(record: Record, *, summary: str = "", paper: str = "") -> str:
+    """The text of the card."""
+    settings = dict(record.parameters)
+    if record.seed is not None:
+        settings["seed"] = record.seed
+    versions = {key: value for key, value in record.versions.items() if value not in ("", None)}
+    details = {key: value for key, value in record.details.items() if key != "command"}
     lines = [
         "---",
         "library_name: transformers",
         "tags:",
-        "- model-fusion",
+        *(["- model-fusion"] if record.verb == "fuse" else []),
         "- stockpot",
-        f"- {origin.method}",
+        f"- {record.method}",
         "---",
         "",
-        f"# Fused with {origin.method}",
+        f"# {_TITLES[record.verb]} {record.method}",
         "",
-        origin.summary + (f" ({origin.paper})" if origin.paper else ""),
+        summary + (f" ({paper})" if paper else ""),
         "",
         "## Made by",
         "",
         "```",
-        origin.command,
+        str(record.details.get("command") or python_call(record)),
         "```",
         "",
-        f"Parameters: {params}. Stockpot {origin.version}.",
+        f"Parameters: {_listed(settings)}.",
         "",
-        "## Parents",
+        f"Versions: {_listed(versions)}. Digest `{record.digest}`.",
         "",
-        "| role | checkpoint | file | sha256 |",
+        "## Made from",
+        "",
+        "| role | name | file | sha256 |",
         "|---|---|---|---|",
-        *rows,
+        *_inputs(record),
     ]
-    if origin.notes:
-        lines += ["", "## Notes", "", *(f"- {note}" for note in origin.notes)]
+    if rows := list(_rows(details, ()))[:_MOST]:
+        lines += ["", "## What came of it", "", *rows]
     return "\n".join(lines) + "\n"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items()) or "none"
+
+
+def _inputs(record: Record) -> Iterator[str]:
+    for one in record.inputs:
+        files = one.files or {one.source or "-": one.fingerprint or "not computed"}
+        for file, digest in files.items():
+            yield f"| {one.role} | `{one.name}` | {file} | `{digest}` |"
+
+
+def _rows(details: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    for key, value in details.items():
+        place = (*path, str(key))
+        if isinstance(value, Mapping):
+            yield from _rows(value, place)
+        elif key == "notes" and isinstance(value, list):
+            yield from (f"- {note}" for note in value)
+        elif value not in (None, "", []) and len(str(value)) <= _LONGEST:
+            yield f"- {' '.join(place).replace('_', ' ')}: {value}"
+
+
+def python_call(record: Record) -> str:
+    """The call that makes such a model; what lay in memory has no name to call it by."""
+    places: dict[str, list[str]] = {}
+    for one in record.inputs:
+        places.setdefault(one.role, []).append(one.source or one.name)
+    settings = dict(record.parameters)
+    if record.seed is not None:
+        settings["seed"] = record.seed
+    rest = "".join(f", {key}={value!r}" for key, value in settings.items())
+    named = {"data", "validation", "source", "teacher", "base"}
+    given = {role: places[role] for role in places if role in named}
+    if record.verb == "new":
+        data = places.get("classes", ["..."])[0]
+        return f"stockpot.models.new.new_model({record.method!r}, {data!r}, ...{rest})"
+    if record.verb == "fuse":
+        first, tasks = repr(places.get(MEMBER, [])), given.pop("data", None)
+        given |= {"tasks": tasks} if tasks else {}
+    elif record.verb == "harden":
+        first = ", ".join(repr(places.get(role, ["..."])[0]) for role in ("model", "data"))
+        given.pop("data", None)
+    else:
+        first = f"{places.get(MEMBER, [])!r}, {places.get('data', ['...'])[0]!r}"
+        given.pop("data", None)
+    others = "".join(
+        f", {key}={value if key == 'tasks' else value[0]!r}" for key, value in given.items()
+    )
+    verb = ".".join(("stockpot", record.verb))
+    return f"{verb}({record.method!r}, {first}{others}, out=...{rest})"

@@ -31,7 +31,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 
 
 @contextmanager
-def staged_folder(out: Path, *, needs: int) -> Iterator[Path]:
+def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
     """A temporary folder beside `out` that takes its name when everything in it is written.
 
     Args:

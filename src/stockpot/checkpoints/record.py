@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,8 @@ from stockpot.files import write_atomic
 
 RECORD = "stockpot.json"
 """The file name, in the folder of the model."""
+MEMBER = "member"
+"""The role of a model that is fused or seasoned with others."""
 
 
 class Input(BaseModel):
@@ -29,9 +32,12 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: str = Field(description="member, base, model, teacher, data, validation, source, ...")
-    name: str
+    name: str = Field(description="Of a member part of the question; else for people alone.")
     source: str = Field("", description="Where it lay; another place changes nothing.")
     fingerprint: str = Field(description="sha256 of its content.")
+    files: dict[str, str] = Field(
+        default_factory=dict, description="The sha256 of its weight files, where they are known."
+    )
 
 
 class Record(BaseModel):
@@ -63,7 +69,7 @@ class Record(BaseModel):
             "method": self.method,
             "parameters": self.parameters,
             "seed": self.seed,
-            "inputs": [[one.role, one.name, one.fingerprint] for one in self.inputs],
+            "inputs": [[*_place(one), one.fingerprint] for one in self.inputs],
         }
         text = json.dumps(question, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -89,18 +95,48 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _place(one: Input) -> tuple[str, str]:
+    # Models that are made per member carry the members' names; no other name changes a weight.
+    return one.role, one.name if one.role == MEMBER else ""
+
+
 def _changed_inputs(before: Sequence[Input], after: Sequence[Input]) -> list[str]:
-    old = {(one.role, one.name): one.fingerprint for one in before}
-    new = {(one.role, one.name): one.fingerprint for one in after}
-    found = [f"{role} {name} left out" for role, name in old if (role, name) not in new]
-    for (role, name), fingerprint in new.items():
-        if (role, name) not in old:
-            found.append(f"{role} {name} added")
-        elif old[role, name] != fingerprint:
-            found.append(f"{role} {name} has other content")
+    old, new = _numbered(before), _numbered(after)
+    found = [f"{_said(old[place])} left out" for place in old if place not in new]
+    for place, one in new.items():
+        if place not in old:
+            found.append(f"{_said(one)} added")
+        elif old[place].fingerprint != one.fingerprint:
+            found.append(f"{_said(one)} has other content")
     if not found and list(old) != list(new):
         found.append("the order of the inputs")
     return found
+
+
+def _numbered(inputs: Sequence[Input]) -> dict[tuple[str, str, int], Input]:
+    found: dict[tuple[str, str, int], Input] = {}
+    for one in inputs:
+        place = _place(one)
+        found[*place, sum(known[:2] == place for known in found)] = one
+    return found
+
+
+def _said(one: Input) -> str:
+    return f"{one.role} {one.name}".strip()
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON keeps them, so that a record read back has the same digest."""
+    found: dict[str, Any] = json.loads(json.dumps(_finite(dict(values)), default=str))
+    return found
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_finite(item) for item in (sorted(value) if isinstance(value, set) else value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -109,10 +145,10 @@ def write_record(folder: Path, record: Record) -> None:
 
 
 def read_record(folder: Path) -> Record | None:
-    """The record of a model folder; none where there is none."""
+    """The record of a model folder, also one of an earlier version; none where there is none."""
     path = folder / RECORD
     if not path.is_file():
-        return None
+        return _earlier(folder)
     try:
         return Record.model_validate_json(path.read_bytes())
     except ValidationError as problem:
@@ -122,3 +158,49 @@ def read_record(folder: Path) -> Record | None:
             f"{path} is not a record of this version: {where}: {first['msg']}.",
             hint="Remove the folder and make the model anew.",
         ) from problem
+
+
+_EARLIER: tuple[tuple[str, Literal["fuse", "harden", "season"]], ...] = (
+    ("fusion.json", "fuse"),
+    ("training.json", "harden"),
+    ("season.json", "season"),
+)
+
+
+def _earlier(folder: Path) -> Record | None:
+    """What stood in a file per verb before there was one record.
+
+    Such a file does not hold the content of all that was read, so that its digest equals none of a
+    model that would be made now.
+    """
+    for name, verb in _EARLIER:
+        if not (folder / name).is_file():
+            continue
+        try:
+            old = json.loads((folder / name).read_text(encoding="utf-8"))
+            method = str(old.pop("method"))
+        except (ValueError, KeyError, AttributeError) as problem:
+            raise BadCheckpointError(f"{folder / name} is not a record: {problem}.") from problem
+        parameters = dict(old.pop("parameters", None) or old.pop("params", None) or {})
+        parameters.pop("method", None)
+        seed = parameters.pop("seed", old.pop("seed", None))
+        data = old.get("data") or []
+        inputs = [
+            Input(
+                role="data",
+                name=f"{one.get('name', '')}:{one.get('split', '')}",
+                fingerprint=str(one.get("fingerprint", "")),
+            )
+            for one in (data if isinstance(data, list) else [data])
+        ]
+        versions = old.pop("provenance", None) or {"stockpot": old.pop("version", "")}
+        return Record(
+            verb=verb,
+            method=method,
+            parameters=parameters,
+            seed=seed,
+            inputs=inputs,
+            versions=versions,
+            details=old,
+        )
+    return None

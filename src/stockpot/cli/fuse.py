@@ -118,8 +118,13 @@ def command(
         settings["tasks"] = _tasks(tasks)
     if out is None:
         raise UserError("expected -o OUT, a folder for the result (or --plan).")
-    if bn == "recompute" and data is None:
-        raise UserError("--bn recompute needs --data: images to estimate the statistics from.")
+    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
+    if bn == "recompute" and not tasks:
+        if data is None:
+            raise UserError("--bn recompute needs --data: images to estimate the statistics from.")
+        from stockpot.datasets.load import load_dataset
+
+        settings["tasks"] = load_dataset(data, **{**options, "split": "train", "limit": None})
     from stockpot.cli.console import ImageProgress
 
     with ImageProgress() as bar:
@@ -129,13 +134,27 @@ def command(
             made = run.sweep(method, sources, key=key, values=values, **common)
         else:
             made = {out.name: run.fuse(method, sources, **common)}
+    if bn == "recompute":
+        _tell_statistics(made)
     if data is None:
         typer.echo(f"fused: {out}")
         return
     from stockpot.cli.fused_scores import measure_fused
 
-    options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    measure_fused(made, out, data, options, measures, bn=bn, sweep=sweep, format=format)
+    measure_fused(made, out, data, options, measures, sweep=sweep, format=format)
+
+
+def _tell_statistics(made: dict[str, Path]) -> None:
+    from stockpot.checkpoints.record import read_record
+    from stockpot.cli.console import err
+
+    for folder in made.values():
+        record = read_record(folder)
+        layers = record.details.get("batch_norm", {}).get("layers") if record else None
+        if layers:
+            err.print(f"{folder.name}: statistics of {layers} BatchNorm layers estimated anew")
+        elif layers == 0:
+            err.print(f"{folder.name}: no BatchNorm layers, nothing to recompute")
 
 
 def _tasks(given: list[str]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +22,12 @@ def measure_fused(
     options: dict[str, Any],
     measures: str,
     *,
-    bn: str,
     sweep: str | None,
     format: str | None,
 ) -> None:
     """Measure every model that was made and say where the scores lie."""
     from stockpot.measure.run import measure
 
-    if bn == "recompute":
-        for folder in made.values():
-            _recompute(Path(folder), data, options)
     # Scores stand beside the model's folder, or inside the sweep's, which is not a model.
     run = out if sweep else out.with_name(f"{out.name}-scores")
 
@@ -79,26 +74,3 @@ def _plot(results: list[CellResult], key: str, run: Path) -> None:
         points.append(Mark(model.partition("=")[2], score.value, low, high))
     path = save(curve(points, across=key, up=metric), run / "sweep.svg")
     typer.echo(f"plot: {path}")
-
-
-def _recompute(folder: Path, data: str, options: dict[str, Any]) -> None:
-    """Estimate BatchNorm statistics on the data's training images and write them back."""
-    from stockpot.datasets.load import load_dataset
-    from stockpot.models.load import load_for
-    from stockpot.pool.batch_norm import recompute_batch_norm
-
-    images = load_dataset(data, **{**options, "split": "train", "limit": None})
-    model = load_for(folder, images)
-    batches = (batch.images for batch in images.batches(256, model.preprocess.fit))
-    layers = recompute_batch_norm(model, batches)
-    if not layers:
-        err.print(f"{folder.name}: no BatchNorm layers, nothing to recompute")
-        return
-    again = folder.with_name(f".{folder.name}.recomputed")
-    model.save(again)
-    for path in folder.glob("*.safetensors*"):
-        path.unlink()
-    for path in again.glob("*.safetensors*"):
-        path.rename(folder / path.name)
-    shutil.rmtree(again)
-    err.print(f"{folder.name}: statistics of {layers} BatchNorm layers estimated anew")

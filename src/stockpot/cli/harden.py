@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +53,7 @@ def command(
             out=out,
             device=str(pick_device(device)),
             report=report,
+            command=shlex.join(["stockpot", *sys.argv[1:]]),
             **key_values(params, "-p"),
         )
     typer.echo(f"model: {out}")

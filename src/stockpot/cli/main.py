@@ -24,7 +24,9 @@ from stockpot.cli import (
     listing,
     measure,
     report,
+    rescore,
     run,
+    runs,
     season,
     show,
     similarity,
@@ -36,12 +38,25 @@ from stockpot.engine.memory import keep_freed_memory
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_MAKING = (run, fuse, similarity, harden, season, measure, explain, corrupt, report, export)
+_MAKING = (
+    run,
+    fuse,
+    similarity,
+    harden,
+    season,
+    measure,
+    explain,
+    corrupt,
+    report,
+    rescore,
+    export,
+)
 _JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 @app.callback(

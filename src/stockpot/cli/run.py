@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stockpot.cli.options import examples
 
 if TYPE_CHECKING:
-    from stockpot.measure.cells import Cell
-    from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
+    from stockpot.fuse.similarity import SimilarityReport
+    from stockpot.recipe import RecipeFile
     from stockpot.results.schema import CellResult
 
 NAME = "run"
@@ -31,130 +30,65 @@ def command(
         list[str] | None, typer.Option("--set", metavar="a.b=c", help="Change a value.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh/--resume", help="Start anew, or do only what is missing.")
+        bool, typer.Option("--fresh/--resume", help="Start anew, or make only what is not there.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
     engine: Annotated[
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
 ) -> None:
-    """Follow a recipe: make models, measure them, write the report."""
-    from stockpot.cli.changes import compare_changes
-    from stockpot.cli.making import make_models
-    from stockpot.cli.plan import check
+    """Follow a recipe: make models, measure them, write the report.
+
+    A model or cell that is there already is reused where its question is the same; one whose
+    method, parameters or inputs changed is made anew.
+    """
+    from stockpot.cli.console import ImageProgress, err
+    from stockpot.cli.scores import print_scores
     from stockpot.engine import engines
     from stockpot.recipe import load_recipe
+    from stockpot.run.follow import run
 
     file = load_recipe(recipe, overrides or ())
-    check(file)
     engines.get(engine)
-    folder = out or Path("runs") / Path(recipe).stem
     if dry_run:
-        _say_plan(file, folder)
+        _say_plan(file, out)
         return
-    if fresh:
-        _clear(folder)
-    _remember(file, folder)
-    make_models(file, folder, engine)
-    compare_changes(file.recipe, folder)
-    results = _measure(file.recipe, folder, engine)
-    _finish(file.recipe, folder, results)
-
-
-def _clear(folder: Path) -> None:
-    from stockpot.errors import UserError
-
-    if folder.exists() and not (folder / "recipe.yaml").exists():
-        raise UserError(
-            f"{folder} is not a run folder (no recipe.yaml in it), so --fresh leaves it alone."
-        )
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remember(file: RecipeFile, folder: Path) -> None:
-    """Keep the recipe as it was followed, overrides included."""
-    import yaml
-
-    from stockpot.files import write_atomic
-
-    text = yaml.safe_dump(file.raw, sort_keys=False, allow_unicode=True)
-    write_atomic(folder / "recipe.yaml", text)
-
-
-def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
-    """What a recipe measures, cell by cell; models may still have to be made."""
-    from stockpot.cli.make import data_specs, model_spec
-    from stockpot.cli.plan import measured
-    from stockpot.measure.cells import Cell
-
-    return [
-        Cell(
-            model=model_spec(recipe, model, folder),
-            measure=entry.measure,
-            data=data,
-            params=_params(recipe, entry, folder, model),
-            seed=recipe.seed,
-            store=str(folder / "results"),
-            device=recipe.device,
-            batch_size=recipe.batch_size,
-        )
-        for model, entry in measured(recipe)
-        for data in data_specs(recipe, entry.data)
-    ]
-
-
-def _params(recipe: Recipe, entry: MeasureEntry, folder: Path, model: str) -> dict[str, Any]:
-    from stockpot.cli.make import located
-    from stockpot.measure import measures
-
-    measure = measures.get(entry.measure)
-    return measure.validate(located(recipe, measure, entry.params, folder, model))
-
-
-def _measure(recipe: Recipe, folder: Path, engine: str) -> list[CellResult]:
-    from stockpot.cli.console import ImageProgress, err
-    from stockpot.measure.run import run_cells
-
     with ImageProgress() as progress:
 
         def done(result: CellResult, count: int, total: int) -> None:
             key = result.key
             err.print(f"[{count}/{total}] {key.model} x {key.measure} x {key.data}")
 
-        return run_cells(cells_of(recipe, folder), engine=engine, progress=progress, done=done)
-
-
-def _finish(recipe: Recipe, folder: Path, results: list[CellResult]) -> None:
-    from stockpot.cli.scores import print_scores
-
-    if not results:
-        return
-    print_scores(results)
-    if recipe.report is not None:
-        from stockpot.report.figures import run_figures
-        from stockpot.report.page import write_page
-        from stockpot.report.scatter import Axes
-
-        page = write_page(
-            results,
-            folder / recipe.report.out,
-            title=recipe.report.title,
-            subtitle=recipe.report.subtitle,
-            axes=[Axes(s.across, s.up, s.title) for s in recipe.report.scatter],
-            figures=run_figures(folder),
+        came = run(
+            file, out=out, engine=engine, fresh=fresh, progress=progress, say=err.print, done=done
         )
-        typer.echo(f"\nreport: {page}")
+    if came.similarity is not None and file.recipe.similarity is not None:
+        _print_cosines(came.similarity, file.recipe.similarity.base)
+    if came.results:
+        print_scores(came.results)
+    if came.report is not None:
+        typer.echo(f"\nreport: {came.report}")
 
 
-def _say_plan(file: RecipeFile, folder: Path) -> None:
-    from stockpot.cli.plan import build_order, measured
+def _say_plan(file: RecipeFile, out: Path | None) -> None:
+    from stockpot.run.follow import folder_of, preview
 
-    for name in build_order(file):
-        state = "there" if (folder / "models" / name).exists() else "to make"
-        typer.echo(f"model   {name}: {state}")
-    for model, entry in measured(file.recipe):
-        there = list((folder / "results").glob(f"{model}--{entry.measure}--{entry.data}--*.json"))
-        state = "there (if nothing changed)" if there else "to measure"
-        typer.echo(f"measure {model} x {entry.measure} x {entry.data}: {state}")
+    found = preview(file, out=out)
+    for model in found.models:
+        state = "there" if model.there else f"to make ({model.why})"
+        typer.echo(f"model   {model.name}: {state}")
+    for cell in found.cells:
+        wait = f" ({cell.why})" if cell.why else ""
+        typer.echo(f"measure {cell}: {'there' if cell.there else f'to measure{wait}'}")
     if file.recipe.report:
-        typer.echo(f"report  {folder / file.recipe.report.out}")
+        typer.echo(f"report  {folder_of(file, out) / file.recipe.report.out}")
+
+
+def _print_cosines(found: SimilarityReport, base: str) -> None:
+    from stockpot.cli.console import table
+
+    rows = [
+        [name, f"{float(norm):.3f}", *(f"{value:.3f}" for value in cosines)]
+        for name, norm, cosines in zip(found.names, found.norms, found.cosine.tolist(), strict=True)
+    ]
+    table(["model", "length", *found.names], rows, title=f"cosine of the changes from {base}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +70,7 @@ def command(
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     settings = key_values(params, "-p")
     own = {"source", "out", "shots", "protocol", "full_matrix", "seed", "device", "batch_size"}
+    own |= {"command"}
     for name in sorted(own & settings.keys()):
         raise BadParameterError(
             f"-p {name}: no parameter of the method {method}.",
@@ -85,6 +88,7 @@ def command(
         seed=seed,
         device=device,
         batch_size=batch_size,
+        command=shlex.join(["stockpot", *sys.argv[1:]]),
         **settings,
     )
     rows = [

@@ -24,9 +24,9 @@ def command(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
 ) -> None:
     """Check a recipe without running it: keys, names, methods and their parameters."""
-    from stockpot.cli.plan import check
     from stockpot.errors import UserError
     from stockpot.recipe import json_schema, load_recipe
+    from stockpot.run.check import check
 
     if schema:
         typer.echo(json.dumps(json_schema(_parameters()), indent=1))
@@ -44,7 +44,7 @@ def command(
 
 
 def _parameters() -> dict[str, dict[str, Any]]:
-    from stockpot.harden.run import training
+    from stockpot.harden.record import training
     from stockpot.kinds import registry
 
     titles = {

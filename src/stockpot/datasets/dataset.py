@@ -22,6 +22,10 @@ from stockpot.errors import BadDataError, BadParameterError
 Fit = Callable[[Image.Image], Image.Image]
 """Brings a decoded picture to the size a model wants."""
 
+ACCEPTED = "accepted"
+"""The column of all classes that are right for a picture, by number with spaces between; data
+without it accepts the label alone."""
+
 
 class Batch(NamedTuple):
     """Some rows of a dataset: uint8 NCHW images, labels, and their row numbers."""
@@ -147,6 +151,25 @@ class Dataset:
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randperm(len(self), generator=generator)[:limit].sort().values
         return self.take(rows)
+
+    @property
+    def accepted(self) -> list[tuple[int, ...]] | None:
+        """All classes that are right for each picture; none where only the label is."""
+        if ACCEPTED not in self.columns:
+            return None
+        try:
+            found = [tuple(map(int, text.split())) for text in self.columns[ACCEPTED]]
+        except ValueError as problem:
+            raise BadDataError(f"{self.name}: column {ACCEPTED}: {problem}.") from None
+        count = len(self.classes)
+        for row, classes in enumerate(found):
+            if not classes or not all(0 <= number < count for number in classes):
+                raise BadDataError(
+                    f"{self.name}: column {ACCEPTED}: expected class numbers below {count}, got "
+                    f"{self.columns[ACCEPTED][row]!r} in row {row}.",
+                    hint="Leave out pictures for which no class is right.",
+                )
+        return found
 
     def where(self, **columns: str) -> Dataset:
         """The rows whose columns have exactly these values."""

@@ -55,7 +55,7 @@ def hub(
         on_broken: what to do with pictures that cannot be decoded: stop and name them, or skip.
     """
     local = Path(path).expanduser()
-    files = _parquet_files(local, split)
+    files = parquet_files(local, split)
     if files:
         rows = _from_parquet(files, image, label)
     else:
@@ -78,7 +78,8 @@ def hub(
     )
 
 
-def _parquet_files(path: Path, split: str) -> list[Path]:
+def parquet_files(path: Path, split: str) -> list[Path]:
+    """The local parquet files of a split; none where a path holds no such files."""
     if path.suffix == ".parquet" and path.is_file():
         return [path]
     if not path.is_dir():

@@ -46,7 +46,7 @@ def imagefolder(
         classes: the class names in order, a text or JSON file of them, or how many there are.
         on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
     """
-    root = _root(Path(path).expanduser(), split)
+    root = split_folder(Path(path).expanduser(), split)
     files = _pictures(root)
     if labels is None:
         found = _by_folder(root, files)
@@ -74,7 +74,8 @@ def imagefolder(
     )
 
 
-def _root(path: Path, split: str) -> Path:
+def split_folder(path: Path, split: str) -> Path:
+    """The folder that holds a split; the whole one where it is not parted."""
     if not path.is_dir():
         raise BadDataError(f"expected a folder of images, and {path} is none.")
     for name in SPLIT_FOLDERS.get(split, (split,)):

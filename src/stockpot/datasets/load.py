@@ -24,7 +24,7 @@ def load_dataset(
     """
     path = Path(name).expanduser()
     if name not in datasets and path.exists():
-        return _load(_reader(path), split, limit, {"path": str(path), **options})
+        return _load(reader(path), split, limit, {"path": str(path), **options})
     if name not in datasets and ("/" in name or path.suffix):
         raise BadDataError(
             f"expected a dataset at {name!r}, and there is no such file or folder.",
@@ -45,7 +45,8 @@ def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> 
     return dataset.limited(limit)
 
 
-def _reader(path: Path) -> str:
+def reader(path: Path) -> str:
+    """The dataset kind that reads what lies at a path."""
     if path.is_dir():
         kept = ("state.json", "dataset_dict.json", "*.parquet", "*/*.parquet")
         return "hub" if any(any(path.glob(name)) for name in kept) else "imagefolder"

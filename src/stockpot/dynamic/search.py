@@ -14,8 +14,9 @@ from torch import Tensor
 
 from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
-from stockpot.dynamic.task import Model, Task
+from stockpot.dynamic.task import Task
 from stockpot.errors import BadParameterError
+from stockpot.score.scorer import Model
 
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed
 _REACH = 5.0  # steps; how far from the image a further start lies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,8 +14,8 @@ from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
 from stockpot.errors import BadParameterError
+from stockpot.score.scorer import Model, merged
 
-Model = Callable[[Tensor], Tensor]
 Keep = Literal["last", "best_loss"]
 Reading = Literal["trajectory", "reencode"]
 
@@ -57,6 +56,8 @@ class Task:
     oracle: Oracle | None
     rules: Rules
     mask: Tensor | None = None
+    accepted: tuple[int, ...] = ()
+    """Where the data accepts several classes for the images: all of them, the label first."""
     watch: Stopwatch = field(default_factory=NoStopwatch)
 
     def judge(self, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,6 +68,9 @@ class Task:
         # In full precision whatever the rules say: its verdicts decide which images count.
         with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels, suits=False):
             shares = self.oracle.judge(pixels).float()
+        if self.accepted:
+            # Whichever of them the oracle sees, the image still shows a class that is right.
+            shares = merged(shares, self.accepted)
         own = shares.gather(1, labels[:, None])[:, 0]
         return self.rules.accept.accepts(shares, labels), own
 

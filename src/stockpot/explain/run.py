@@ -13,9 +13,9 @@ from stockpot.errors import BadParameterError
 from stockpot.explain.overlay import overlay, sheet
 from stockpot.explain.relevance import Method, explain_forward
 from stockpot.explain.rollout import Layers
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
+from stockpot.score.class_space import match_classes
 
 
 def explain(

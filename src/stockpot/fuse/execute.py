@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import torch
@@ -14,15 +16,18 @@ from stockpot.checkpoints.alignment import Row
 from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
+from stockpot.fuse.companions import write_companions, write_records
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
-from stockpot.fuse.origin import write_companions
+from stockpot.fuse.recompute import check_recompute, recompute_folders
+from stockpot.fuse.record import request_data, request_records
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
@@ -34,6 +39,16 @@ def execute(
 ) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
     modules: dict[str, Module] = {}
+    anew = request.options.bn == "recompute"
+    if anew:
+        check_recompute(request, job)
+    if out is None and anew:
+        # The fused model has to be run, and models are run from folders.
+        with TemporaryDirectory() as place:
+            execute(request, job, Path(place) / "model", hashes)
+            return _read_back(request, job, Path(place) / "model")
+    if request.tasks is not None and (job.learns or anew):
+        request = replace(request, tasks=request_data(request))  # read once
     if job.learns:
         if job.module and out is None:
             raise BadParameterError(
@@ -48,14 +63,14 @@ def execute(
             )
         if out is not None:
             check_free(out)
-        job, modules = learn(request, job, out)
-    elif request.tasks is not None:
+        job, modules = learn(request, job, out, hashes)
+    elif request.tasks is not None and not anew:
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink(models, job.infos)
         _stream(job, memory)
-        return _in_memory(request, job, memory)
+        return _in_memory(request, job, memory.weights)
     max_shard = parse_size(request.options.max_shard)
     needs = len(models) * sum(info.nbytes for info in job.infos.values())
     with staged_folder(out, needs=needs) as folder:
@@ -64,9 +79,12 @@ def execute(
         folders = {model: folder / model for model in models}
         with closing(FolderSink(folders, job.infos, max_shard)) as sink:
             _stream(job, sink)
-        write_companions(request, job, folder, hashes)
+        write_companions(job, request.options, folder)
+        details = recompute_folders(request, job, folders) if anew else {}
         for label, module in modules.items():
             write_module(folder / label, module)
+        records = request_records(request, hashes.result() if hashes else None)
+        write_records(job, request.options, folder, records, details)
     for label in request.points:
         bookmark_of(out, label).unlink(missing_ok=True)
     return out
@@ -129,14 +147,25 @@ def _all_equal(stream: Stream) -> bool:
     return True
 
 
-def _in_memory(request: Request, job: Job, memory: MemorySink) -> dict[str, Any]:
-    for state in memory.weights.values():
+def _read_back(request: Request, job: Job, folder: Path) -> dict[str, Any]:
+    """The models of a folder as weights in memory."""
+    weights = {}
+    for model in (model for label in job.of for model in job.models(label)):
+        source = open_checkpoint(folder / model)
+        weights[model] = {name: source.read(name).clone() for name in source.tensors()}
+    return _in_memory(request, job, weights)
+
+
+def _in_memory(
+    request: Request, job: Job, weights: Mapping[str, dict[str, Tensor]]
+) -> dict[str, Any]:
+    for state in weights.values():
         for alias, name in job.stream.alignment.tied.items():
             if alias in state and name in state:
                 state[alias] = state[name]
     results: dict[str, Any] = {}
     for label in request.points:
-        states = [memory.weights[model] for model in job.models(label)]
+        states = [weights[model] for model in job.models(label)]
         if job.switches:
             results[label] = dict(zip(request.members, states, strict=True))
         else:

@@ -36,18 +36,8 @@ class Assignment(NamedTuple):
 def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[str]) -> Assignment:
     """Work out every tensor's parameters; they are validated here, before any work."""
     given = {key: _from_text(value) for key, value in params.items()}
-    numbers = {
-        row.name
-        for row in entry.parameters
-        if isinstance(row.default, int | float) and not isinstance(row.default, bool)
-    }
-    varying = {
-        key: value
-        for key, value in given.items()
-        if isinstance(value, Mapping)
-        or (key in numbers and isinstance(value, list))
-        or (isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value))
-    }
+    numbers = _numbers(entry)
+    varying = _varying(entry, given)
     fixed = {key: value for key, value in given.items() if key not in varying}
     if not varying:
         return Assignment((entry.validate(fixed),), dict.fromkeys(names, 0))
@@ -69,8 +59,32 @@ def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[s
     return Assignment(tuple(distinct), of)
 
 
-def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> None:
-    """Raise for parameters that cannot be, without any checkpoint; for dry runs."""
+def _numbers(entry: Entry[FuserTags]) -> set[str]:
+    return {
+        row.name
+        for row in entry.parameters
+        if isinstance(row.default, int | float) and not isinstance(row.default, bool)
+    }
+
+
+def _varying(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that differ from tensor to tensor."""
+    numbers = _numbers(entry)
+    given = {key: _from_text(value) for key, value in params.items()}
+    return {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, Mapping)
+        or (key in numbers and isinstance(value, list))
+        or (isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value))
+    }
+
+
+def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters, defaults included, those that vary by tensor as they were given.
+
+    Raises for values that cannot be; no checkpoint is needed.
+    """
     globs = [
         str(glob)
         for value in map(_from_text, params.values())
@@ -78,8 +92,10 @@ def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> None
         for glob in value
     ]
     names = [glob.replace("*", "layers.0").replace("?", "a") for glob in globs]
-    for values in assign(entry, params, [*names, "layers.0.a", "layers.1.a"]).distinct:
+    sets = assign(entry, params, [*names, "layers.0.a", "layers.1.a"]).distinct
+    for values in sets:
         entry.function(**values)
+    return sets[0] | {key: _from_text(params[key]) for key in _varying(entry, params)}
 
 
 def _from_text(value: Any) -> Any:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from stockpot.checkpoints.locate import Location
+from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.member_names import by_name
 from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,6 +36,7 @@ _CHOICES = {
     "accumulate": ("fp32", "fp64"),
     "bn": ("linear", "recompute"),
 }
+_DECIDING = ("exclude", "intersect", "head", "dtype", "accumulate", "bn")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Options:
         max_shard: the largest file to write, such as 5GB.
         device: where the arithmetic runs: cpu, cuda, cuda:1, ...
         accumulate: the dtype of the arithmetic, at least that of the inputs: fp32 or fp64.
-        bn: combine BatchNorm statistics linearly, or mark them for re-estimation (recompute).
+        bn: combine BatchNorm statistics linearly, or estimate them anew (recompute) from the
+            images of `tasks`; of a method that learns nothing, a name there means its train split.
         threads: worker threads; 0 means one per core.
         hashes: write the sha256 of the parents into the model card.
         save: where to write what a data-driven method learned, to use it again.
@@ -84,14 +88,9 @@ class Options:
             short = next(key for key, value in DTYPES.items() if value == self.dtype)
             object.__setattr__(self, "dtype", short)
 
-    def changed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, for the model card."""
-        default = Options()
-        return {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "command" and getattr(self, field.name) != getattr(default, field.name)
-        }
+    def deciding(self) -> dict[str, Any]:
+        """The options that decide which weights are made; the others say how and where."""
+        return {name: getattr(self, name) for name in _DECIDING}
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,35 @@ class Request:
     """Datasets, for data-driven methods: one per member, in order or by name."""
     progress: Callable[[str, int, int], None] | None = None
     """Told what is done, how far it is, and of how much, while a method learns."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold the weights, where they lie in files."""
+        specs = [self.base, *self.members.values()]
+        return [path for spec in specs for path in getattr(spec, "files", ())]
+
+
+def make_request(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    base: Spec | None,
+    tasks: Tasks | None,
+    options: Options,
+    points: Mapping[str, Mapping[str, Any]],
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Request:
+    """Find everything that a fusion reads; nothing is opened."""
+    if method not in fusers:
+        fusers.get(method)  # raises with suggestions, before torch is imported
+    # The base has its own place among messages and models, and no member may take its name.
+    named = by_name(members, taken=() if base is None else ("base",))
+    found = {label: _located(spec) for label, spec in named.items()}
+    anchor = None if base is None else _located(base)
+    return Request(method, found, anchor, options, points, tasks, progress)
+
+
+def _located(spec: Spec) -> Any:
+    return locate(spec) if isinstance(spec, str | Path) else spec
 
 
 def split_options(settings: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:

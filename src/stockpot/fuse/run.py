@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import locate
-from stockpot.checkpoints.member_names import by_name
 from stockpot.errors import BadParameterError
-from stockpot.fuse import fusers
-from stockpot.fuse.request import Options, Request, split_options
+from stockpot.fuse.request import Request, make_request, split_options
 
 if TYPE_CHECKING:
     from stockpot.fuse.job import Plan
@@ -74,7 +71,7 @@ def fuse(
         Methods that make a module (`wemoe`, `smile`, `surgery`) need `out`; `load_model` reads it.
     """
     options, params = split_options(settings)
-    request = _request(method, members, base, tasks, options, {"": params}, progress)
+    request = make_request(method, members, base, tasks, options, {"": params}, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
         from stockpot.fuse.job import prepare
@@ -115,7 +112,7 @@ def sweep(
         raise BadParameterError(f"sweep: expected values for {key!r}, got none.")
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    request = _request(method, members, base, tasks, options, points, progress)
+    request = make_request(method, members, base, tasks, options, points, progress)
     with _hashing(request, wanted=out is not None) as hashes:
         from stockpot.fuse.execute import execute
         from stockpot.fuse.job import prepare
@@ -136,32 +133,10 @@ def plan(
 ) -> Plan:
     """Check everything that `fuse` would check and say what it would cost, without running it."""
     options, params = split_options(settings)
-    request = _request(method, members, base, tasks, options, {"": params})
+    request = make_request(method, members, base, tasks, options, {"": params})
     from stockpot.fuse.job import plan_job, prepare
 
     return plan_job(request, prepare(request))
-
-
-def _request(
-    method: str,
-    members: Sequence[Spec] | Mapping[str, Spec],
-    base: Spec | None,
-    tasks: Tasks | None,
-    options: Options,
-    points: Mapping[str, Mapping[str, Any]],
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Request:
-    if method not in fusers:
-        fusers.get(method)  # raises with suggestions, before torch is imported
-    # The base has its own place among messages and models, and no member may take its name.
-    named = by_name(members, taken=() if base is None else ("base",))
-    found = {label: _located(spec) for label, spec in named.items()}
-    anchor = None if base is None else _located(base)
-    return Request(method, found, anchor, options, points, tasks, progress)
-
-
-def _located(spec: Spec) -> Any:
-    return locate(spec) if isinstance(spec, str | Path) else spec
 
 
 @contextmanager
@@ -169,8 +144,7 @@ def _hashing(request: Request, *, wanted: bool) -> Iterator[FileHashes | None]:
     if not wanted or not request.options.hashes:
         yield None
         return
-    checkpoints = [request.base, *request.members.values()]
-    hashes = FileHashes(path for found in checkpoints for path in getattr(found, "files", ()))
+    hashes = FileHashes(request.files)
     try:
         yield hashes
     finally:

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.card import write_card
+from stockpot.checkpoints.folder import check_free, staged_folder
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
-from stockpot.errors import BadParameterError, UserError, did_you_mean
+from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
 from stockpot.harden.optimise import fast_layout
+from stockpot.harden.record import hardening_record, split_params, training_data, validation_data
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fine_tuned import with_trained_head
-from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.load import load_for
-from stockpot.registry import Entry, Tags
 from stockpot.results.provenance import provenance
-
-training = Entry(
-    "hardeners",
-    "train",
-    train,
-    Tags(given=("validation", "resume", "report", "question")),
-)
-"""The loop's own parameters; every method takes them besides its own."""
 
 
 def harden(
@@ -40,10 +30,11 @@ def harden(
     model: str | Path | Classifier,
     data: str | Path | Dataset,
     *,
-    validation: str | Dataset | None = None,
+    validation: str | Path | Dataset | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     report: Report | None = None,
+    command: str | None = None,
     **params: Any,
 ) -> Classifier:
     """Train `model` on `data` with a method and return it; with `out`, save it there.
@@ -56,10 +47,11 @@ def harden(
         out: a folder for the model; a run killed before its end resumes from there.
         device: where to train.
         report: called after every epoch.
+        command: the command line to write into the model's card.
         params: the method's own parameters and the loop's.
     """
     with together(pick_device(device)) as place:
-        trained = _train(method, model, data, validation, out, str(place), report, params)
+        trained = _train(method, model, data, validation, out, str(place), report, command, params)
         wait()  # for the first process, which writes the folder
     return trained
 
@@ -68,32 +60,35 @@ def _train(
     method: str,
     model: str | Path | Classifier,
     data: str | Path | Dataset,
-    validation: str | Dataset | None,
+    validation: str | Path | Dataset | None,
     out: str | Path | None,
     device: str,
     report: Report | None,
+    command: str | None,
     params: Mapping[str, Any],
 ) -> Classifier:
     own, common = split_params(method, params)
-    objective = hardeners.get(method)(**own)
-    images = data if isinstance(data, Dataset) else load_dataset(str(data), split="train")
-    held_out = load_dataset(validation, split="val") if isinstance(validation, str) else validation
+    entry = hardeners.get(method)
+    objective = entry(**own)
+    images, held_out = training_data(data), validation_data(validation)
+    target = Path(out) if out else None
+    if target:
+        check_free(target)
+    # Before the training: a classifier in memory is trained in place.
+    record = (
+        hardening_record(method, model, images, validation=held_out, **params) if target else None
+    )
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if classifier.classes != images.classes:
         raise UserError(
             f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
             "training needs the same classes in the same order."
         )
-    if hardeners.get(method).tags.head == "trained":
+    if entry.tags.head == "trained":
         with_trained_head(classifier)
-    both_towers = hardeners.get(method).tags.towers == "both"
+    both_towers = entry.tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
-    started = fingerprint_tensors(classifier.state_dict().items())
-    target = Path(out) if out else None
-    if target and target.exists():
-        raise UserError(f"{target} exists already.", hint="Choose another folder or remove it.")
-    question = json.dumps([method, own, common, started], sort_keys=True, default=str)
     work = target.with_name(f".{target.name}.partial") if target else None
     start = time.perf_counter()
     with fast_layout(classifier, classifier.device):
@@ -104,56 +99,24 @@ def _train(
             validation=held_out,
             resume=Resume(work / "state.pt") if work else None,
             report=report,
-            question=question,
+            question=record.digest if record else "",
             **common,
         )
     if both_towers:
         dual_encoder(classifier).renew_head()
     classifier.cpu()
-    if target and work and is_first():
-        facts = {
-            "method": method,
-            "parameters": training_record(method, own | common),
+    if target and work and record and is_first():
+        details = {
+            "command": command,
             "data": {"name": images.name, "split": images.split, "n": len(images)}
             | {"fingerprint": images.fingerprint},
-            "start": started,
             "seen": seen,
             "seconds": round(time.perf_counter() - start, 1),
-            "provenance": provenance(device_name(pick_device(device))).model_dump(),
         }
-        _publish(classifier, target, work, facts)
+        versions = provenance(device_name(pick_device(device))).model_dump()
+        made = record.model_copy(update={"details": details, "versions": versions})
+        with staged_folder(target) as folder:
+            classifier.save(folder)
+            write_card(folder, made, summary=entry.summary, paper=entry.paper)
+        shutil.rmtree(work, ignore_errors=True)  # the training state goes
     return classifier
-
-
-def split_params(method: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The method's own parameters and the loop's, both checked."""
-    entry = hardeners.get(method)
-    own_names = [parameter.name for parameter in entry.parameters]
-    loop_names = [parameter.name for parameter in training.parameters]
-    for name in params:
-        if name not in own_names and name not in loop_names:
-            near = did_you_mean(name, own_names + loop_names)
-            raise BadParameterError(
-                f"{method}: unknown parameter {name!r}.{near} "
-                f"It takes: {', '.join(own_names + loop_names)}."
-            )
-    own = entry.validate({k: v for k, v in params.items() if k in own_names})
-    common = training.validate({k: v for k, v in params.items() if k in loop_names})
-    return own, common
-
-
-def training_record(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a run as plain values."""
-    plain: dict[str, Any] = json.loads(json.dumps(dict(params), default=str))
-    return {"method": method, **plain}
-
-
-def _publish(model: Classifier, target: Path, work: Path, facts: Mapping[str, Any]) -> None:
-    """Move the finished folder into place in one step; the training state goes."""
-    ready = work / "ready"
-    shutil.rmtree(ready, ignore_errors=True)
-    model.save(ready)
-    (ready / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(ready, target)
-    shutil.rmtree(work, ignore_errors=True)

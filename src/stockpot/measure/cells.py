@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
+from stockpot.dynamic.references import all_references
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
@@ -89,7 +91,9 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=self.params,
+            params=_by_content(
+                self.params, all_references(measures.get(self.measure), self.params)
+            ),
             seed=self.seed,
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
@@ -142,12 +146,31 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             images=found.images,
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+        outcome_sizes={
+            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
+        },
         notes=list(found.notes),
         pictures=list(found.pictures),
     )
     if store:
         store.save(result)
     return result
+
+
+def _by_content(
+    params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
+) -> dict[str, Any]:
+    """Parameters in which a model folder stands by its content: its place decides nothing."""
+    found: dict[str, Any] = {}
+    for key, value in params.items():
+        role = f"{place}{key}"
+        if isinstance(value, Mapping):
+            found[key] = _by_content(value, references, f"{role}.")
+        elif references.get(role) == "model" and value and Path(value).is_dir():
+            found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        else:
+            found[key] = value
+    return found
 
 
 def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:

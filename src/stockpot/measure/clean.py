@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
@@ -17,10 +16,10 @@ from stockpot.measure.measurement import (
     proportion,
     with_interval,
 )
-from stockpot.measure.right_answers import RightAnswers
-from stockpot.models.class_space import ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
@@ -46,16 +45,14 @@ def clean(
     """
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
-    mapping = match_classes(model.classes, data.classes, class_space)
-    answers = RightAnswers(data, mapping)
+    scorer = scorer_for(model.classes, data, class_space)
     right, right_top, losses, confidences = [], [], [], []
     for logits, batch in forward_batches(model, data, context, "clean"):
-        logits, targets = mapping.project(logits, batch.labels.to(logits.device))
-        best = logits.topk(min(top, logits.shape[1]), dim=1).indices
-        hits = answers.hits(best, batch)
+        logits = scorer.logits(logits)
+        hits = scorer.right(logits, batch.rows, top)
         right.append(hits[:, 0])
         right_top.append(hits.any(dim=1))
-        losses.append(F.cross_entropy(logits, targets, reduction="none"))
+        losses.append(scorer.losses(logits, batch.rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
@@ -87,14 +84,14 @@ def clean(
             members = labels == index
             if members.any():
                 scores.append(proportion("class_accuracy", correct[members], {"class": name}))
-    several = ":any-of-the-accepted" if answers.several else ""
+    several = ":any-of-the-accepted" if scorer.several else ""
     return Measurement(
         scores=scores,
-        convention=f"top1:{mapping.space}{several}; ece:{bins}-equal-width",
+        convention=f"top1:{class_space}{several}; ece:{bins}-equal-width",
         images=len(data),
         outcomes={"correct": correct},
-        notes=(mapping.note,) if mapping.note else (),
-        class_space=mapping.description,
+        notes=scorer.notes,
+        class_space=scorer.description,
     )
 
 

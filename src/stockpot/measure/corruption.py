@@ -2,13 +2,12 @@
 
 Every batch is decoded once, kept as uint8 on the device, corrupted and classified for each cell of
 the grid in turn; nothing is written. Some corrupted pictures are kept for the next model of a run
-(`corrupted_batches`); beyond that memory does not grow with the grid.
+(`CorruptedBatches`); beyond that memory does not grow with the grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Hashable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -23,20 +22,18 @@ from stockpot.corrupt.ranges import (
     chosen_corruptions,
     chosen_severities,
 )
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
-from stockpot.measure.corrupted_batches import CorruptedBatches
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.corruption_set import CorruptionSet
-from stockpot.measure.mce import Baseline, named_baseline
+from stockpot.measure.mce import NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
-from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.identity import identify
 from stockpot.models.load import load_for
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
 from stockpot.types import ImageSize, ModelRef
-
-NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
 
 
 @measures.register("corruption", paper="arXiv:1903.12261")
@@ -95,7 +92,7 @@ def corruption(
         )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
     scored = grid_scores(grid, known, seed=context.seed)
-    mapping = match_classes(model.classes, data.classes, class_space)
+    scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=scored.scores,
         convention=scored.convention,
@@ -104,9 +101,47 @@ def corruption(
             "correct": grid.clean,
             **{f"{name}:{severity}": flags for (name, severity), flags in grid.cells.items()},
         },
-        notes=(*notes, *scored.notes, *([mapping.note] if mapping.note else [])),
-        class_space=mapping.description,
+        notes=(*notes, *scored.notes, *scorer.notes),
+        class_space=scorer.description,
     )
+
+
+ROOM = 2**28
+"""Bytes that are kept at most: all 75 cells of CIFAR-10-C for a thousand images."""
+
+
+class CorruptedBatches:
+    """Corrupted pictures by place in their set, made once for all models that a process measures.
+
+    Some corruptions take longer than the models. The pictures of the last set stay as uint8, where
+    the model is, as far as there is room; what does not fit is made anew each time.
+    """
+
+    def __init__(self, room: int = ROOM) -> None:
+        self.room = room
+        self._set: Hashable = None
+        self._kept: dict[Hashable, Tensor] = {}
+        self._bytes = 0
+
+    def find(self, whole: Hashable, place: Hashable) -> Tensor | None:
+        """The pictures at a place of a set, if they are here.
+
+        Args:
+            whole: everything that the pictures of the set depend on; another set replaces this one.
+            place: which of them: rows, corruption and severity.
+        """
+        if whole != self._set:
+            self._set, self._kept, self._bytes = whole, {}, 0
+        return self._kept.get(place)
+
+    def keep(self, place: Hashable, made: Tensor) -> None:
+        """Keep pictures of the set that was asked for last, if there is room."""
+        size = made.element_size() * made.nelement()
+        # The first ones are kept: every model asks in the same order, so the last ones would
+        # always have gone by the time they are wanted.
+        if self._bytes + size <= self.room:
+            self._kept[place] = made
+            self._bytes += size
 
 
 _KEPT: dict[tuple[object, ...], Grid] = {}
@@ -134,17 +169,12 @@ class _Grids:
         key = (
             identify(model),
             *(self.data.fingerprint, tuple(self.cells), self.profile, self.overlays),
-            *(self.class_space, self.context.seed),
+            *(self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
         )
-        if key not in _KEPT:
-            while len(_KEPT) >= 8:
-                _KEPT.pop(next(iter(_KEPT)))
-            _KEPT[key] = self._measure(model)
-        return _KEPT[key]
-
-    def _measure(self, model: Classifier) -> Grid:
-        context, data = self.context, self.data
-        mapping = match_classes(model.classes, data.classes, self.class_space)
+        if key in _KEPT:
+            return _KEPT[key]
+        context, data, whole = self.context, self.data, self._set(model)
+        scorer = scorer_for(model.classes, data, self.class_space)
         right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
@@ -153,15 +183,19 @@ class _Grids:
                 images = batch.images.to(context.device, non_blocking=True)
                 seeds = (batch.rows + context.seed).tolist()
                 for cell in right:
-                    seen = images if cell is None else _PICTURES.get(
-                        self._set(model), (int(batch.rows[0]), cell),
-                        partial(self._corrupted, images, cell, seeds),
-                    )  # fmt: skip
-                    right[cell].append(_right(model, seen, batch.labels, mapping))
+                    seen = images
+                    if cell is not None:
+                        place = (int(batch.rows[0]), cell)
+                        seen = self._seen(images, cell, seeds, whole, place)
+                    flags = scorer.correct(model(seen).float(), batch.rows)
+                    right[cell].append(flags.cpu().numpy())
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
-        return Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        while len(_KEPT) >= 8:
+            _KEPT.pop(next(iter(_KEPT)))
+        _KEPT[key] = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        return _KEPT[key]
 
     def _set(self, model: Classifier) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""
@@ -171,10 +205,23 @@ class _Grids:
             *(str(context.device), self.profile, self.overlays),
         )
 
-    def _corrupted(self, images: Tensor, cell: tuple[str, int], seeds: list[int]) -> Tensor:
+    def _seen(
+        self,
+        images: Tensor,
+        cell: tuple[str, int],
+        seeds: list[int],
+        whole: Hashable,
+        place: Hashable,
+    ) -> Tensor:
+        """The corrupted pictures, kept or made now."""
+        known = _PICTURES.find(whole, place)
+        if known is not None:
+            return known
         name, severity = cell
         options = {"overlays": self.overlays} if name == "frost" else {}
-        return corrupt(images, name, severity, seed=seeds, profile=self.profile, **options)
+        made = corrupt(images, name, severity, seed=seeds, profile=self.profile, **options)
+        _PICTURES.keep(place, made)
+        return made
 
 
 def _stored_grid(
@@ -185,13 +232,14 @@ def _stored_grid(
     stored: CorruptionSet,
     class_space: ClassSpace,
 ) -> Grid:
-    mapping = match_classes(model.classes, data.classes, class_space)
     done, total = 0, len(data) * (len(cells) + 1)
 
     def flags(part: Dataset) -> Iterator[NDArray[np.bool_]]:
         nonlocal done
+        scorer = scorer_for(model.classes, part, class_space)
         for batch in part.batches(context.batch_size, model.preprocess.fit):
-            yield _right(model, batch.images.to(context.device), batch.labels, mapping)
+            outputs = model(batch.images.to(context.device)).float()
+            yield scorer.correct(outputs, batch.rows).cpu().numpy()
             done += len(batch.labels)
             context.progress("corruption", done, total)
 
@@ -199,13 +247,6 @@ def _stored_grid(
         clean = np.concatenate(list(flags(data)))
         found = {cell: np.concatenate(list(flags(stored.load(*cell)))) for cell in cells}
     return Grid(clean, found)
-
-
-def _right(
-    model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, mapping: ClassMap
-) -> NDArray[np.bool_]:
-    logits, targets = mapping.project(model(images).float().cpu(), labels)
-    return np.asarray(logits.argmax(dim=1).eq(targets))
 
 
 def _recipe(

@@ -6,12 +6,13 @@ five severities one after the other, and `labels.npy`.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
 
-from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.datasets.dataset import ACCEPTED, Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadDataError
 
@@ -42,7 +43,27 @@ class CorruptionSet:
                 f"clean data {len(self.clean)}.",
                 hint="Give the clean dataset whole, without a limit.",
             )
-        return part
+        return self._with_accepted(part)
+
+    def _with_accepted(self, part: Dataset) -> Dataset:
+        """The labels that the clean data accepts, for the same pictures; by file name if known."""
+        if ACCEPTED not in self.clean.columns:
+            return part
+        told = self.clean.columns[ACCEPTED]
+        if "file" in self.clean.columns and "file" in part.columns:
+            names = [_last(file) for file in self.clean.columns["file"]]
+            known = dict(zip(names, told, strict=True))
+            told = tuple(known.get(_last(file), "") for file in part.columns["file"])
+            same = len(known) == len(names) and all(told)
+        else:
+            same = bool(torch.equal(part.labels, self.clean.labels))
+        if not same:
+            raise BadDataError(
+                f"{self.folder}: {self.clean.name} accepts several labels, and its pictures are "
+                "not found again here.",
+                hint="Keep the file names, or use the data with one label each.",
+            )
+        return replace(part, columns={**part.columns, ACCEPTED: told})
 
     def _array(self, corruption: str, severity: int) -> Dataset:
         path = self.folder / f"{corruption}.npy"
@@ -75,3 +96,8 @@ class CorruptionSet:
                 "(corruption/severity/class/picture) or CIFAR-10-C files (corruption.npy)."
             )
         return load_dataset("imagefolder", path=str(path), classes=list(self.clean.classes))
+
+
+def _last(file: str) -> str:
+    # Corrupted pictures may have been written in another format.
+    return PurePosixPath(file).stem

@@ -92,6 +92,9 @@ class MeanBaseline(Baseline):
         return super().mean(corruption, severities) if set(severities) == set(SEVERITIES) else None
 
 
+NAMED_BASELINES = ("alexnet-constants", "alexnet-severities", "none")
+
+
 def named_baseline(name: str) -> Baseline | None:
     """`alexnet-constants`, `alexnet-severities`, or `none` for plain errors."""
     match name:

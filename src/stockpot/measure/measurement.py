@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,10 @@ from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.results.schema import Picture, Score
 from stockpot.results.statistics import Interval, wilson
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
+
+Flags = NDArray[np.bool_]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, how many images are done, and how many there are."""
@@ -60,6 +64,22 @@ def forward_batches(
             done += len(batch.labels)
             context.progress(what, done, len(data))
             yield logits.float(), batch
+
+
+def right_flags(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    what: str,
+    spaces: Sequence[ClassSpace] = ("all",),
+) -> dict[ClassSpace, Flags]:
+    """One pass over the images; for each reading of the class space, who is answered rightly."""
+    scorers = {space: scorer_for(model.classes, data, space) for space in spaces}
+    found: dict[ClassSpace, list[Tensor]] = {space: [] for space in spaces}
+    for outputs, batch in forward_batches(model, data, context, what):
+        for space, scorer in scorers.items():
+            found[space].append(scorer.correct(outputs, batch.rows))
+    return {space: torch.cat(parts).cpu().numpy() for space, parts in found.items()}
 
 
 def proportion(

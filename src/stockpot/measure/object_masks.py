@@ -16,10 +16,10 @@ from stockpot.explain.rollout import Layers
 from stockpot.explain.run import explain
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.statistics import bootstrap_mean
+from stockpot.score.scorer import scorer_for
 
 RATES = ("image_masking_rate", "object_masking_rate", "mask_iou")
 
@@ -59,14 +59,15 @@ def object_masks(
             f"{data.name} has no object masks to compare with.",
             hint="object_on_context has them.",
         )
-    mapping = match_classes(model.classes, data.classes)
+    scorer = scorer_for(model.classes, data)
     rows: dict[float, list[Tensor]] = {threshold: [] for threshold in thresholds}
     pointing = []
     done = 0
     for batch in data.batches(context.batch_size, model.preprocess.fit):
         truth = data.masks[batch.rows].to(context.device)
         # Where several outputs answer a class, the first of them is explained.
-        labels = mapping.outputs[batch.labels].to(context.device) if target == "label" else None
+        outputs = scorer.mapping.outputs[batch.labels].to(context.device)
+        labels = outputs if target == "label" else None
         images = batch.images.to(context.device)
         relevance = explain(
             model, images, labels, method=method, layers=layers, batch_size=len(images)
@@ -86,8 +87,8 @@ def object_masks(
         scores=scores,
         convention=f"relevance:{method}/{layers}/{target}; mask: share of largest; mean per image",
         images=2 * len(data),
-        notes=(mapping.note,) if mapping.note else (),
-        class_space=mapping.description,
+        notes=scorer.notes,
+        class_space=scorer.description,
     )
 
 

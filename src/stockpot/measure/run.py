@@ -18,6 +18,7 @@ from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.models.classifier import Classifier
+from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellResult
 from stockpot.results.store import ResultStore
 
@@ -80,7 +81,11 @@ def measure(
             measure_specs(measures),
         )
     ]
-    return run_cells(cells, engine=engine, progress=progress, done=done)
+    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    if out:
+        store = ResultStore(Path(out) / "results")
+        add_cells(out, [store.path(result.key).name for result in results])
+    return results
 
 
 def run_cells(

@@ -17,21 +17,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stockpot.attack.run import attack
+from stockpot.attack.scored import attack_scored
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, model_for
-from stockpot.measure.dynamic.transfer import right
-from stockpot.measure.measurement import Context, Progress, no_progress, proportion
+from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
 from stockpot.measure.run import Models, data_specs, model_specs
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import CellResult, Cost, DataFacts, ModelFacts, Score
 from stockpot.results.store import ResultStore
+from stockpot.score.scorer import scorer_for
 
 Search = Literal["adversarial", "dynamic"]
 _STRIDE = 1 << 32
@@ -93,9 +92,9 @@ def transfer(
     asked = {"search": search, "makers": [spec.name for spec in specs], **params}
     for spec in specs:
         viewer = model_for(spec, images, chosen)
-        scores = [proportion("accuracy", right(viewer, images, context))]
+        scores = [proportion("accuracy", _right(viewer, images, context))]
         scores += [
-            proportion("transfer_accuracy", right(viewer, found, context), {"maker": maker})
+            proportion("transfer_accuracy", _right(viewer, found, context), {"maker": maker})
             for maker, found in made.items()
         ]
         cell = Cell(spec, "transfer", place, asked, seed, None, device, batch_size)
@@ -136,13 +135,12 @@ def _attacked(
     maker: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
 ) -> Dataset:
     """What an attack on the maker makes of each image; those it withstands stay in."""
-    mapping = match_classes(maker.classes, data.classes)
+    scorer = scorer_for(maker.classes, data)
     parts = []
     for batch in data.batches(context.batch_size, maker.preprocess.fit):
         pixels = batch.images.to(context.device).float() / 255
-        labels = mapping.targets(batch.labels).to(context.device)
         seeds = (batch.rows + context.seed * _STRIDE).tolist()
-        found = attack(lambda x: mapping.logits(maker(x)), pixels, labels, seed=seeds, **params)
+        found = attack_scored(maker, pixels, scorer, batch.rows, seed=seeds, **params)
         parts.append((found.images * 255).round().clamp(0, 255).to(torch.uint8).cpu())
         context.progress("attacks", int(batch.rows[-1]) + 1, len(data))
     pixels = torch.cat(parts)
@@ -164,6 +162,10 @@ def _searched(
         batches = found.batches(context.batch_size, maker.preprocess.fit)
         pixels = torch.cat([batch.images for batch in batches])
     return replace(found, images=TensorImages(pixels))
+
+
+def _right(viewer: Classifier, seen: Dataset, context: Context) -> NDArray[np.bool_]:
+    return right_flags(viewer, seen, context, "transfer")["all"]
 
 
 def shares(found: Matrix) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,12 +24,19 @@ _SETTINGS = {
 }
 
 
-def fingerprint_files(paths: Iterable[Path]) -> str:
-    """The sha256 over names and contents of files, in order of name."""
+def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = None) -> str:
+    """The sha256 over names and contents of files, in order of name.
+
+    Args:
+        paths: the files.
+        known: the sha256 of those that were hashed before.
+    """
     digest = hashlib.sha256()
     for path in sorted(paths, key=lambda path: path.name):
-        facts = path.stat()
-        content = _content(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        content = (known or {}).get(path)
+        if content is None:
+            facts = path.stat()
+            content = _content(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
         digest.update(f"{path.name}:{content}\n".encode())
     return digest.hexdigest()
 
@@ -49,6 +56,11 @@ def fingerprint_folder(folder: Path) -> str:
     return fingerprint_files(
         path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS
     )
+
+
+def settings_files(folder: Path) -> list[Path]:
+    """What decides how the weights of a folder are used: configuration, processor, tokenizer."""
+    return [folder / name for name in sorted(_SETTINGS) if (folder / name).is_file()]
 
 
 def fingerprint_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:

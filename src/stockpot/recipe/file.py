@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +13,9 @@ from stockpot.errors import UserError, did_you_mean
 from stockpot.recipe.blocks import MeasureBlock, Recipe, ReportBlock, SimilarityBlock, references
 from stockpot.recipe.variants import write_out
 
+Overrides = Sequence[str] | Mapping[str, Any]
+"""Values to change: texts such as `data.test.limit=8`, or values by such a path."""
+
 
 class RecipeError(UserError):
     """A recipe that cannot be followed; the message starts with file and line."""
@@ -21,8 +24,10 @@ class RecipeError(UserError):
 class RecipeFile:
     """A recipe with the place of each key, so that a complaint can name its line."""
 
-    def __init__(self, text: str, name: str, overrides: Sequence[str] = ()) -> None:
+    def __init__(self, text: str, name: str, overrides: Overrides = ()) -> None:
         self.name = name
+        self._text = text
+        self._overrides = _parsed(overrides)
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             raw = yaml.safe_load(text)
@@ -32,8 +37,8 @@ class RecipeFile:
         if not isinstance(raw, dict):
             raise RecipeError(f"{name}:1: expected a mapping with version, data, models, ...")
         self._node = node
-        for override in overrides:
-            _apply(raw, override)
+        for path, value in self._overrides.items():
+            _apply(raw, path, value)
         self.raw: dict[str, Any] = raw
         written = write_out(raw)
         self._variants = written.variants
@@ -44,6 +49,10 @@ class RecipeFile:
         except ValidationError as problem:
             self._complain(problem)
         self._check_references()
+
+    def changed(self, overrides: Overrides) -> RecipeFile:
+        """The same recipe with further values changed."""
+        return RecipeFile(self._text, self.name, self._overrides | _parsed(overrides))
 
     def fail(self, path: Sequence[str | int], message: str) -> NoReturn:
         """Raise a complaint about the value at a path of keys."""
@@ -103,8 +112,8 @@ class RecipeFile:
                 self.fail(path, f"no {kind} named {name!r} here.{near} Known: {listing}.")
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RecipeFile:
-    """Read a recipe file and apply `a.b=c` overrides."""
+def load_recipe(path: str | Path, overrides: Overrides = ()) -> RecipeFile:
+    """Read a recipe file and apply overrides: `a.b=c` as text, or values by their path `a.b`."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -117,11 +126,21 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RecipeFile:
     return RecipeFile(text, str(path), overrides)
 
 
-def _apply(raw: dict[str, Any], override: str) -> None:
-    keys, equals, value = override.partition("=")
-    if not equals or not keys:
-        raise RecipeError(f"--set {override}: expected KEY=VALUE, such as seed=1.")
-    *parents, last = keys.split(".")
+def _parsed(overrides: Overrides) -> dict[str, Any]:
+    """Overrides as values by their paths."""
+    if isinstance(overrides, Mapping):
+        return dict(overrides)
+    found: dict[str, Any] = {}
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
+            raise RecipeError(f"--set {text}: expected KEY=VALUE, such as seed=1.")
+        found[path] = yaml.safe_load(value)
+    return found
+
+
+def _apply(raw: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
     place: Any = raw
     for key in parents:
         if isinstance(place, list) and key.isdigit() and int(key) < len(place):
@@ -129,14 +148,13 @@ def _apply(raw: dict[str, Any], override: str) -> None:
         elif isinstance(place, dict):
             place = place.setdefault(key, {})
         else:
-            raise RecipeError(f"--set {override}: {key!r} is not a place in the recipe.")
-    parsed = yaml.safe_load(value)
+            raise RecipeError(f"--set {path}: {key!r} is not a place in the recipe.")
     if isinstance(place, list) and last.isdigit() and int(last) < len(place):
-        place[int(last)] = parsed
+        place[int(last)] = value
     elif isinstance(place, dict):
-        place[last] = parsed
+        place[last] = value
     else:
-        raise RecipeError(f"--set {override}: {last!r} is not a place in the recipe.")
+        raise RecipeError(f"--set {path}: {last!r} is not a place in the recipe.")
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:

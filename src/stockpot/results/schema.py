@@ -111,7 +111,7 @@ class Picture(_Document):
 class CellResult(_Document):
     """One finished cell."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     key: CellKey
     scores: list[Score]
     data: DataFacts
@@ -123,12 +123,15 @@ class CellResult(_Document):
         default_factory=dict,
         description="Per-image yes/no records as base64 of packed bits; length is data.n.",
     )
+    outcome_sizes: dict[str, int] = Field(
+        default_factory=dict, description="The length of records that are about other images."
+    )
     notes: list[str] = Field(default_factory=list)
     pictures: list[Picture] = Field(default_factory=list)
 
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""
-        return unpack_bits(self.outcomes[name], self.data.n)
+        return unpack_bits(self.outcomes[name], self.outcome_sizes.get(name, self.data.n))
 
     def score(self, metric: str, **condition: Scalar) -> Score:
         """The one score of that metric whose condition contains these items."""

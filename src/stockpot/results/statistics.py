@@ -6,7 +6,8 @@ score it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -42,6 +43,26 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == n else min(1.0, centre + half)
     return Interval(low, high, method)
+
+
+def newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
+    """Newcombe's interval for the difference of two independent shares."""
+    a, b = float(first.mean()), float(second.mean())
+    one, two = wilson(int(first.sum()), first.size), wilson(int(second.sum()), second.size)
+    low = a - b - math.hypot(a - one.low, two.high - b)
+    high = a - b + math.hypot(one.high - a, b - two.low)
+    return Interval(low, high, "newcombe-95")
+
+
+def mean_of_sets(sets: Sequence[NDArray[np.bool_]]) -> tuple[float, Interval]:
+    """The mean of several sets' accuracies, each counting equally, with its interval."""
+    shares = [float(flags.mean()) for flags in sets]
+    bounds = [wilson(int(flags.sum()), flags.size) for flags in sets]
+    mean = sum(shares) / len(sets)
+    # The sets are independent: the distances to their bounds add like errors do.
+    lower = math.hypot(*(p - bound.low for p, bound in zip(shares, bounds, strict=True)))
+    upper = math.hypot(*(bound.high - p for p, bound in zip(shares, bounds, strict=True)))
+    return mean, Interval(mean - lower / len(sets), mean + upper / len(sets), "wilson-combined-95")
 
 
 @lru_cache

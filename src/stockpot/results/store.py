@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.results.manifest import read_manifest
+from stockpot.results.migration import VERSION, migrated
 from stockpot.results.schema import CellKey, CellResult
 
 _GROUPING = {"entry", "training_seed", "sweep"}
@@ -48,7 +50,8 @@ class ResultStore:
         if not path.exists():
             return None
         known = read_result(path)
-        if known.key != key:  # the same question, asked from another place of a recipe
+        # The same question, asked from another place of a recipe; a tuple is read back as a list.
+        if known.key.model_dump(mode="json") != key.model_dump(mode="json"):
             known = known.model_copy(update={"key": key})
             self.save(known)
         return known
@@ -65,9 +68,23 @@ class ResultStore:
 
 
 def read_result(path: Path) -> CellResult:
-    """Read and check one result file."""
+    """Read and check one result file, of this version or an older one."""
     try:
-        return CellResult.model_validate_json(path.read_bytes())
+        document = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise UserError(
+            f"{path} is not a result file: it is no JSON ({problem}).",
+            hint="Move it away, or rerun with --fresh.",
+        ) from problem
+    version = document.get("schema_version", 1) if isinstance(document, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        raise UserError(
+            f"{path} was written by a newer Stockpot: its version is {version}, this one reads up "
+            f"to {VERSION}.",
+            hint="Install a newer Stockpot.",
+        )
+    try:
+        return CellResult.model_validate(migrated(document) if version is not None else document)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
@@ -77,17 +94,30 @@ def read_result(path: Path) -> CellResult:
         ) from problem
 
 
-def load_results(*sources: str | Path) -> list[CellResult]:
-    """All cells under these folders (a run folder or its `results` folder) or files."""
-    found: list[CellResult] = []
+def load_results(*sources: str | Path, stale: bool = False) -> list[CellResult]:
+    """The cells under these folders (a run folder or its `results` folder) or files.
+
+    Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
+    """
+    return [read_result(path) for path in result_files(*sources, stale=stale)]
+
+
+def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
+    """The result files under these folders or files; `stale` as for `load_results`."""
+    found: list[Path] = []
     for source in map(Path, sources):
         if source.is_file():
-            found.append(read_result(source))
+            found.append(source)
             continue
         folder = source / "results" if (source / "results").is_dir() else source
         if not folder.is_dir():
             raise UserError(f"no results at {source}: expected a run folder or a result file.")
-        found.extend(ResultStore(folder))
+        manifest = None if stale else read_manifest(folder.parent)
+        found.extend(
+            path
+            for path in sorted(folder.glob("*.json"))
+            if manifest is None or path.name in manifest.present
+        )
     if not found:
         raise UserError(
             f"no result files under {', '.join(map(str, sources))}.",

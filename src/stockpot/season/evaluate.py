@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.models.classifier import Classifier
@@ -16,9 +15,10 @@ from stockpot.season.shots import Shots
 
 
 def logits_of(model: Classifier, shots: Shots) -> Tensor:
-    """All logits of one model, in evaluation mode and without gradients."""
+    """All logits of one model for the answers that are possible here, without gradients."""
     with torch.inference_mode():
-        return torch.cat([model(batch).float() for batch in shots.batches])
+        outputs = torch.cat([model(batch).float() for batch in shots.batches])
+        return shots.scorer.logits(outputs)
 
 
 def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
@@ -35,10 +35,9 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
         for row, weights in enumerate(soups):
             model = pool.load(weights)
             for batch, rows in zip(shots.batches, shots.slices, strict=True):
-                logits = model(batch).float()
-                labels = shots.labels[rows]
-                correct[row, rows] = logits.argmax(dim=1) == labels
-                loss[row, rows] = F.cross_entropy(logits, labels, reduction="none")
+                logits = shots.scorer.logits(model(batch).float())
+                correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
+                loss[row, rows] = shots.scorer.losses(logits, rows)
     return Matrix(soups.double().numpy(), correct.cpu().numpy(), loss.cpu().numpy())
 
 
@@ -53,10 +52,10 @@ def members_and_ensemble(pool: Pool, shots: Shots) -> tuple[np.ndarray, np.ndarr
 
     The output ensemble is the usual baseline; it costs one forward pass per member.
     """
-    total = torch.zeros(len(shots), len(pool.model.classes), device=pool.device)
     right = []
+    total = torch.zeros(1, 1, device=pool.device)
     for logits in member_logits(pool, shots):
-        right.append(logits.argmax(dim=1) == shots.labels)
-        total += logits.softmax(dim=1)
-    ensemble = total.argmax(dim=1) == shots.labels
+        right.append(shots.scorer.right(logits, slice(None))[:, 0])
+        total = total + logits.softmax(dim=1)
+    ensemble = shots.scorer.right(total, slice(None))[:, 0]
     return torch.stack(right).cpu().numpy(), ensemble.cpu().numpy()

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.run import AttackResult, attack
+from stockpot.attack.run import AttackResult
+from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats
 from stockpot.models.classifier import Classifier
 from stockpot.pool.pool import Pool
@@ -63,10 +64,11 @@ def evaluate_under(
 def withstood(model: Classifier, shots: Shots, **params: Any) -> list[AttackResult]:
     """One attack on all images; an image's draws depend on its place among them alone."""
     return [
-        attack(
+        attack_scored(
             model,
             batch,
-            shots.labels[rows],
+            shots.scorer,
+            torch.arange(rows.start, rows.stop, device=batch.device),
             seed=list(range(rows.start, rows.stop)),
             check=False,
             **params,

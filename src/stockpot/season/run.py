@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.folder import check_free
+from stockpot.checkpoints.record import plain
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import BadParameterError
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.pool.batch_norm import Rule, Statistics
@@ -23,10 +24,9 @@ from stockpot.results.schema import Score
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context
 from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
+from stockpot.season.record import Protocol, seasoning_data, seasoning_record, source_data
 from stockpot.season.seasoned import Seasoned, accuracy_score
 from stockpot.season.shots import Shots, draw, read_shots
-
-Protocol = Literal["holdout", "leaky"]
 
 
 def season(
@@ -42,6 +42,7 @@ def season(
     seed: int = 0,
     device: str = "cpu",
     batch_size: int = 256,
+    command: str | None = None,
     bn: Rule = "extrapolated",
     **params: Any,
 ) -> Seasoned:
@@ -54,7 +55,7 @@ def season(
         data: the images to season for: a dataset, its name or path (its `test` split).
         source: labelled images of the members' own kind (a name means its `val` split): label-free
             methods calibrate on them, and BatchNorm statistics are estimated on them.
-        out: a folder for the model and `season.json`.
+        out: a folder for the model, its card and its record.
         shots: how many images, drawn with the seed, the method may see.
         protocol: `holdout` scores on the images that the method did not see; `leaky` on all,
             those included, as the original paper does.
@@ -63,6 +64,7 @@ def season(
         seed: the seed of the draw and of the method.
         device: where to run.
         batch_size: images per forward pass.
+        command: the command line to write into the model's card.
         bn: BatchNorm's running statistics: `mix` them like weights, estimate them anew for every
             soup and member (`recompute`), or for soups with a negative weight (`extrapolated`).
         params: the method's own parameters.
@@ -76,10 +78,11 @@ def season(
         )
     if bn not in get_args(Rule):
         raise BadParameterError(f"bn: expected one of {', '.join(get_args(Rule))}, got {bn!r}.")
-    if out and Path(out).exists():
-        raise UserError(f"{out} exists already.", hint="Choose another folder or remove it.")
+    if out:
+        check_free(Path(out))
     place = pick_device(device)
-    images = data if isinstance(data, Dataset) else load_dataset(str(data))
+    images = seasoning_data(data)
+    labelled = source_data(source) if source is not None else None
     rows, others = draw(len(images), shots, seed)
     start = time.perf_counter()
     pool = read_pool(members, place, data=images)
@@ -87,7 +90,6 @@ def season(
     def read(part: Dataset) -> Shots:
         return read_shots(part, pool.model, device=place, batch_size=batch_size)
 
-    labelled = _source(source) if source is not None else None
     known = read(labelled) if labelled else None
     seen = read(images.take(rows))
     # The one place that says which images statistics are estimated on.
@@ -101,7 +103,7 @@ def season(
         soups = torch.from_numpy(matrix.weights)
         matrix = evaluate(pool, soups, read(images))
     model = pool.load(choice.weights)
-    correct = logits_of(model, scored).argmax(dim=1) == scored.labels
+    correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
     accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
     by_member = {
         name: accuracy_score(flags, protocol=protocol)
@@ -110,17 +112,14 @@ def season(
     together = accuracy_score(ensemble, protocol=protocol)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
-    record = {
-        "method": method,
-        "params": chosen,
+    asked = seasoning_record(
+        method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
+        batch_size=batch_size, bn=bn, **params,
+    )  # fmt: skip
+    details = {
+        "command": command,
         "members": dict(zip(pool.members, weights, strict=True)),
         "tensor_weights": {k: v.tolist() for k, v in (per_tensor or {}).items()},
-        "data": {"name": images.name, "split": images.split, "fingerprint": images.fingerprint},
-        "source": labelled.fingerprint if labelled else None,
-        "shots": shots,
-        "protocol": protocol,
-        "seed": seed,
-        "bn": bn,
         "selected_on": rows.tolist(),
         "scores": {
             "soup": _plain(accuracy),
@@ -131,8 +130,8 @@ def season(
         "notes": dict(choice.notes),
         "seconds": round(time.perf_counter() - start, 2),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
-        "provenance": provenance(device_name(place)).model_dump(),
     }
+    versions = provenance(device_name(place)).model_dump()
     result = Seasoned(
         method=method,
         members=pool.members,
@@ -145,16 +144,11 @@ def season(
         selected_on=tuple(rows.tolist()),
         held_out=tuple(others.tolist()),
         matrix=matrix,
-        record=record,
+        record=asked.model_copy(update={"details": plain(details), "versions": versions}),
     )
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
         result.save(out)
     return result
-
-
-def _source(source: str | Path | Dataset) -> Dataset:
-    return source if isinstance(source, Dataset) else load_dataset(str(source), split="val")
 
 
 def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.errors import UserError
+from stockpot.checkpoints.card import write_card
+from stockpot.checkpoints.folder import staged_folder
+from stockpot.checkpoints.record import Record
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.statistics import wilson
+from stockpot.season import seasoners
 from stockpot.season.matrix import Matrix
 
 
@@ -39,27 +38,21 @@ class Seasoned:
     held_out: tuple[int, ...]
     matrix: Matrix | None
     """Soups x images: the selection's, or all images with `full_matrix`."""
-    record: Mapping[str, Any]
+    record: Record
+    """What was asked, and under `details` what came of it."""
 
     def save(self, folder: str | Path) -> Path:
-        """Write the soup as a folder that `load_model` reads, with `season.json` beside it.
+        """Write the soup as a folder that `load_model` reads, with its card and its record.
 
         The folder appears complete or not at all.
         """
         target = Path(folder)
-        if target.exists():
-            raise UserError(f"{target} exists already.", hint="Choose another folder or remove it.")
-        work = target.with_name(f".{target.name}.partial")
-        shutil.rmtree(work, ignore_errors=True)
-        try:
+        entry = seasoners.get(self.method)
+        with staged_folder(target) as work:
             self.model.save(work)
-            text = json.dumps(self.record, indent=1)
-            (work / "season.json").write_text(text + "\n", encoding="utf-8")
             if self.matrix is not None:
                 self.matrix.save(work / "season_matrix.npz")
-            os.replace(work, target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+            write_card(work, self.record, summary=entry.summary, paper=entry.paper)
         return target
 
 

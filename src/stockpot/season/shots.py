@@ -11,19 +11,25 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadDataError, BadParameterError
+from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier
+from stockpot.score.scorer import Scorer, scorer_for
 
 
 @dataclass(frozen=True)
 class Shots:
-    """Pixel batches and labels on one device."""
+    """Pixel batches on one device, and what is right for each image."""
 
     batches: tuple[Tensor, ...]
-    labels: Tensor
+    scorer: Scorer
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.scorer.labels)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The column of each image's label in the scorer's logits."""
+        return self.scorer.targets
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -35,7 +41,8 @@ class Shots:
         """Some of the images, in this order."""
         index = torch.as_tensor(rows, dtype=torch.long, device=self.labels.device)
         pixels = torch.cat(self.batches)[index] if self.batches else self.labels[index]
-        return Shots(torch.split(pixels, batch_size) if len(index) else (), self.labels[index])
+        parts = torch.split(pixels, batch_size) if len(index) else ()
+        return Shots(parts, self.scorer.take(index))
 
     def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of pixels and labels without end; epoch e has the order of `seed` + e."""
@@ -49,17 +56,10 @@ class Shots:
 
 def read_shots(data: Dataset, model: Classifier, *, device: torch.device, batch_size: int) -> Shots:
     """Decode a dataset once, at the size the model wants."""
-    if len(model.classes) != len(data.classes) or not (
-        model.classes == data.classes
-        or model.classes == tuple(str(index) for index in range(len(model.classes)))
-    ):
-        raise BadDataError(
-            f"{data}: the members have {len(model.classes)} classes and the data "
-            f"{len(data.classes)}; seasoning needs the same classes in the same order."
-        )
+    scorer = scorer_for(model.classes, data)
     fit = model.preprocess.fit
     batches = tuple(batch.images.to(device) for batch in data.batches(batch_size, fit))
-    return Shots(batches, data.labels.to(device))
+    return Shots(batches, scorer.to(device))
 
 
 def draw(n: int, shots: int, seed: int) -> tuple[Tensor, Tensor]:

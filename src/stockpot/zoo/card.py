@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stockpot.checkpoints.record import Record
 from stockpot.results.headline import format_score
 from stockpot.results.schema import CellResult, Score
 
@@ -12,11 +13,11 @@ _DETAILS = {"class", "corruption", "severity", "batch_size", "device", "dtype", 
 """Scores under these conditions are too many for a card, or say how a cost was timed."""
 
 
-def card(name: str, training: Mapping[str, Any], cells: Sequence[CellResult]) -> str:
+def card(name: str, record: Record, cells: Sequence[CellResult]) -> str:
     """The text of a model card, from the record of the training and the cells that measured it."""
     cleans = [cell for cell in cells if cell.key.measure == "clean"]
     # What it was trained on stands first, where it was measured on several datasets.
-    known = {data["name"] for data in _datasets(training)}
+    known = {data["name"] for data in _datasets(record)}
     clean = next((cell for cell in cleans if cell.data.name in known), cleans[0])
     lines = [
         "---",
@@ -35,7 +36,7 @@ def card(name: str, training: Mapping[str, Any], cells: Sequence[CellResult]) ->
         "",
         "## How it was made",
         "",
-        *_origin(training),
+        *_origin(record),
         "",
         "## How well it does",
         "",
@@ -55,29 +56,29 @@ def card(name: str, training: Mapping[str, Any], cells: Sequence[CellResult]) ->
     return "\n".join(lines)
 
 
-def _origin(training: Mapping[str, Any]) -> Iterator[str]:
-    for data in _datasets(training):
+def _origin(record: Record) -> Iterator[str]:
+    for data in _datasets(record):
         yield (
             f"- Data: `{data['name']}`, split `{data['split']}`, {data['n']:,} images, "
             f"fingerprint `{data['fingerprint'][:16]}`."
         )
     parameters = {
         key: value
-        for key, value in training["parameters"].items()
-        if key != "method" and value not in (None, 0, 0.0, [])
+        for key, value in (record.parameters | {"seed": record.seed}).items()
+        if value not in (None, 0, 0.0, [])
     }
     settings = ", ".join(f"`{key}={value}`" for key, value in parameters.items())
-    yield f"- Method: `{training['method']}` with {settings}."
-    yield f"- Recipe: `{training['recipe']}`."
-    made = training["provenance"]
+    yield f"- Method: `{record.method}` with {settings}."
+    yield f"- Recipe: `{record.details['recipe']}`."
+    made = record.versions
     yield (
-        f"- Time: {training['seconds']:.0f} s on {made['device']} (torch {made['torch']}), "
+        f"- Time: {record.details['seconds']:.0f} s on {made['device']} (torch {made['torch']}), "
         f"{made['created'][:10]}."
     )
 
 
-def _datasets(training: Mapping[str, Any]) -> list[dict[str, Any]]:
-    data = training["data"]
+def _datasets(record: Record) -> list[dict[str, Any]]:
+    data = record.details["data"]
     return data if isinstance(data, list) else [data]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from stockpot.checkpoints.record import RECORD, Record, read_record, write_record
 from stockpot.errors import UserError
 from stockpot.results.store import load_results
 from stockpot.zoo.card import card
@@ -35,9 +36,9 @@ def embed_weights(run: Path, recipe: str, names: list[str], zoo: Path) -> list[P
         shutil.rmtree(target, ignore_errors=True)
         # A card written by the run speaks of the run's weights, not of these.
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(_WEIGHTS, "README.md"))
-        facts = json.loads((source / "training.json").read_text(encoding="utf-8"))
-        facts["recipe"] = recipe
-        (target / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        made_by = _record(source)
+        details = {**made_by.details, "recipe": recipe}
+        write_record(target, made_by.model_copy(update={"details": details}))
         _name_dual_encoder(target / "config.json")
         weights = load_file(source / _WEIGHTS)
         # Half precision halves the package; loading brings the weights back to float32.
@@ -45,6 +46,13 @@ def embed_weights(run: Path, recipe: str, names: list[str], zoo: Path) -> list[P
         save_file(halved, target / _WEIGHTS, metadata={"format": "pt"})
         made.append(target)
     return made
+
+
+def _record(folder: Path) -> Record:
+    found = read_record(folder)
+    if found is None:
+        raise UserError(f"{folder} does not say how it was made: expected {RECORD}.")
+    return found
 
 
 def _name_dual_encoder(path: Path) -> None:
@@ -61,9 +69,8 @@ def write_cards(run: Path, zoo: Path) -> list[Path]:
     made = []
     for name in sorted({result.key.model for result in results}):
         target = zoo / name / "README.md"
-        training = json.loads((zoo / name / "training.json").read_text(encoding="utf-8"))
         cells = [result for result in results if result.key.model == name]
-        target.write_text(card(name, training, cells), encoding="utf-8")
+        target.write_text(card(name, _record(zoo / name), cells), encoding="utf-8")
         made.append(target)
     return made
 

@@ -9,7 +9,7 @@ pet"): of those a model learns what there is to see, not what it is called.
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +60,7 @@ class Pictures(NamedTuple):
 @datasets.register("captions")
 def captioned(
     *,
-    split: str = "train",
+    split: Literal["train"] = "train",
     icons: float = 0.5,
     cifar10: float = 0.1,
     quickdraw: float = 0.25,
@@ -88,8 +88,6 @@ def captioned(
         size: the side to which all are brought.
         seed: which images are taken.
     """
-    if split != "train":
-        raise BadParameterError(f"captions: expected split train, got {split!r}.")
     shares = {"icons": icons, "cifar10": cifar10, "quickdraw": quickdraw}
     shares |= {"mnist": mnist, "fashion_mnist": fashion_mnist}
     for name, share in (shares | {"kinds": kinds, "concepts": concepts}).items():

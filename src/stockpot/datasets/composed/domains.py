@@ -12,6 +12,7 @@ from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.icons.loader import icons
 from stockpot.datasets.named.cifar10 import CIFAR10
+from stockpot.datasets.named.definition import NamedSplit
 from stockpot.datasets.named.quickdraw import QUICKDRAW
 from stockpot.errors import BadParameterError, UnknownNameError
 
@@ -67,7 +68,7 @@ ICON_CLASSES = (
 
 
 @datasets.register("domains")
-def domains(*, split: str = "test", domain: Domain = "photo") -> Dataset:
+def domains(*, split: NamedSplit = "test", domain: Domain = "photo") -> Dataset:
     """Nine things as photographs (CIFAR-10), drawings (Quick, Draw!) or icons, one class space.
 
     Args:

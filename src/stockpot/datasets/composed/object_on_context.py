@@ -21,7 +21,8 @@ from stockpot.datasets.composed.correlation import Shift, context_numbers, draws
 from stockpot.datasets.composed.matte import opacity
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.icons.loader import icons
-from stockpot.errors import BadParameterError, UnknownNameError
+from stockpot.errors import BadParameterError
+from stockpot.types import Split
 
 OBJECTS = (
     *("fruit", "vegetable", "drink", "sweet", "flower"),
@@ -31,7 +32,6 @@ OBJECTS = (
 LINE_ART = ("emojione-monotone", "fluent-high-contrast")
 """Styles that draw outlines alone: on a photograph there would be no object, only lines."""
 FACTS = ("concept", "style", "family")
-SPLITS = ("train", "val", "test")
 CHUNK = 128
 MOST_COVER = 0.95
 """A drawing that fills its frame has no outline to cut along."""
@@ -40,7 +40,7 @@ MOST_COVER = 0.95
 @datasets.register("object_on_context", paper="arXiv:2303.03052")
 def object_on_context(
     *,
-    split: str = "test",
+    split: Split = "test",
     correlation: float = 0.9,
     shift: Shift = "none",
     backgrounds: Backgrounds = "cifar10",
@@ -69,7 +69,7 @@ def object_on_context(
         copies: pictures made of each object, each in its own size, place and surroundings.
         seed: of the places and the contexts.
     """
-    _check(split, classes, copies)
+    _check(classes, copies)
     cut = _cut_out(icons(split=split, classes=tuple(classes), family=family,
                          exclude_family=exclude_family))  # fmt: skip
     source = context_source(backgrounds, split, classes)
@@ -146,9 +146,7 @@ def _composed(
     return pixels, masks
 
 
-def _check(split: str, classes: tuple[str, ...], copies: int) -> None:
-    if split not in SPLITS:
-        raise UnknownNameError("split of object_on_context", split, SPLITS)
+def _check(classes: tuple[str, ...], copies: int) -> None:
     if copies < 1:
         raise BadParameterError(f"copies: expected at least 1, got {copies}.")
     if len(set(classes)) != len(classes) or len(classes) < 2:

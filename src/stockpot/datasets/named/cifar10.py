@@ -16,7 +16,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.fetch.hub import HubFiles
 from stockpot.datasets.fetch.npm import NpmPackage, open_member
 from stockpot.datasets.named.decoded import Part
-from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
 
 CLASSES = (
@@ -87,7 +87,7 @@ CIFAR10 = NamedSet(
 
 
 @datasets.register("cifar10")
-def cifar10(*, split: str = "test") -> Dataset:
+def cifar10(*, split: NamedSplit = "test") -> Dataset:
     """CIFAR-10: photographs of 32 px in ten classes, 50,000 + 10,000.
 
     Args:

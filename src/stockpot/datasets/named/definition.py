@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.fetch.cache import cache_dir
@@ -15,6 +15,8 @@ from stockpot.datasets.named.decoded import Part, read_facts, read_part, write_d
 from stockpot.datasets.named.held_out import LAST_THOUSAND, HeldOut
 from stockpot.errors import UnknownNameError, UserError
 
+NamedSplit = Literal["train", "test", "val", "fit"]
+"""What a named dataset is parted into; val and fit are parts of train."""
 Decoder = Callable[[Path], dict[str, Part]]
 """From what a source delivered to the splits of the dataset."""
 

@@ -10,7 +10,7 @@ from stockpot.datasets.fetch.debian import DebianPackage
 from stockpot.datasets.fetch.hub import HubFiles
 from stockpot.datasets.idx import read_idx
 from stockpot.datasets.named.decoded import Part
-from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
 
 CLASSES = (
@@ -69,7 +69,7 @@ FASHION_MNIST = NamedSet(
 
 
 @datasets.register("fashion_mnist", paper="arXiv:1708.07747")
-def fashion_mnist(*, split: str = "test") -> Dataset:
+def fashion_mnist(*, split: NamedSplit = "test") -> Dataset:
     """Fashion-MNIST: clothes of 28 px in ten classes, 60,000 + 10,000.
 
     Args:

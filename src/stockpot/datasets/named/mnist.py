@@ -13,7 +13,7 @@ from stockpot.datasets.fetch.hub import HubFiles
 from stockpot.datasets.fetch.npm import NpmPackage, open_member
 from stockpot.datasets.idx import parse_idx
 from stockpot.datasets.named.decoded import Part
-from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
 
 
@@ -68,7 +68,7 @@ MNIST = NamedSet(
 
 
 @datasets.register("mnist")
-def mnist(*, split: str = "test") -> Dataset:
+def mnist(*, split: NamedSplit = "test") -> Dataset:
     """MNIST: handwritten digits of 28 px, 60,000 + 10,000.
 
     Args:

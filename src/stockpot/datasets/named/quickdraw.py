@@ -15,7 +15,7 @@ from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.fetch.npm import NpmPackage, open_member
 from stockpot.datasets.named.decoded import Part
-from stockpot.datasets.named.definition import NamedSet, Offer
+from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.held_out import last_of_each_class
 
 TEST_PER_CLASS = 20
@@ -84,7 +84,7 @@ QUICKDRAW = NamedSet(
 
 
 @datasets.register("quickdraw")
-def quickdraw(*, split: str = "test") -> Dataset:
+def quickdraw(*, split: NamedSplit = "test") -> Dataset:
     """Quick, Draw!: sketches of 28 px in 345 classes, 27,600 + 6,900.
 
     Args:

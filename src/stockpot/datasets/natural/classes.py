@@ -118,6 +118,11 @@ def answers(classes: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
     return None
 
 
+def averages(classes: tuple[str, ...]) -> bool:
+    """Whether a class's outputs count by their mean probability: so do those of cue conflict."""
+    return classes == tuple(each.name for each in categories())
+
+
 def _places(wnids: Sequence[str]) -> tuple[int, ...]:
     known = wnid_places()
     return tuple(known[wnid] for wnid in wnids)

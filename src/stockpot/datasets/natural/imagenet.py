@@ -12,7 +12,8 @@ from stockpot.datasets.label_map import read_label_map
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.natural.layout import Layout, NaturalSet, picture_names
 from stockpot.datasets.natural.public import Source, folder_dataset, load_public
-from stockpot.errors import BadDataError, UnknownNameError
+from stockpot.errors import BadDataError
+from stockpot.types import Split
 
 Version = Literal["matched-frequency", "threshold-0.7", "top-images"]
 TERMS = "ImageNet terms of access"
@@ -69,7 +70,7 @@ V2: dict[str, NaturalSet] = {
 def imagenet(
     *,
     path: str,
-    split: str = "val",
+    split: Split = "val",
     labels: str | None = None,
     config: str | None = None,
     image: str | None = None,
@@ -91,8 +92,6 @@ def imagenet(
         hub_split: the split as the hub names it.
         on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
     """
-    if split not in ("val", "test", "train"):
-        raise UnknownNameError("split of imagenet", split, ("val", "train"))
     known = TRAIN if split == "train" else VAL
     if labels is not None:
         return _flat(known, Path(path).expanduser(), Path(labels).expanduser(), on_broken)

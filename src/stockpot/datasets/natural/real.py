@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -11,13 +12,11 @@ from typing import cast
 import torch
 
 from stockpot.datasets import datasets
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.imagenet import imagenet
 from stockpot.errors import BadDataError
 
-ACCEPTED = "accepted"
-"""The column of all classes that are right for a picture, by number with spaces between."""
 FILES = ("real.json", "imagenet_real_labels.json", "reassessed-imagenet/real.json")
 NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})")
 
@@ -55,9 +54,11 @@ def imagenet_real(*, path: str, labels: str | None = None, on_broken: OnBroken =
     if not rows:
         raise BadDataError(f"imagenet_real: none of the {len(data)} images has a ReaL label.")
     kept = data.take(rows)
+    told = hashlib.sha256("\n".join([kept.fingerprint, *accepted]).encode())
     return replace(
         kept,
         name="imagenet_real",
+        fingerprint=told.hexdigest(),
         labels=torch.tensor(targets),
         columns={**kept.columns, ACCEPTED: tuple(accepted)},
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 import torch
 
@@ -14,6 +15,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.hub import hub
 from stockpot.errors import BadDataError, UnknownNameError
 
+TaskSplit = Literal["train", "test"]
 _PLAIN_SPLITS = {"train": "train", "test": "test"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks import prompts
-from stockpot.datasets.tasks.definition import HubTask, class_names
+from stockpot.datasets.tasks.definition import HubTask, TaskSplit, class_names
 from stockpot.datasets.tasks.signs import TRAFFIC_SIGNS
 
 LAND = (
@@ -17,7 +17,7 @@ DIGITS = tuple("0123456789")
 
 
 @datasets.register("sun397")
-def sun397(*, split: str = "test", path: str | None = None) -> Dataset:
+def sun397(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """SUN397: photographs of scenes in 397 classes (from the hub).
 
     Args:
@@ -29,7 +29,7 @@ def sun397(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("stanford_cars")
-def stanford_cars(*, split: str = "test", path: str | None = None) -> Dataset:
+def stanford_cars(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """Stanford Cars: 196 makes and models of cars (from the hub).
 
     Args:
@@ -41,7 +41,7 @@ def stanford_cars(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("resisc45")
-def resisc45(*, split: str = "test", path: str | None = None) -> Dataset:
+def resisc45(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """RESISC45: aerial photographs in 45 classes (from the hub).
 
     Args:
@@ -53,7 +53,7 @@ def resisc45(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("eurosat")
-def eurosat(*, split: str = "test", path: str | None = None) -> Dataset:
+def eurosat(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """EuroSAT: satellite images of land use in ten classes (from the hub).
 
     Args:
@@ -64,7 +64,7 @@ def eurosat(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("svhn")
-def svhn(*, split: str = "test", path: str | None = None) -> Dataset:
+def svhn(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """SVHN: digits of house numbers (from the hub, cropped digits).
 
     Args:
@@ -78,7 +78,7 @@ def svhn(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("gtsrb")
-def gtsrb(*, split: str = "test", path: str | None = None) -> Dataset:
+def gtsrb(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """GTSRB: German traffic signs in 43 classes (from the hub).
 
     Args:
@@ -91,7 +91,7 @@ def gtsrb(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("dtd")
-def dtd(*, split: str = "test", path: str | None = None) -> Dataset:
+def dtd(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """DTD: describable textures in 47 classes (from the hub).
 
     Args:

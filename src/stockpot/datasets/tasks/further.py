@@ -5,7 +5,8 @@ from __future__ import annotations
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks import prompts
-from stockpot.datasets.tasks.definition import HubTask, class_names
+from stockpot.datasets.tasks.definition import HubTask, TaskSplit, class_names
+from stockpot.types import Split
 
 LYMPH = ("healthy lymph node tissue", "lymph node tissue with a tumour")
 FEELINGS = ("angry", "disgusted", "afraid", "happy", "neutral", "sad", "surprised")
@@ -15,7 +16,7 @@ OPINIONS = ("negative", "positive")
 
 
 @datasets.register("oxford_flowers102")
-def oxford_flowers102(*, split: str = "test", path: str | None = None) -> Dataset:
+def oxford_flowers102(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """Oxford Flowers: 102 species (from the hub).
 
     Args:
@@ -27,7 +28,7 @@ def oxford_flowers102(*, split: str = "test", path: str | None = None) -> Datase
 
 
 @datasets.register("pcam")
-def pcam(*, split: str = "test", path: str | None = None) -> Dataset:
+def pcam(*, split: Split = "test", path: str | None = None) -> Dataset:
     """PatchCamelyon: lymph node tissue with and without a tumour (from the hub).
 
     Args:
@@ -40,7 +41,7 @@ def pcam(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("fer2013")
-def fer2013(*, split: str = "test", path: str | None = None) -> Dataset:
+def fer2013(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """FER2013: faces with one of seven feelings (from the hub).
 
     Args:
@@ -53,7 +54,7 @@ def fer2013(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("oxford_iiit_pet")
-def oxford_iiit_pet(*, split: str = "test", path: str | None = None) -> Dataset:
+def oxford_iiit_pet(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """Oxford-IIIT Pet: 37 breeds of cats and dogs (from the hub).
 
     Args:
@@ -65,7 +66,7 @@ def oxford_iiit_pet(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("stl10")
-def stl10(*, split: str = "test", path: str | None = None) -> Dataset:
+def stl10(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """STL-10: photographs of 96 px in ten classes (from the hub).
 
     Args:
@@ -76,7 +77,7 @@ def stl10(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("cifar100")
-def cifar100(*, split: str = "test", path: str | None = None) -> Dataset:
+def cifar100(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """CIFAR-100: photographs of 32 px in 100 classes (from the hub).
 
     Args:
@@ -87,7 +88,7 @@ def cifar100(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("food101")
-def food101(*, split: str = "test", path: str | None = None) -> Dataset:
+def food101(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """Food-101: dishes in 101 classes (from the hub).
 
     Args:
@@ -99,7 +100,7 @@ def food101(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("emnist_letters")
-def emnist_letters(*, split: str = "test", path: str | None = None) -> Dataset:
+def emnist_letters(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """EMNIST letters: handwritten letters in 26 classes (from the hub).
 
     Args:
@@ -111,7 +112,7 @@ def emnist_letters(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("kmnist")
-def kmnist(*, split: str = "test", path: str | None = None) -> Dataset:
+def kmnist(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
     """KMNIST: handwritten hiragana in ten classes (from the hub).
 
     Args:
@@ -122,7 +123,7 @@ def kmnist(*, split: str = "test", path: str | None = None) -> Dataset:
 
 
 @datasets.register("rendered_sst2")
-def rendered_sst2(*, split: str = "test", path: str | None = None) -> Dataset:
+def rendered_sst2(*, split: Split = "test", path: str | None = None) -> Dataset:
     """Rendered SST-2: reviews of films as pictures of text (from the hub).
 
     Args:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for, takes_classes
+from stockpot.score.class_space import match_classes
 from stockpot.types import ModelRef
 
 ZOO = "clip-base"
@@ -32,7 +32,7 @@ class NetworkOracle:
 
     def __init__(self, classifier: Classifier, setting: Setting, name: str) -> None:
         try:
-            mapping = match_classes(classifier.classes, setting.classes, "subset")
+            self.mapping = match_classes(classifier.classes, setting.classes, "subset")
         except BadDataError as problem:
             raise BadDataError(
                 f"the oracle {name} cannot judge this data: {problem.message}",
@@ -40,7 +40,6 @@ class NetworkOracle:
             ) from problem
         self.name = name
         self.classifier = classifier.to(setting.device)
-        self.outputs = mapping.outputs.to(setting.device)
 
     @property
     def networks(self) -> Sequence[nn.Module]:
@@ -50,7 +49,7 @@ class NetworkOracle:
     def judge(self, pixels: Tensor) -> Tensor:
         """Probabilities, renormalised over the data's classes."""
         with torch.no_grad():
-            logits: Tensor = self.classifier(pixels)[:, self.outputs].float()
+            logits = self.mapping.logits(self.classifier(pixels).float())
         return logits.softmax(dim=1)
 
 

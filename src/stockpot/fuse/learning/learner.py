@@ -128,6 +128,12 @@ def _same_tensors(target: Path, saved: Sequence[str], present: Sequence[str]) ->
     )
 
 
+def learned_files(path: str | Path) -> tuple[Path, Path]:
+    """The two files of one path: tensors, and what is known about them."""
+    target = _tensors_file(path)
+    return target, target.with_suffix(".json")
+
+
 def _tensors_file(path: str | Path) -> Path:
     given = Path(path)
     return given if given.suffix == ".safetensors" else given.with_name(given.name + ".safetensors")

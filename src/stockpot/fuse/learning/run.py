@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.hashes import FileHashes
 from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import Fuser
 from stockpot.fuse.job import Job
@@ -24,11 +24,14 @@ from stockpot.fuse.learning.learner import (
     save_learned,
 )
 from stockpot.fuse.learning.task_pool import TaskPool
+from stockpot.fuse.record import request_records
 from stockpot.fuse.request import Request
 from stockpot.models.modules.folder import Module
 
 
-def learn(request: Request, job: Job, out: Path | None = None) -> tuple[Job, dict[str, Module]]:
+def learn(
+    request: Request, job: Job, out: Path | None = None, hashes: FileHashes | None = None
+) -> tuple[Job, dict[str, Module]]:
     """The job with every learner turned into the fuser it becomes, and the modules it makes.
 
     With a folder to write, what is learned is kept beside it from time to time, and gone on with.
@@ -51,7 +54,7 @@ def learn(request: Request, job: Job, out: Path | None = None) -> tuple[Job, dic
             if learned is None and pool is not None:
                 if out is not None:
                     path = bookmark_of(out, label)
-                    pool.bookmark = Bookmark(path, partial(_question, record, pool))
+                    pool.bookmark = Bookmark(path, partial(_question, request, label, hashes))
                 learned = learner.learn(pool)
                 learned = replace(learned, facts={**learned.facts, "tasks": _tasks(pool)})
                 if options.save:
@@ -77,15 +80,10 @@ def _record(request: Request, job: Job, params: Mapping[str, Any]) -> Record:
     return Record(request.method, tuple(request.members), names, params)
 
 
-def _question(record: Record, pool: TaskPool) -> str:
+def _question(request: Request, label: str, hashes: FileHashes | None) -> str:
     """What decides the outcome: the method and its settings, the weights and the data."""
-    data = [(task.name, task.data.fingerprint) for task in pool.tasks]
-    known = (record.method, record.members, record.names, sorted(record.params.items()), data)
-    digest = hashlib.sha256(repr(known).encode())
-    for weights in (pool.base, *pool.deltas):
-        # A sample tells checkpoints apart, and hashing all of many large ones would take long.
-        digest.update(weights[::101].cpu().numpy().tobytes())
-    return digest.hexdigest()
+    known = (hashes or FileHashes(request.files)).result()
+    return request_records(request, known)[label].digest
 
 
 def _module(

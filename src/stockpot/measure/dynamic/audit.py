@@ -14,10 +14,10 @@ from stockpot.dynamic.oracle import RuleText, Setting, parse_rule
 from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.dynamic.task import Rules, Task
 from stockpot.measure import measures
-from stockpot.measure.dynamic.evaluate import evaluate, in_class_space
+from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.measurement import Context, Measurement, proportion
-from stockpot.models.class_space import match_classes
 from stockpot.models.classifier import Classifier
+from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, NonNegative
 
 
@@ -45,10 +45,9 @@ def oracle_audit(
         precision: `bf16` searches in bfloat16.
     """
     # Only the classes of the data are offered to an oracle.
-    mapping = match_classes(model.classes, data.classes, "subset")
+    scorer = scorer_for(model.classes, data, "subset")
     maker = generators.get(generator)(**(generator_params or {})).to(context.device)
     oracle = NetworkOracle(model, Setting(data.classes, data.templates, context.device), "itself")
-    looked_at = in_class_space(model, mapping, context.device)
     rules = Rules(
         budget=1,
         step=maker.step if step is None else step,
@@ -58,20 +57,20 @@ def oracle_audit(
     given_back = evaluate(
         model,
         data,
-        Task(looked_at, maker, oracle, rules),
-        mapping,
+        Task(model, maker, oracle, rules),
+        scorer,
         context,
     ).outcomes
     searched = evaluate(
         model,
         data,
         Task(
-            looked_at,
+            model,
             maker,
             None,
             Rules(budget=budget, step=rules.step, precision=precision),
         ),
-        mapping,
+        scorer,
         context,
     ).outcomes
     condition = {"generator": generator}
@@ -96,5 +95,5 @@ def oracle_audit(
             "validated": given_back.validated,
             "withstood": searched.withstood,
         },
-        class_space=mapping.description,
+        class_space=scorer.description,
     )

@@ -14,11 +14,11 @@ from stockpot.attack.folding import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
-from stockpot.dynamic.task import Model, Task
+from stockpot.dynamic.task import Task
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
-from stockpot.models.class_space import ClassMap
 from stockpot.models.classifier import Classifier
+from stockpot.score.scorer import Model, Scorer
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
@@ -33,9 +33,9 @@ class Evaluation:
     images: Tensor
     """What was returned for every image, as uint8."""
     confidence: Tensor
-    before: Tensor
-    after: Tensor
-    """What the model says of the image as it is and of the one returned (its own outputs)."""
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    """What the model says of each image as it is and of the one returned."""
     start: Tensor
     final: Tensor
     """Latents, where they were asked for; else empty."""
@@ -50,13 +50,14 @@ class _Part(NamedTuple):
     withstood: Tensor
     before: Tensor
     after: Tensor
+    rows: Tensor
 
 
 def evaluate(
     model: Classifier,
     data: Dataset,
     task: Task,
-    mapping: ClassMap,
+    scorer: Scorer,
     context: Context,
     *,
     restarts: int = 1,
@@ -66,53 +67,50 @@ def evaluate(
     """Search around every image; memory is bounded by the batch, which halves when it is short."""
     halving = Halving(context.batch_size)
     parts: list[_Part] = []
-    quick: Task | None = None
+    twin: Model | None = None
     done = 0
     with evaluation_mode(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
-            if quick is None:
+            if twin is None:
                 # The search looks through a copy with folded norms; verdicts come from the model.
                 twin = folded(model, pixels)
-                quick = replace(task, model=in_class_space(twin, mapping, context.device))
-                halving.notes += _doubts(task, quick, pixels)
-            labels = batch.labels.to(context.device)
-            outputs = mapping.outputs.to(context.device)
-            targets = labels if mapping.space == "subset" else outputs[labels]
-            seeds = (batch.rows + context.seed * _STRIDE).to(context.device)
-            ready = Batch(pixels, targets, labels, batch.rows)
-            start = 0
-            for found in search_in_parts(
-                quick, ready, halving, seeds=seeds, restarts=restarts, fgsm=fgsm
-            ):
-                rows = slice(start, start + len(found.images))
-                start += len(found.images)
-                parts.append(
-                    _look(task, found, pixels[rows], targets[rows], labels[rows], keep_latents)
+                halving.notes += _doubts(task, replace(task, model=twin), pixels, scorer)
+            for part in scorer.parts(batch.rows):
+                judged = replace(task, accepted=part.accepted)
+                quick = replace(judged, model=part.of(twin))
+                places = part.places.to(context.device)
+                ready = Batch(
+                    pixels[places],
+                    part.targets.to(context.device),
+                    part.labels.to(context.device),
+                    batch.rows[part.places],
                 )
+                seeds = (ready.rows + context.seed * _STRIDE).to(context.device)
+                start = 0
+                for found in search_in_parts(
+                    quick, ready, halving, seeds=seeds, restarts=restarts, fgsm=fgsm
+                ):
+                    own = slice(start, start + len(found.images))
+                    start += len(found.images)
+                    seen = Batch(*(values[own] for values in ready))
+                    parts.append(_look(judged, found, seen, scorer, keep_latents))
             done += len(batch.rows)
             context.progress("dynamic", done, len(data))
-    return _gather(parts, data, halving)
-
-
-def in_class_space(model: Model, mapping: ClassMap, device: torch.device) -> Model:
-    """The model's outputs that a search looks at: all, or those of the data's classes."""
-    if mapping.space == "all":
-        return model
-    outputs = mapping.outputs.to(device)
-    return lambda pixels: model(pixels)[:, outputs]
+    return _gather(parts, data, scorer, halving)
 
 
 @torch.no_grad()
-def _doubts(task: Task, quick: Task, pixels: Tensor) -> list[str]:
+def _doubts(task: Task, quick: Task, pixels: Tensor, scorer: Scorer) -> list[str]:
     """Say so where the search, in low precision perhaps, sees another model than the one meant.
 
     Rounding changes an answer here and there. More than that is a fault of the kernels, and
     would end in a search against nobody.
     """
     with quick.autocast(pixels):
-        seen = quick.model(pixels).argmax(dim=1)
-    differ = float((seen != task.model(pixels).argmax(dim=1)).float().mean())
+        seen = scorer.logits(quick.model(pixels).float()).argmax(dim=1)
+    meant = scorer.logits(task.model(pixels).float()).argmax(dim=1)
+    differ = float((seen != meant).float().mean())
     if differ <= _ROUNDING:
         return []
     return [
@@ -125,18 +123,17 @@ def _doubts(task: Task, quick: Task, pixels: Tensor) -> list[str]:
 def _look(
     task: Task,
     found: Found,
-    pixels: Tensor,
-    targets: Tensor,
-    labels: Tensor,
+    seen: Batch,
+    scorer: Scorer,
     keep_latents: bool,
 ) -> _Part:
     """The verdicts that count are in full precision, on the image that would be saved."""
     exact = replace(task, rules=replace(task.rules, precision="fp32"))
     levels = (found.images * 255).round().clamp(0, 255)
-    before = task.model(pixels).argmax(dim=1)
-    after = task.model(levels / 255).argmax(dim=1)
-    covered, _ = exact.judge(pixels, labels)
-    empty = found.start.new_empty(len(pixels), 0)
+    before = scorer.logits(task.model(seen.pixels).float())
+    after = scorer.logits(task.model(levels / 255).float())
+    covered, _ = exact.judge(seen.pixels, seen.labels)
+    empty = found.start.new_empty(len(seen.rows), 0)
     found = Found(
         images=levels.to(torch.uint8).cpu(),
         validated=found.validated.cpu(),
@@ -150,17 +147,20 @@ def _look(
     )
     return _Part(
         found,
-        (before == targets).cpu(),
+        scorer.right(before, seen.rows)[:, 0].cpu(),
         covered.cpu(),
-        (after == targets).cpu(),
-        before.cpu(),
-        after.cpu(),
+        scorer.right(after, seen.rows)[:, 0].cpu(),
+        before.argmax(dim=1).cpu(),
+        after.argmax(dim=1).cpu(),
+        seen.rows,
     )
 
 
-def _gather(parts: list[_Part], data: Dataset, halving: Halving) -> Evaluation:
+def _gather(parts: list[_Part], data: Dataset, scorer: Scorer, halving: Halving) -> Evaluation:
+    order = torch.cat([part.rows for part in parts]).argsort()
+
     def join(name: str) -> Tensor:
-        return torch.cat(list(_each(parts, name)))
+        return torch.cat(list(_each(parts, name)))[order]
 
     outcomes = Outcomes(
         labels=data.labels.numpy(),
@@ -176,8 +176,8 @@ def _gather(parts: list[_Part], data: Dataset, halving: Halving) -> Evaluation:
         outcomes=outcomes,
         images=join("images"),
         confidence=join("confidence"),
-        before=join("before"),
-        after=join("after"),
+        before=tuple(scorer.answer(each) for each in join("before").tolist()),
+        after=tuple(scorer.answer(each) for each in join("after").tolist()),
         start=join("start"),
         final=join("final"),
         notes=tuple(halving.notes),

@@ -37,8 +37,8 @@ def gallery(model: Classifier, data: Dataset, found: Evaluation, count: int) -> 
                 facts={
                     "row": row,
                     "label": data.classes[int(data.labels[row])],
-                    "before": model.classes[int(found.before[row])],
-                    "after": model.classes[int(found.after[row])],
+                    "before": found.before[row],
+                    "after": found.after[row],
                     "oracle": round(float(found.confidence[row]), 4),
                     "steps": int(outcomes.accepted[row]) - 1,
                 },

@@ -21,14 +21,15 @@ from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.dynamic.evaluate import Evaluation, evaluate, in_class_space
+from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
 from stockpot.measure.measurement import Context, Measurement
-from stockpot.models.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.models.classifier import Classifier
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import Scorer, scorer_for
 from stockpot.types import Count, Natural, NonNegative
 
 EMPTY_MASK = (
@@ -98,10 +99,10 @@ def dynamic(
         pictures: how many examples the result carries for the page.
         export: write the validated images to this folder as a benchmark.
     """
-    mapping = match_classes(model.classes, data.classes, class_space)
+    scorer = scorer_for(model.classes, data, class_space)
     setting = Setting(data.classes, data.templates, context.device, data.name)
     judge: Oracle | None = None
-    notes = [mapping.note] if mapping.note else []
+    notes = [*scorer.notes]
     if oracle != NO_ORACLE:
         judge = oracles.get(oracle)(setting, **(oracle_params or {}))
         notes += [note] if (note := refuse_kin(model, judge, force=force)) else []
@@ -123,20 +124,22 @@ def dynamic(
         raise BadParameterError(
             f"dynamic: expected step >= 0 and pictures >= 0, got {rules.step} and {pictures}."
         )
-    task = Task(in_class_space(model, mapping, context.device), maker, judge, rules)
+    task = Task(model, maker, judge, rules)
     options: dict[str, Any] = {"restarts": restarts, "fgsm": fgsm}
     condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
     extra: list[Score] = []
     if sparse != "no":
-        before, after = _latents(model, data.take(range(min(sparse_images, len(data)))), task,
-                                 mapping, context, sparse, options)  # fmt: skip
+        first = range(min(sparse_images, len(data)))
+        before, after = _latents(
+            model, data.take(first), task, scorer.take(first), context, sparse, options
+        )
         mask = fit_mask(before, after, strength=sparse_penalty, seed=context.seed)
         task = replace(task, mask=mask.kept.to(context.device))
         extra = _mask_scores(mask, condition)
         notes.append(f"the sparse mask was found on {mask.n} images in {mask.seconds:.1f} s")
         if not mask.kept.any():
             notes.append(EMPTY_MASK)
-    found = evaluate(model, data, task, mapping, context, **options)
+    found = evaluate(model, data, task, scorer, context, **options)
     outcomes = found.outcomes
     if not outcomes.validated.any():
         notes.append(
@@ -161,7 +164,7 @@ def dynamic(
             "withstood": outcomes.withstood,
         },
         notes=(*notes, *found.notes),
-        class_space=mapping.description,
+        class_space=scorer.description,
         pictures=gallery(model, data, found, pictures),
     )
 
@@ -170,13 +173,13 @@ def _latents(
     model: Classifier,
     data: Dataset,
     task: Task,
-    mapping: ClassMap,
+    scorer: Scorer,
     context: Context,
     variant: Variant,
     options: dict[str, Any],
 ) -> tuple[Tensor, Tensor]:
     """Latents before and after a search, of the images it moved."""
-    found = evaluate(model, data, task, mapping, context, keep_latents=True, **options)
+    found = evaluate(model, data, task, scorer, context, keep_latents=True, **options)
     moved = torch.from_numpy(found.outcomes.accepted > 1)
     start, final = found.start[moved], found.final[moved]
     on_device = (start.to(context.device), final.to(context.device))
@@ -209,8 +212,8 @@ def _export(
     rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
     columns = {
         "row": rows.tolist(),
-        "before": [model.classes[int(found.before[row])] for row in rows],
-        "after": [model.classes[int(found.after[row])] for row in rows],
+        "before": [found.before[row] for row in rows],
+        "after": [found.after[row] for row in rows],
         "oracle": [round(float(found.confidence[row]), 4) for row in rows],
     }
     about = {

@@ -7,17 +7,16 @@ model j's accuracy on the images as they are: the diagonal is each model's own F
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.errors import BadDataError
 from stockpot.measure.dynamic.evaluate import Evaluation
-from stockpot.measure.measurement import Context, forward_batches
-from stockpot.models.class_space import match_classes
+from stockpot.measure.measurement import Context, right_flags
 from stockpot.models.classifier import Classifier
 from stockpot.results.statistics import Interval, bootstrap_of_means
 
@@ -39,27 +38,14 @@ def as_dataset(data: Dataset, found: Evaluation, maker: str) -> Dataset:
     rows = np.flatnonzero(found.outcomes.validated)
     if not len(rows):
         raise BadDataError(f"no image made against {maker} was validated.")
-    pixels, labels = found.images[rows], data.labels[rows]
-    return Dataset(
+    pixels = found.images[rows]
+    kept = data.take(rows.tolist())
+    return replace(
+        kept,
         name=f"{data.name} against {maker}",
-        split=data.split,
         images=TensorImages(pixels),
-        labels=labels,
-        classes=data.classes,
-        fingerprint=pixel_fingerprint(pixels, labels, data.classes),
-        licence=data.licence,
-        templates=data.templates,
+        fingerprint=pixel_fingerprint(pixels, kept.labels, data.classes),
     )
-
-
-def right(model: Classifier, data: Dataset, context: Context) -> NDArray[np.bool_]:
-    """Whether the model is right about each image."""
-    mapping = match_classes(model.classes, data.classes)
-    flags = []
-    for logits, batch in forward_batches(model, data, context, "transfer"):
-        projected, targets = mapping.project(logits, batch.labels.to(logits.device))
-        flags.append(projected.argmax(dim=1) == targets)
-    return torch.cat(flags).cpu().numpy()
 
 
 def transfer_matrix(
@@ -69,12 +55,16 @@ def transfer_matrix(
     context: Context,
 ) -> Transfer:
     """Show every maker's images (from `as_dataset`, or a folder written earlier) to every model."""
-    clean = {name: right(model, data, context) for name, model in models.items()}
+
+    def right(model: Classifier, seen: Dataset) -> NDArray[np.bool_]:
+        return right_flags(model, seen, context, "transfer")["all"]
+
+    clean = {name: right(model, data) for name, model in models.items()}
     shape = (len(made), len(models))
     fmr, low, high = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for row, images in enumerate(made.values()):
         for column, (name, model) in enumerate(models.items()):
-            seen = right(model, images, context)
+            seen = right(model, images)
             fmr[row, column] = _ratio(seen.mean(), clean[name].mean())
             interval = _interval(seen, clean[name], context.seed)
             low[row, column], high[row, column] = interval.low, interval.high

@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
+
+import torch
 
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.datasets.natural.classes import answers
+from stockpot.datasets.natural.cue_conflict import CUE_CONFLICT
+from stockpot.datasets.natural.imagenet import SKETCH, STYLIZED, V2, VAL
+from stockpot.datasets.natural.imagenet_subsets import ADVERSARIAL, RENDITION
+from stockpot.datasets.natural.layout import NaturalSet, located_under
+from stockpot.datasets.natural.objectnet import OBJECTNET
+from stockpot.datasets.natural.real import real_labels
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
-from stockpot.measure.shift.answered import Flags, right_flags
-from stockpot.measure.shift.gaps import difference, mean_of_sets
-from stockpot.measure.shift.shape_bias import decisions, shape_scores
-from stockpot.measure.shift.variants import (
-    AVERAGED,
-    VARIANTS,
-    is_here,
-    load_variant,
-    same_classes,
+from stockpot.measure.measurement import (
+    Context,
+    Flags,
+    Measurement,
+    proportion,
+    right_flags,
+    with_interval,
 )
-from stockpot.models.class_space import ClassSpace, match_classes
+from stockpot.measure.shift.shape_bias import decisions, shape_scores
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
+from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
+
+
+class Variant(NamedTuple):
+    """A set, and in which reading of the class space it is usually scored."""
+
+    known: NaturalSet
+    space: ClassSpace
+    convention: str
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "imagenet_v2": Variant(V2["matched-frequency"], "all", "matched-frequency, best of 1000"),
+    "imagenet_r": Variant(RENDITION, "subset", "best of its 200"),
+    "imagenet_sketch": Variant(SKETCH, "all", "best of 1000"),
+    "objectnet": Variant(OBJECTNET, "subset", "best of its 113, any of their outputs, 2 px off"),
+    "imagenet_a": Variant(ADVERSARIAL, "subset", "best of its 200"),
+    "stylized_imagenet": Variant(STYLIZED, "all", "best of 1000"),
+    "imagenet_real": Variant(VAL, "all", "any accepted label, unlabelled left out"),
+    "cue_conflict": Variant(CUE_CONFLICT, "subset", "mean probability of 16 categories"),
+}
+AVERAGED = ("imagenet_v2", "imagenet_r", "imagenet_sketch", "objectnet", "imagenet_a")
+"""The five whose mean is the usual accuracy out of distribution."""
 
 
 @measures.register("imagenet_variants", paper="arXiv:2303.03052")
@@ -53,7 +88,7 @@ def imagenet_variants(
     images = len(data)
     notes = []
     for name in chosen:
-        variant = load_variant(name, folder, limit)
+        variant = load_dataset(name, path=str(folder), limit=limit)
         images += len(variant)
         notes.append(f"{name}: {len(variant):,} images ({variant.fingerprint[:16]})")
         if name == "cue_conflict":
@@ -71,14 +106,14 @@ def imagenet_variants(
         images=images,
         outcomes={"correct": inside, **{f"outside:{k}": flags for k, flags in usual.items()}},
         notes=tuple(notes),
-        class_space=match_classes(model.classes, data.classes).description,
+        class_space=scorer_for(model.classes, data).description,
     )
 
 
 def _chosen(folder: Path, sets: str | tuple[str, ...]) -> list[str]:
     if not folder.is_dir():
         raise BadDataError(f"root: expected a folder of ImageNet's variants, {folder} is none.")
-    here = [name for name in VARIANTS if is_here(name, folder)]
+    here = [name for name in VARIANTS if _is_here(name, folder)]
     if sets in ("found", ("found",)):
         if not here:
             looked = ", ".join(variant.known.layout.folders[0] for variant in VARIANTS.values())
@@ -96,6 +131,31 @@ def _chosen(folder: Path, sets: str | tuple[str, ...]) -> list[str]:
                 f"sets: {name} is not in {folder}.", hint=f"Looked for {looked}."
             )
     return names
+
+
+def _is_here(name: str, root: Path) -> bool:
+    """Whether a variant lies in the folder under one of its public names."""
+    found = located_under(VARIANTS[name].known, root) is not None
+    return found and (name != "imagenet_real" or real_labels(root) is not None)
+
+
+def same_classes(data: Dataset, variant: Dataset) -> Dataset:
+    """The images of ImageNet whose classes the variant has too, in the variant's class space."""
+    own, asked = answers(data.classes), answers(variant.classes)
+    if own is None or asked is None or any(len(places) != 1 for places in own):
+        raise BadDataError(
+            f"imagenet_variants: expected ImageNet's own classes, {data.name} has "
+            f"{len(data.classes)}: {', '.join(data.classes[:4])}, ...",
+            hint="Measure it with data=imagenet.",
+        )
+    number = {place: row for row, places in enumerate(asked) for place in places}
+    labels = [number.get(own[label][0], -1) for label in data.labels.tolist()]
+    rows = [row for row, label in enumerate(labels) if label >= 0]
+    return replace(
+        data.take(rows),
+        labels=torch.tensor([labels[row] for row in rows], dtype=torch.long),
+        classes=variant.classes,
+    )
 
 
 def _scored(
@@ -127,7 +187,7 @@ def _scored(
             "gap",
             float(counterpart.mean() - flags[space].mean()),
             flags[space].size,
-            difference(counterpart, flags[space]),
+            newcombe(counterpart, flags[space]),
             better=False,
             condition={"set": name, "space": space},
         )

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Measurement, forward_batches, proportion
-from stockpot.measure.shift.answered import Flags
-from stockpot.models.class_space import match_classes
+from stockpot.measure.measurement import (
+    Context,
+    Flags,
+    Measurement,
+    forward_batches,
+    proportion,
+)
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
+from stockpot.score.scorer import scorer_for
 
 
 @measures.register("shape_bias", paper="arXiv:1811.12231")
@@ -22,36 +30,37 @@ def shape_bias(model: Classifier, data: Dataset, context: Context) -> Measuremen
     A model's probabilities are averaged over the classes of each category, as the experiments'
     authors do. Pictures whose two cues agree count for accuracy and not for the bias.
     """
-    chosen = decisions(model, data, context)
-    mapping = match_classes(model.classes, data.classes, "subset")
+    found = decisions(model, data, context)
     return Measurement(
-        scores=shape_scores(data, chosen),
+        scores=shape_scores(data, found),
         convention="shape-bias:mean-probability; agreeing cues left out of the bias",
         images=len(data),
-        outcomes={"correct": chosen == data.labels.numpy()},
-        class_space=mapping.description,
+        outcomes={"correct": found.right},
+        class_space=scorer_for(model.classes, data, "subset").description,
     )
 
 
-def decisions(
-    model: Classifier, data: Dataset, context: Context
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The category that a model decides for, by the mean probability of its classes."""
-    mapping = match_classes(model.classes, data.classes, "subset")
-    groups = mapping.groups or tuple((int(output),) for output in mapping.outputs)
-    weights = torch.zeros(len(model.classes), len(groups))
-    for column, group in enumerate(groups):
-        weights[list(group), column] = 1 / len(group)
-    chosen = [
-        (logits.cpu().softmax(dim=1) @ weights).argmax(dim=1)
-        for logits, _ in forward_batches(model, data, context, "shape or texture")
-    ]
-    return torch.cat(chosen).numpy()
+class Decisions(NamedTuple):
+    """The category that was decided for, and whether it is right, picture by picture."""
+
+    chosen: NDArray[np.int64]
+    right: Flags
+
+
+def decisions(model: Classifier, data: Dataset, context: Context) -> Decisions:
+    """The category that a model decides for, among those of the data."""
+    scorer = scorer_for(model.classes, data, "subset")
+    chosen, right = [], []
+    for outputs, batch in forward_batches(model, data, context, "shape or texture"):
+        logits = scorer.logits(outputs)
+        chosen.append(logits.argmax(dim=1))
+        right.append(scorer.right(logits, batch.rows)[:, 0])
+    return Decisions(torch.cat(chosen).cpu().numpy(), torch.cat(right).cpu().numpy())
 
 
 def shape_scores(
     data: Dataset,
-    chosen: np.ndarray[tuple[int], np.dtype[np.int64]],
+    found: Decisions,
     condition: dict[str, str | int | float] | None = None,
 ) -> list[Score]:
     """Accuracy by shape and, of the decisions for one of two different cues, the shape's share."""
@@ -61,13 +70,13 @@ def shape_scores(
                 f"shape_bias: {data.name} has no column {column!r}.",
                 hint="Use cue_conflict, whose file names tell both cues.",
             )
-    names = np.array(data.classes)[chosen]
+    names = np.array(data.classes)[found.chosen]
     shape, texture = (np.array(data.columns[column]) for column in ("shape", "texture"))
     conflict = shape != texture
     by_shape: Flags = conflict & (names == shape)
     by_texture: Flags = conflict & (names == texture)
     decided = by_shape | by_texture
-    scores = [proportion("accuracy", np.asarray(names == shape), condition)]
+    scores = [proportion("accuracy", found.right, condition)]
     if conflict.any():
         scores.append(proportion("texture_decisions", by_texture[conflict], condition))
         scores[-1] = scores[-1].model_copy(update={"higher_is_better": None})

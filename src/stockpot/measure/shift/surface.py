@@ -7,12 +7,19 @@ import numpy as np
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
-from stockpot.measure.shift.answered import Flags, right_flags
-from stockpot.measure.shift.gaps import difference, mean_of_sets
-from stockpot.models.class_space import ClassSpace, match_classes
+from stockpot.measure.measurement import (
+    Context,
+    Flags,
+    Measurement,
+    proportion,
+    right_flags,
+    with_interval,
+)
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
+from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
 
 
 @measures.register("surface", paper="arXiv:1807.01697")
@@ -52,14 +59,14 @@ def surface(
             hint=f"There are {', '.join(sorted(set(groups.tolist()))[:12])}.",
         )
     right = right_flags(model, data, context, "surface", (class_space,))[class_space]
-    mapping = match_classes(model.classes, data.classes, class_space)
+    scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=[proportion("accuracy", right), *_scores(right, groups, by, new)],
         convention=f"surface:{by}:{class_space}; groups count equally in the mean",
         images=len(data),
         outcomes={"correct": right},
-        notes=(mapping.note,) if mapping.note else (),
-        class_space=mapping.description,
+        notes=scorer.notes,
+        class_space=scorer.description,
     )
 
 
@@ -85,6 +92,6 @@ def _scores(right: Flags, groups: Flags, by: str, unseen: tuple[str, ...]) -> li
         scores += [
             proportion("seen_accuracy", seen),
             proportion("unseen_accuracy", new, {by: ", ".join(unseen)}),
-            with_interval("gap", gap, new.size, difference(seen, new), better=False),
+            with_interval("gap", gap, new.size, newcombe(seen, new), better=False),
         ]
     return scores

@@ -56,8 +56,6 @@ def write_module(folder: Path, module: Module) -> None:
     from safetensors.torch import save
 
     base = folder / "base"
-    if (base / "README.md").is_file():  # the card is that of the whole
-        (base / "README.md").replace(folder / "README.md")
     tensors = {name: value.contiguous() for name, value in module.tensors.items()}
     # An empty file of tensors is no safetensors file to some readers.
     tensors = tensors or {"nothing": torch.zeros(1)}

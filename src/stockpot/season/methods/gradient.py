@@ -68,7 +68,7 @@ def gradient(
             by_tensor = weights[:, groups]
             pool.form(by_tensor.detach())
             pool.zero_gradient()
-            loss = F.cross_entropy(pool.model(pixels).float(), labels)
+            loss = F.cross_entropy(shots.scorer.logits(pool.model(pixels).float()), labels)
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(float(loss.detach()))
             optimiser.zero_grad()

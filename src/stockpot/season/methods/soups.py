@@ -62,12 +62,16 @@ def learned(
         raise BadParameterError(f"learned: expected steps >= 0, got {steps}.")
     soup = LearnedSoup(pool, lr)
     losses = []
+
+    def answers(pixels: Tensor) -> Tensor:
+        return shots.scorer.logits(pool.model(pixels))
+
     pool.watch()
     try:
         for _, (pixels, labels) in zip(
             range(steps), shots.epochs(context.seed, context.batch_size), strict=False
         ):
-            losses.append(float(soup.step(partial(pool.model, pixels), labels)))
+            losses.append(float(soup.step(partial(answers, pixels), labels)))
     finally:
         pool.watch(False)
     images = 3 * steps * min(len(shots), context.batch_size)  # a backward pass counts as two

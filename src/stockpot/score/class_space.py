@@ -4,7 +4,8 @@ Names are compared without regard to case, spaces, hyphens and underscores; Imag
 by WordNet's ids and words. A dataset may cover only some of a model's classes; then a prediction
 is the best of all outputs (`all`, the stricter reading) or the best among the covered ones
 (`subset`, the convention of ImageNet-R and -A). Where several outputs answer one class of the data,
-as on ObjectNet, any of them is right.
+the class has the score of its best output (ObjectNet: any of them is right) or the mean of their
+probabilities (the categories of cue conflict), as the authors of the data have it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.datasets.natural.classes import answers, plain
+from stockpot.datasets.natural.classes import answers, averages, plain
 from stockpot.errors import BadDataError
-from stockpot.models.imagenet_outputs import COUNT, imagenet_outputs
+from stockpot.score.imagenet_outputs import COUNT, NUMBER, imagenet_outputs
 
 ClassSpace = Literal["all", "subset"]
+Combine = Literal["best", "mean"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,17 @@ class ClassMap:
     note: str = ""
     groups: tuple[tuple[int, ...], ...] = ()
     """All outputs that answer each class, where some class has more than one."""
+    combine: Combine = "best"
+    """What the outputs of one class make together."""
 
     def project(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and targets in one numbering."""
         return self.logits(logits), self.targets(labels)
+
+    @property
+    def as_it_is(self) -> bool:
+        """Whether the outputs are compared as the model gives them."""
+        return self.space == "all" and not self.groups
 
     def logits(self, logits: Tensor) -> Tensor:
         """The outputs among which the best one is the prediction."""
@@ -51,16 +61,25 @@ class ClassMap:
         return self.outputs.to(labels.device)[labels]
 
     def _grouped(self, logits: Tensor) -> Tensor:
-        """The best output of each class, and in the space of all, of everything else."""
+        """One column for each class and, in the space of all, one for the best of the rest."""
         columns = [column for group in self.groups for column in group]
         owners = [row for row, group in enumerate(self.groups) for _ in group]
-        if self.space == "all":
-            others = sorted(set(range(logits.shape[1])) - set(columns))
-            columns += others
-            owners += [len(self.groups)] * len(others)
+        scores = logits if self.combine == "best" else F.log_softmax(logits, dim=1)
         where = torch.tensor(owners, device=logits.device).expand(len(logits), -1)
-        best = logits.new_full((len(logits), max(owners) + 1), -torch.inf)
-        return best.scatter_reduce(1, where, logits[:, columns], "amax")
+        best = scores.new_full((len(logits), len(self.groups)), -torch.inf)
+        best = best.scatter_reduce(1, where, scores[:, columns], "amax")
+        if self.combine == "mean":
+            # The log of the mean probability, taken relative to the largest so that none vanishes.
+            shares = (scores[:, columns] - best.gather(1, where)).exp()
+            sums = torch.zeros_like(best).scatter_add(1, where, shares)
+            sizes = sums.new_tensor([len(group) for group in self.groups])
+            best = best + (sums / sizes).log()
+        if self.space == "subset":
+            return best
+        others = sorted(set(range(logits.shape[1])) - set(columns))
+        if not others:
+            return best
+        return torch.cat([best, scores[:, others].amax(dim=1, keepdim=True)], dim=1)
 
 
 def match_classes(
@@ -69,12 +88,11 @@ def match_classes(
     """Match by name; models that only number their outputs match a dataset of the same size."""
     if model_classes == data_classes:
         return ClassMap(torch.arange(len(data_classes)), space, f"same {len(data_classes)} classes")
-    numbered = model_classes == tuple(str(index) for index in range(len(model_classes)))
-    if numbered and len(model_classes) == len(data_classes):
-        description = f"{len(data_classes)} classes by position (the model does not name them)"
-        return ClassMap(torch.arange(len(data_classes)), space, description)
     positions = {plain(name): index for index, name in enumerate(model_classes)}
     unknown = [name for name in data_classes if plain(name) not in positions]
+    if unknown and len(model_classes) == len(data_classes) and is_numbered(model_classes):
+        description = f"{len(data_classes)} classes by position (the model does not name them)"
+        return ClassMap(torch.arange(len(data_classes)), space, description)
     if unknown and (found := _as_imagenet(model_classes, data_classes, space)):
         return found
     if unknown:
@@ -118,6 +136,14 @@ def _as_imagenet(
     return ClassMap(
         first,
         space,
-        f"{len(groups)} classes{answered} of ImageNet's 1000, best of {best}",
+        f"{len(groups)} classes{answered} of ImageNet's 1000, best of {best}"
+        + (" by mean probability" if several and averages(data_classes) else ""),
         groups=groups if several else (),
+        combine="mean" if averages(data_classes) else "best",
     )
+
+
+def is_numbered(classes: tuple[str, ...]) -> bool:
+    """Whether names only count: `0`, `1`, ... or `LABEL_0`, `LABEL_1`, ..."""
+    counted = [str(index) for index in range(len(classes))]
+    return [NUMBER.sub(r"\1", name) for name in classes] == counted

@@ -1,0 +1,23 @@
+"""What the parameters of a method name, those of its generator and oracle included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stockpot.dynamic.generators import generators
+from stockpot.dynamic.oracles import oracles
+from stockpot.registry import Entry, Registry
+
+_NESTED: Mapping[str, Registry[Any, Any, Any]] = {"generator": generators, "oracle": oracles}
+"""What takes parameters of its own, given as `NAME_params`."""
+
+
+def all_references(entry: Entry[Any], params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameter -> what it names; one of a generator or oracle is `NAME_params.parameter`."""
+    found: dict[str, str] = dict(entry.references)
+    for name, kind in tuple(found.items()):
+        if kind in _NESTED and (chosen := str(params.get(name))) in _NESTED[kind]:
+            inner = _NESTED[kind].get(chosen).references
+            found |= {f"{name}_params.{key}": what for key, what in inner.items()}
+    return found

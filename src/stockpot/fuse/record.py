@@ -1,0 +1,184 @@
+"""The record of a fusion: what would be made, told without making it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from stockpot.checkpoints.hashes import FileHashes
+from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.record import MEMBER, Input, Record, plain
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
+from stockpot.fuse.learning.assemble import find_data
+from stockpot.fuse.learning.learner import learned_files
+from stockpot.fuse.parameters import check_parameters
+from stockpot.fuse.request import Options, Request, make_request, split_options
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
+from stockpot.models.inputs import data_inputs
+
+if TYPE_CHECKING:
+    from stockpot.fuse.request import Spec, Tasks
+
+
+def fusion_record(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    base: Spec | None = None,
+    tasks: Tasks | None = None,
+    **settings: Any,
+) -> Record:
+    """The record that `stockpot.fuse` with these arguments would write; nothing is made."""
+    options, params = split_options(settings)
+    return _records(method, members, base, tasks, options, {"": params})[""]
+
+
+def sweep_records(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    *,
+    key: str,
+    values: Sequence[Any],
+    base: Spec | None = None,
+    tasks: Tasks | None = None,
+    **settings: Any,
+) -> dict[str, Record]:
+    """The record of every point of a sweep, by its label; each is that of a fusion alone."""
+    options, params = split_options(settings)
+    points = {f"{key}={value}": {**params, key: value} for value in values}
+    return _records(method, members, base, tasks, options, points)
+
+
+def _records(
+    method: str,
+    members: Sequence[Spec] | Mapping[str, Spec],
+    base: Spec | None,
+    tasks: Tasks | None,
+    options: Options,
+    points: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Record]:
+    request = make_request(method, members, base, tasks, options, points)
+    return request_records(request, FileHashes(request.files).result())
+
+
+def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[str, Record]:
+    """The records of all points of a request.
+
+    Args:
+        request: what is to be fused.
+        known: the sha256 of the weight files; without it nothing is hashed, and the records equal
+            none of hashed content.
+    """
+    entry = fusers.get(request.method)
+    inputs = _inputs(request, known)
+    found = {}
+    for label, params in request.points.items():
+        values = plain(check_parameters(entry, params))
+        seed = values.pop("seed", None)
+        found[label] = Record(
+            verb="fuse",
+            method=request.method,
+            parameters=values | plain(request.options.deciding()),
+            seed=seed,
+            inputs=inputs,
+        )
+    return found
+
+
+def request_data(request: Request) -> list[Dataset]:
+    """The datasets of a request, in the order of the members where they are named.
+
+    The name of one means its test split to a method that learns, as adaptation is customary, and
+    its training split where BatchNorm statistics are estimated.
+    """
+    tasks = request.tasks
+    if not fusers.get(request.method).tags.learns:
+        tasks = _training(tasks)
+    return find_data(tasks, tuple(request.members))
+
+
+def _training(tasks: Any) -> Any:
+    if isinstance(tasks, str | Path):
+        return load_dataset(str(tasks), split="train")
+    if isinstance(tasks, Mapping):
+        return {name: _training(one) for name, one in tasks.items()}
+    return [_training(one) for one in tasks] if isinstance(tasks, list | tuple) else tasks
+
+
+def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
+    found = [] if request.base is None else [("base", _base_name(request.base), request.base)]
+    names = member_names(list(request.members))
+    found += [(MEMBER, *pair) for pair in zip(names, request.members.values(), strict=True)]
+    inputs = []
+    for role, name, spec in found:
+        fingerprint = "" if known is None else _content(spec, known)
+        source = _place(spec)
+        files = {path.name: (known or {})[path] for path in getattr(spec, "files", ()) if known}
+        inputs.append(
+            Input(role=role, name=name, source=source, fingerprint=fingerprint, files=files)
+        )
+        if known is not None and request.base is None and (under := _under_adapter(spec)):
+            inputs.append(
+                Input(
+                    role="adapted", name=name, source=under.label,
+                    fingerprint=_content(under, known),
+                )
+            )  # fmt: skip
+    for data in request_data(request):
+        inputs += data_inputs("data", data)
+    if request.options.load is not None:
+        learned = learned_files(request.options.load)
+        if not all(path.is_file() for path in learned):
+            raise BadParameterError(
+                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                "got nothing."
+            )
+        content = "" if known is None else fingerprint_files(learned)
+        place = str(request.options.load)
+        inputs.append(
+            Input(role="learned", name=learned[0].stem, source=place, fingerprint=content)
+        )
+    return inputs
+
+
+def _content(spec: Any, known: Mapping[Path, str]) -> str:
+    """The sha256 of the weights and of the configuration beside them."""
+    if isinstance(spec, Location):
+        beside = settings_files(spec.folder) if spec.folder is not None else []
+        if spec.format == "adapter" and spec.folder is not None:
+            beside.append(spec.folder / "adapter_config.json")
+        return fingerprint_files([*spec.files, *beside], known)
+    if isinstance(spec, nn.Module):
+        return fingerprint_tensors(spec.state_dict().items())
+    if isinstance(spec, Mapping):
+        return fingerprint_tensors(spec.items())
+    if spec.files:
+        return fingerprint_files(spec.files, known)
+    return fingerprint_tensors(_all_tensors(spec))
+
+
+def _all_tensors(source: Any) -> list[tuple[str, Tensor]]:
+    return [(name, source.read(name)) for name in source.tensors()]
+
+
+def _under_adapter(spec: Any) -> Location | None:
+    """The model that a LoRA adapter names as its own, where no base is given."""
+    if not isinstance(spec, Location) or spec.format != "adapter":
+        return None
+    named = dict(spec.config).get("base_model_name_or_path")
+    return locate(named) if named else None
+
+
+def _base_name(spec: Any) -> str:
+    return _place(spec).rstrip("/").rpartition("/")[2]
+
+
+def _place(spec: Any) -> str:
+    return spec.label if isinstance(spec, Location) else "in memory"

@@ -1,0 +1,152 @@
+"""Accuracy on the data and on sets from elsewhere: the gaps, and what of them is expected.
+
+Models that are better inside are better outside, roughly along a line in logit space. How far a
+model lies above that line is its effective robustness (Taori et al., arXiv:2007.00644); the line
+is fitted to models of the user's choice and given here by its two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadParameterError
+from stockpot.measure import measures
+from stockpot.measure.measurement import (
+    Context,
+    Flags,
+    Measurement,
+    proportion,
+    right_flags,
+    with_interval,
+)
+from stockpot.models.classifier import Classifier
+from stockpot.results.schema import Score
+from stockpot.results.statistics import Interval, mean_of_sets, newcombe
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import scorer_for
+
+
+@measures.register("shift", paper="arXiv:2007.00644")
+def shift(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    *,
+    outside: dict[str, Any] | None = None,
+    class_space: ClassSpace = "all",
+    line: tuple[float, float] | None = None,
+) -> Measurement:
+    """Accuracy on the data and on data from elsewhere: each gap, and the mean outside.
+
+    Args:
+        outside: the sets to compare with, by the name they shall have: each a dataset's name, or
+            its options with `dataset` for the name, as in a recipe, such as `{dataset:
+            object_on_context, shift: reversed}`.
+        class_space: as for `clean`.
+        line: slope and intercept, in logits, of the accuracy outside that models with this
+            accuracy inside usually have; adds the effective robustness.
+    """
+    if not outside:
+        raise BadParameterError(
+            "shift: expected at least one dataset outside.",
+            hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
+        )
+    own = right_flags(model, data, context, "inside", (class_space,))[class_space]
+    found = {}
+    notes = [f"inside: {data} ({data.fingerprint[:16]})"]
+    for name, chosen in outside.items():
+        other = _loaded(name, chosen)
+        flags = right_flags(model, other, context, name, (class_space,))
+        found[name] = flags[class_space]
+        notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
+    scorer = scorer_for(model.classes, data, class_space)
+    return Measurement(
+        scores=outside_scores(own, found, Line(*line) if line else None),
+        convention=f"shift:{class_space}; mean of {len(found)} sets, each counting equally",
+        images=len(own) + sum(flags.size for flags in found.values()),
+        outcomes={"correct": own, **{f"outside:{name}": flags for name, flags in found.items()}},
+        notes=(*notes, *scorer.notes),
+        class_space=scorer.description,
+    )
+
+
+class Line(NamedTuple):
+    """Accuracy outside as a function of accuracy inside, both in logits."""
+
+    slope: float
+    intercept: float
+
+    def expected(self, inside: float) -> float:
+        """The accuracy outside that the line gives for an accuracy inside."""
+        bounded = min(max(inside, 1e-4), 1 - 1e-4)
+        return float(expit(self.intercept + self.slope * logit(bounded)))
+
+
+def fit_line(inside: Sequence[float], outside: Sequence[float]) -> Line:
+    """The least-squares line through models in logit space."""
+    if len(inside) != len(outside) or len(set(inside)) < 2:
+        raise BadParameterError(
+            "a line needs at least two models of different accuracy inside, "
+            f"got {len(inside)} inside and {len(outside)} outside."
+        )
+    x, y = (logit(np.clip(values, 1e-4, 1 - 1e-4)) for values in (inside, outside))
+    slope, intercept = np.polyfit(x, y, 1)
+    return Line(float(slope), float(intercept))
+
+
+def outside_scores(
+    inside: Flags, outside: Mapping[str, Flags], line: Line | None = None
+) -> list[Score]:
+    """Accuracy inside, in each set outside, their mean, and the gaps."""
+    scores = [proportion("accuracy", inside)]
+    within = float(inside.mean())
+    for name, flags in outside.items():
+        condition = {"set": name}
+        scores.append(proportion("outside_accuracy", flags, condition))
+        scores.append(
+            with_interval(
+                "gap",
+                within - float(flags.mean()),
+                min(inside.size, flags.size),
+                newcombe(inside, flags),
+                better=False,
+                condition=condition,
+            )
+        )
+    mean, interval = mean_of_sets(list(outside.values()))
+    total = sum(flags.size for flags in outside.values())
+    sets = {"sets": len(outside)}
+    scores.append(with_interval("mean_outside_accuracy", mean, total, interval, condition=sets))
+    if line is not None:
+        expected = line.expected(within)
+        shifted = Interval(interval.low - expected, interval.high - expected, interval.method)
+        scores.append(
+            with_interval(
+                "effective_robustness",
+                mean - expected,
+                total,
+                shifted,
+                condition={"slope": line.slope, "intercept": line.intercept},
+            )
+        )
+    return scores
+
+
+def _loaded(name: str, chosen: Any) -> Dataset:
+    if isinstance(chosen, Dataset):
+        return chosen
+    if isinstance(chosen, str):
+        return load_dataset(chosen)
+    if not isinstance(chosen, dict) or "dataset" not in chosen:
+        raise BadParameterError(
+            f"outside: expected a dataset's name, or options with `dataset`, for {name!r}, "
+            f"got {chosen!r}."
+        )
+    options = {key: value for key, value in chosen.items() if key != "dataset"}
+    return load_dataset(str(chosen["dataset"]), **options)

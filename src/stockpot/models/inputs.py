@@ -1,0 +1,86 @@
+"""Models and datasets as inputs of a record: what was read, told by its content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from stockpot.checkpoints.record import Input
+from stockpot.checkpoints.resolve import resolve
+from stockpot.datasets.dataset import Dataset
+from stockpot.models.classifier import Classifier
+from stockpot.models.fingerprint import (
+    fingerprint_files,
+    fingerprint_folder,
+    fingerprint_tensors,
+)
+from stockpot.models.identity import identify
+
+_PLAIN = Dataset.__dataclass_fields__["templates"].default
+
+
+def model_input(
+    role: str, source: str | Path | Classifier | Mapping[str, Tensor], name: str = ""
+) -> Input:
+    """A model as it is now."""
+    if isinstance(source, Mapping):
+        fingerprint = fingerprint_tensors(source.items())
+        return Input(role=role, name=name, source="in memory", fingerprint=fingerprint)
+    place = source.origin.source if isinstance(source, Classifier) else str(source)
+    return Input(
+        role=role,
+        name=name or place.rstrip("/").rpartition("/")[2],
+        source=place,
+        fingerprint=identify(source),
+    )
+
+
+def data_inputs(role: str, data: Dataset) -> list[Input]:
+    """A dataset, and its own words for the classes where it has some: heads are made of them."""
+    found = [Input(role=role, name=str(data), fingerprint=data.fingerprint)]
+    if data.prompts or data.templates != _PLAIN:
+        words = repr((data.classes, data.templates, data.prompts))
+        fingerprint = hashlib.sha256(words.encode()).hexdigest()
+        found.append(Input(role=f"prompts of {role}", name=str(data), fingerprint=fingerprint))
+    return found
+
+
+def named_models(
+    params: Mapping[str, Any], references: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Input]]:
+    """Parameters without those that name a model, and these models as inputs.
+
+    Args:
+        params: a method's parameters.
+        references: parameter -> what it names (`Entry.references`); one inside a mapping is
+            `mapping.parameter`.
+    """
+    inputs: list[Input] = []
+    return _without_models(params, "", references, inputs), inputs
+
+
+def _without_models(
+    params: Mapping[str, Any], place: str, references: Mapping[str, str], inputs: list[Input]
+) -> dict[str, Any]:
+    rest = {}
+    for key, value in params.items():
+        role = f"{place}{key}"
+        if isinstance(value, Mapping):
+            rest[key] = _without_models(value, f"{role}.", references, inputs)
+        elif references.get(role) == "model" and value:
+            inputs.append(model_input(role, value))
+        elif references.get(role) == "autoencoder" and value:
+            inputs.append(_autoencoder_input(role, str(value)))
+        else:
+            rest[key] = value
+    return rest
+
+
+def _autoencoder_input(role: str, source: str) -> Input:
+    found = resolve(source, "autoencoder").local()
+    content = fingerprint_folder(found) if found.is_dir() else fingerprint_files([found])
+    return Input(role=role, name=found.name, source=source, fingerprint=content)

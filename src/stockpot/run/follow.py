@@ -1,0 +1,146 @@
+"""`stockpot.run`: follow a recipe, and give back what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stockpot.engine import engines
+from stockpot.errors import UserError
+from stockpot.files import write_atomic
+from stockpot.fuse.similarity import SimilarityReport, similarity
+from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.run import Done, run_cells
+from stockpot.recipe import Recipe, RecipeFile, load_recipe
+from stockpot.report.figures import run_figures
+from stockpot.report.page import write_page
+from stockpot.report.scatter import Axes
+from stockpot.results.schema import CellResult
+from stockpot.run.check import check
+from stockpot.run.folder import clear, remember
+from stockpot.run.make import Say, keep_silent, make_models
+from stockpot.run.plan import cells_of, checkpoint, model_spec
+from stockpot.run.survey import Survey, cell_files, survey
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a recipe."""
+
+    folder: Path
+    models: dict[str, str]
+    """Name -> where the model lies, as `load_model` takes it."""
+    results: list[CellResult]
+    report: Path | None = None
+    similarity: SimilarityReport | None = None
+
+
+def run(
+    recipe: str | Path | Mapping[str, Any] | RecipeFile,
+    *,
+    out: str | Path | None = None,
+    engine: str = "serial",
+    fresh: bool = False,
+    progress: Progress = no_progress,
+    say: Say = keep_silent,
+    done: Done | None = None,
+    **overrides: Any,
+) -> Run:
+    """Follow a recipe: make its models, measure them, write the report.
+
+    What is in the folder already is reused where the question is the same: a model whose method,
+    parameters and inputs are unchanged, a cell whose model, data and parameters are.
+
+    Args:
+        recipe: a file, the same as a mapping, or a recipe that was read.
+        out: the run folder; `runs/NAME` for a file.
+        engine: where models and cells are made: `serial` or `processes`.
+        fresh: remove what an earlier run left in the folder.
+        progress: called as steps and images are done.
+        say: called with one line for every model: reused, made, or made anew and why.
+        done: called as cells are done, with how many are and how many there are.
+        **overrides: values of the recipe to change, by their path: `seed=1` or
+            `**{"data.test.limit": 100}`.
+
+    Raises:
+        PartialResultsError: some cells failed; the others are saved.
+    """
+    file = read(recipe, overrides)
+    check(file)
+    engines.get(engine)
+    folder = folder_of(file, out)
+    if fresh:
+        clear(folder)
+    # Should the run be stopped while models are made, its folder already tells old cells from new.
+    known = survey(file, folder)
+    remember(file, folder, models=known.digests, cells=known.files)
+    digests = make_models(file, folder, engine=engine, progress=progress, say=say)
+    cells = cells_of(file.recipe, folder)
+    remember(file, folder, models=digests, cells=cell_files(cells))
+    alike = _compare_changes(file.recipe, folder)
+    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
+    return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
+
+
+def preview(
+    recipe: str | Path | Mapping[str, Any] | RecipeFile,
+    *,
+    out: str | Path | None = None,
+    **overrides: Any,
+) -> Survey:
+    """What `run` would do: which models and cells are there, which would be made, and why."""
+    file = read(recipe, overrides)
+    check(file)
+    return survey(file, folder_of(file, out))
+
+
+def read(
+    recipe: str | Path | Mapping[str, Any] | RecipeFile, overrides: Mapping[str, Any] | None = None
+) -> RecipeFile:
+    """A recipe from wherever it is, with values changed."""
+    if isinstance(recipe, RecipeFile):
+        return recipe.changed(overrides) if overrides else recipe
+    if isinstance(recipe, Mapping):
+        text = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
+        return RecipeFile(text, "recipe", overrides or {})
+    return load_recipe(recipe, overrides or {})
+
+
+def folder_of(file: RecipeFile, out: str | Path | None = None) -> Path:
+    """Where a run goes: as said, or by the name of its file."""
+    if out is not None:
+        return Path(out)
+    if not file.name.endswith((".yaml", ".yml")):
+        raise UserError("a recipe that is not a file needs a folder: give out=FOLDER.")
+    return Path("runs") / Path(file.name).stem
+
+
+def _compare_changes(recipe: Recipe, folder: Path) -> SimilarityReport | None:
+    """The cosines of the changes of several models, kept as CSV and as a picture for the page."""
+    block = recipe.similarity
+    if block is None:
+        return None
+    members = {name: checkpoint(recipe, name, folder) for name in block.models}
+    found = similarity(checkpoint(recipe, block.base, folder), members)
+    write_atomic(folder / "similarity.csv", found.to_csv())
+    write_atomic(folder / "figures" / "cosine_of_the_changes.svg", found.to_svg())
+    return found
+
+
+def _write_report(recipe: Recipe, folder: Path, results: list[CellResult]) -> Path | None:
+    block = recipe.report
+    if block is None or not results:
+        return None
+    return write_page(
+        results,
+        folder / block.out,
+        title=block.title,
+        subtitle=block.subtitle,
+        axes=[Axes(s.across, s.up, s.title) for s in block.scatter],
+        figures=run_figures(folder),
+    )

@@ -1,0 +1,111 @@
+"""What a model of a recipe is made with: the arguments of the call that makes it.
+
+Making a model and asking whether it is there already start from the same arguments, so that the
+question cannot differ from what would be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.fuse import fusers
+from stockpot.harden import hardeners
+from stockpot.recipe import FuseEntry, Recipe
+from stockpot.run.plan import checkpoint, data_spec, located, model_spec
+
+Verb = Literal["new", "harden", "fuse", "season"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One call: what to do, how, and with what."""
+
+    verb: Verb
+    method: str
+    inputs: tuple[Any, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Whatever decides the outcome; where it is made and who watches is not among it."""
+
+
+def order_of(recipe: Recipe, name: str, folder: Path) -> Order:
+    """How the recipe makes a model; its datasets are loaded, its parents only named."""
+    if name in recipe.models:
+        return _new(recipe, name)
+    if name in recipe.harden:
+        return _harden(recipe, name, folder)
+    if name in recipe.season:
+        return _season(recipe, name, folder)
+    return _fuse(recipe, name, folder)
+
+
+def _new(recipe: Recipe, name: str) -> Order:
+    entry = recipe.models[name]
+    settings = {"size": entry.size, "seed": entry.seed, **entry.params}
+    return Order("new", str(entry.new), (_load(recipe, entry.data),), settings)
+
+
+def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
+    entry = recipe.harden[name]
+    return Order(
+        "harden",
+        entry.method,
+        (model_spec(recipe, entry.model, folder).source, _load(recipe, entry.data)),
+        {
+            "validation": _load(recipe, entry.validation),
+            "seed": recipe.seed,
+            **located(recipe, hardeners.get(entry.method), entry.params, name, folder),
+        },
+    )
+
+
+def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
+    entry = recipe.fuse[name]
+    return Order(
+        "fuse",
+        entry.method,
+        ({member: checkpoint(recipe, member, folder) for member in entry.models},),
+        {
+            "base": checkpoint(recipe, entry.base, folder) if entry.base else None,
+            **_learning(recipe, entry),
+        },
+    )
+
+
+def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
+    """The settings of a fusion; one that learns gets its data, the run's device and its seed."""
+    method = fusers.get(entry.method)
+    learns = method.tags.learns
+    if not learns and entry.params.get("bn") != "recompute":
+        return entry.params
+    found: dict[str, Any] = {"device": recipe.device}
+    if learns:
+        found |= {"save": entry.save, "load": entry.load}
+    if learns and any(parameter.name == "seed" for parameter in method.parameters):
+        found["seed"] = recipe.seed
+    data = [_load(recipe, item) for item in entry.datasets]
+    found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
+    return {**found, **entry.params}
+
+
+def _season(recipe: Recipe, name: str, folder: Path) -> Order:
+    entry = recipe.season[name]
+    members = {member: model_spec(recipe, member, folder).source for member in entry.models}
+    return Order(
+        "season",
+        entry.method,
+        (members, _load(recipe, entry.data)),
+        {
+            "source": _load(recipe, entry.source),
+            "shots": entry.shots,
+            "seed": recipe.seed,
+            "batch_size": recipe.batch_size,
+            **entry.params,
+        },
+    )
+
+
+def _load(recipe: Recipe, name: str | None) -> Dataset | None:
+    return None if name is None else data_spec(recipe, name).load()

@@ -1,0 +1,172 @@
+"""The scorer: what is right for each image of a dataset, and what a model's outputs say of it.
+
+Every measure, the choice of soups and the oracles ask it, so that the same answer is right
+everywhere. Outputs are brought into a class space (`class_space`): all outputs, those of the
+data's classes, or groups of outputs that answer one class. Where the data accepts several labels
+for an image, any of them is right, and whoever makes a model wrong must make all of them wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stockpot.datasets.dataset import Dataset
+from stockpot.score.class_space import ClassMap, ClassSpace, match_classes
+
+Model = Callable[[Tensor], Tensor]
+NONE = -1
+OTHER = "none of the data's classes"
+
+
+class Part(NamedTuple):
+    """Images for which one column of a view of the outputs is right, and every other is wrong.
+
+    Searches look at a model through such a view: it needs no word on which image is looked at.
+    """
+
+    places: Tensor
+    """Which images of the batch."""
+    targets: Tensor
+    """The right column for each of them."""
+    labels: Tensor
+    """A right class of the data for each of them."""
+    accepted: tuple[int, ...]
+    """All right classes of the data where there are several; the same for all images here."""
+    view: Callable[[Tensor], Tensor] | None
+    """From outputs to these columns; none where they are the outputs themselves."""
+
+    def of(self, model: Model) -> Model:
+        """The model as it is looked at."""
+        view = self.view
+        return model if view is None else lambda pixels: view(model(pixels))
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Which columns of the class space are right for every row of a dataset."""
+
+    mapping: ClassMap
+    model_classes: tuple[str, ...]
+    data_classes: tuple[str, ...]
+    labels: Tensor
+    """The label of every row, in the data's numbering."""
+    accepted: Tensor
+    """All right classes of every row, in the data's numbering, filled up with -1."""
+
+    @property
+    def several(self) -> bool:
+        """Whether some image has more than one right class."""
+        return self.accepted.shape[1] > 1
+
+    @property
+    def description(self) -> str:
+        """How outputs meet classes, for the result."""
+        return self.mapping.description + (", any accepted label" if self.several else "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know besides."""
+        return (self.mapping.note,) if self.mapping.note else ()
+
+    @property
+    def targets(self) -> Tensor:
+        """The column of every row's label."""
+        return self.mapping.targets(self.labels)
+
+    def take(self, rows: Sequence[int] | Tensor) -> Scorer:
+        """The scorer of these rows."""
+        index = torch.as_tensor(rows, dtype=torch.long, device=self.labels.device)
+        return replace(self, labels=self.labels[index], accepted=self.accepted[index])
+
+    def to(self, device: torch.device) -> Scorer:
+        """The same, with what it knows of the rows on a device."""
+        return replace(self, labels=self.labels.to(device), accepted=self.accepted.to(device))
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """One column for each possible answer; the best one is the prediction."""
+        return self.mapping.logits(outputs)
+
+    def right(self, logits: Tensor, rows: Tensor | slice, top: int = 1) -> Tensor:
+        """For the k best columns (n x k), whether each is right for its row."""
+        best = logits.topk(min(top, logits.shape[1]), dim=1).indices if top > 1 else (
+            logits.argmax(dim=1, keepdim=True)
+        )  # fmt: skip
+        wanted = self._columns(rows).to(logits.device)
+        return (best[:, :, None] == wanted[:, None, :]).any(dim=2)
+
+    def correct(self, outputs: Tensor, rows: Tensor | slice) -> Tensor:
+        """Whether the prediction from a model's outputs is right for each row."""
+        return self.right(self.logits(outputs), rows)[:, 0]
+
+    def losses(self, logits: Tensor, rows: Tensor | slice) -> Tensor:
+        """Minus the log of the probability that the columns give to what is right."""
+        if not self.several:
+            targets = self._columns(rows)[:, 0].to(logits.device)
+            return F.cross_entropy(logits, targets, reduction="none")
+        wanted = self._columns(rows).to(logits.device)
+        found = F.log_softmax(logits, dim=1).gather(1, wanted.clamp_min(0))
+        return -found.masked_fill(wanted == NONE, -torch.inf).logsumexp(dim=1)
+
+    def answer(self, prediction: int) -> str:
+        """The name of a column."""
+        if self.mapping.as_it_is:
+            return self.model_classes[prediction]
+        known = prediction < len(self.data_classes)
+        return self.data_classes[prediction] if known else OTHER
+
+    def parts(self, rows: Tensor) -> list[Part]:
+        """The rows of a batch by what is right for them; one part unless several labels are."""
+        wanted = self.accepted[rows]
+        together: dict[tuple[int, ...], list[int]] = {}
+        for place, row in enumerate(wanted.tolist()):
+            classes = tuple(sorted({number for number in row if number != NONE}))
+            together.setdefault(classes if len(classes) > 1 else (), []).append(place)
+        return [self._part(classes, places, wanted) for classes, places in together.items()]
+
+    def _part(self, classes: tuple[int, ...], places: list[int], wanted: Tensor) -> Part:
+        where = torch.tensor(places, device=wanted.device)
+        labels = wanted[where, 0]
+        if not classes:
+            view = None if self.mapping.as_it_is else self.mapping.logits
+            return Part(where, self.mapping.targets(labels), labels, (), view)
+        columns = sorted(set(self.mapping.targets(torch.tensor(classes)).tolist()))
+
+        def view_of(outputs: Tensor) -> Tensor:
+            return merged(self.mapping.logits(outputs), columns)
+
+        first = torch.full_like(labels, columns[0])
+        return Part(where, first, torch.full_like(labels, classes[0]), classes, view_of)
+
+    def _columns(self, rows: Tensor | slice) -> Tensor:
+        wanted = self.accepted[rows]
+        return torch.where(wanted == NONE, NONE, self.mapping.targets(wanted.clamp_min(0)))
+
+
+def scorer_for(model_classes: tuple[str, ...], data: Dataset, space: ClassSpace = "all") -> Scorer:
+    """The scorer of a model with these classes on a dataset."""
+    mapping = match_classes(model_classes, data.classes, space)
+    rows = data.accepted
+    if rows is None:
+        accepted = data.labels[:, None]
+    else:
+        width = max((len(row) for row in rows), default=1)
+        accepted = torch.tensor([[*row, *[NONE] * (width - len(row))] for row in rows])
+    return Scorer(mapping, model_classes, data.classes, data.labels, accepted)
+
+
+def merged(values: Tensor, columns: Sequence[int]) -> Tensor:
+    """The best of several columns in place of the first of them, without the others."""
+    first, others = columns[0], set(columns[1:])
+    kept = [column for column in range(values.shape[1]) if column not in others]
+    place = kept.index(first)
+    best = values[:, list(columns)].amax(dim=1, keepdim=True)
+    if len(kept) == 1:
+        # Every answer is right: a column that never wins keeps a margin to speak of.
+        return torch.cat([best, best.detach() - 1], dim=1)
+    return torch.cat([values[:, kept[:place]], best, values[:, kept[place + 1 :]]], dim=1)

@@ -1,0 +1,278 @@
+"""What is right is the same for everyone: measures, soups, transfer and oracles.
+
+One model that is always right, and one that is always wrong, for every kind of label
+(`label_worlds`). A new measure, seasoner or oracle needs a row here.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laws.label_worlds import WORLDS, World
+from stockpot.attack.threat import parse_threats
+from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.dynamic.oracles import oracles
+from stockpot.dynamic.oracles.ensemble import EnsembleOracle
+from stockpot.dynamic.oracles.human import COLUMNS, digest
+from stockpot.dynamic.oracles.networks import NetworkOracle
+from stockpot.errors import BadDataError
+from stockpot.measure import measures
+from stockpot.measure.dynamic import measure as dynamic_measure
+from stockpot.measure.dynamic.transfer import transfer_matrix
+from stockpot.measure.measurement import Context, Measurement
+from stockpot.pool.family import read_pool
+from stockpot.score.scorer import scorer_for
+from stockpot.season import seasoners
+from stockpot.season.robust import evaluate_under
+from stockpot.season.run import season
+from stockpot.season.shots import read_shots
+
+TINY = "1/255000"  # no attack of this size changes an answer
+MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "clean": ({}, ("accuracy", "class_accuracy")),
+    "corruption": (
+        {"corruptions": ("brightness",), "severities": (1,), "baseline": "none"},
+        ("accuracy",),
+    ),
+    "adversarial": (
+        {"norms": "linf,l2", "eps": (TINY, TINY), "steps": 3},
+        ("accuracy", "robust_accuracy", "union_accuracy"),
+    ),
+    "shift": ({}, ("accuracy", "outside_accuracy", "mean_outside_accuracy")),
+    "surface": ({"unseen": ("new",)}, ("accuracy", "group_accuracy", "unseen_accuracy")),
+    "shape_bias": ({}, ("accuracy",)),
+    "dynamic": (
+        {"generator": "colour", "oracle": "none", "budget": 1},
+        ("accuracy", "class_accuracy"),
+    ),
+    "oracle_audit": ({"generator": "colour", "budget": 1}, ("accuracy",)),
+}
+ELSEWHERE = {"cost", "object_masks", "imagenet_variants"}
+"""Measures that say nothing of right and wrong, or bring their own data (tests/measure)."""
+SEASONERS: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "greedy": {},
+    "grid": {"step": 0.5, "low": 0.0, "high": 1.0},
+    "wise_ft": {"alphas": (0.0, 0.5, 1.0)},
+    "learned": {"steps": 2},
+    "gradient": {"steps": 2},
+    "racing": {"low": 0.0, "high": 1.0},
+    "label_free": {"step": 0.5, "low": 0.0, "high": 1.0},
+}
+by_world = pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
+by_truth = pytest.mark.parametrize("truth", [True, False], ids=["right", "wrong"])
+
+
+def pictures(world: World, truth: bool) -> Dataset:
+    return world.data(world.right if truth else world.wrong)
+
+
+def values(result: Measurement, metric: str) -> list[float]:
+    found = [score.value for score in result.scores if score.metric == metric]
+    assert found, metric
+    return found
+
+
+def test_every_entry_has_a_row() -> None:
+    assert sorted({*MEASURES, *ELSEWHERE}) == measures.names()
+    assert sorted(SEASONERS) == seasoners.names()
+    assert sorted(ORACLES) == oracles.names()
+
+
+@by_truth
+@pytest.mark.parametrize("name", MEASURES)
+@by_world
+def test_measures_agree(world: World, name: str, truth: bool) -> None:
+    data = pictures(world, truth)
+    params, metrics = MEASURES[name]
+    if name == "shift":
+        params = {"outside": {"elsewhere": data}}
+    result = measures.get(name)(world.model(), data, Context(batch_size=5), **params)
+    for metric in metrics:
+        assert values(result, metric) == pytest.approx([float(truth)] * len(values(result, metric)))
+    assert result.outcomes["correct"].all() == truth
+    assert result.outcomes["correct"].any() == truth
+
+
+@pytest.mark.parametrize("space", ["all", "subset"])
+@by_world
+def test_both_readings_of_the_class_space_call_a_sure_answer_right(
+    world: World, space: str
+) -> None:
+    for name in ("clean", "corruption", "adversarial", "dynamic"):
+        params, metrics = MEASURES[name]
+        for truth in (True, False):
+            result = measures.get(name)(
+                world.model(), pictures(world, truth), Context(), class_space=space, **params
+            )
+            assert set(values(result, metrics[0])) == {float(truth)}, name
+
+
+@by_truth
+@pytest.mark.parametrize("name", SEASONERS)
+@by_world
+def test_seasoners_agree(world: World, name: str, truth: bool) -> None:
+    data = pictures(world, truth)
+    found = season(
+        name,
+        [world.model(), world.model()],
+        data,
+        source=pictures(world, True),
+        shots=6,
+        batch_size=4,
+        **SEASONERS[name],
+    )
+    assert found.accuracy.value == float(truth)
+    assert found.ensemble_accuracy.value == float(truth)
+    assert [score.value for score in found.member_accuracy.values()] == [float(truth)] * 2
+    if found.matrix is not None:
+        assert found.matrix.correct.all() == found.matrix.correct.any() == truth
+
+
+@by_truth
+@by_world
+def test_soups_under_attack_agree(world: World, truth: bool) -> None:
+    place = torch.device("cpu")
+    pool = read_pool([world.model(), world.model()], place)
+    shots = read_shots(pictures(world, truth), pool.model, device=place, batch_size=5)
+    soups = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    threats = parse_threats(["linf", "l2"], (TINY, TINY))
+    for matrix in evaluate_under(pool, soups, shots, threats, steps=2).values():
+        assert matrix.correct.all() == matrix.correct.any() == truth
+
+
+@by_world
+def test_transfer_agrees(world: World) -> None:
+    model, right, wrong = world.model(), pictures(world, True), pictures(world, False)
+    found = transfer_matrix({"m": model}, {"right": right, "wrong": wrong}, right, Context())
+    assert found.fmr.tolist() == [[1.0], [0.0]]
+
+
+def people(world: World, truth: bool, folder: Path) -> Oracle:
+    """A sheet on which every picture is answered with a class that is right, or one that is not."""
+    data = pictures(world, truth)
+    answers = [
+        {int(number) for number in text.split()}
+        for text in (world.accepted or map(str, world.labels))
+    ]
+    with (folder / "review.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        for row, image in enumerate(next(data.batches(len(data))).images):
+            known = max(answers[row])
+            other = min(set(range(len(world.data_classes))) - answers[row])
+            said = world.data_classes[known if truth else other]
+            mark = {"file": f"{row}.png", "sha256": digest(image.float() / 255), "label": ""}
+            writer.writerow(mark | {"answer": said})
+    made: Oracle = oracles.get("human")(Setting(data.classes), path=str(folder))
+    return made
+
+
+def network(world: World, truth: bool, folder: Path) -> Oracle:
+    return NetworkOracle(world.model(), Setting(world.data_classes), "reader")
+
+
+def several(world: World, truth: bool, folder: Path) -> Oracle:
+    return EnsembleOracle([network(world, truth, folder)] * 3, "abstain")
+
+
+ORACLES = {"zero_shot": network, "classifier": network, "ensemble": several, "human": people}
+
+
+class Blind(nn.Module):
+    """The model under test here: its answers do not matter."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.1, 0.9, outputs))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return pixels.mean(dim=(1, 2, 3))[:, None] * self.weight
+
+
+@by_truth
+@pytest.mark.parametrize("name", [name for name in ORACLES if name != "zero_shot"])
+@by_world
+def test_oracles_agree(
+    world: World, name: str, truth: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ORACLES[name](world, truth, tmp_path)
+    stub = SimpleNamespace(get=lambda name: lambda setting, **params: made)
+    monkeypatch.setattr(dynamic_measure, "oracles", stub)
+    model = world.model()
+    model.network = Blind(len(world.model_classes))
+    result = measures.get("dynamic")(
+        model, pictures(world, truth), Context(), generator="colour", budget=1, force=True
+    )
+    assert values(result, "coverage") == [float(truth)]
+
+
+def test_an_attack_must_make_every_accepted_label_wrong() -> None:
+    """Between two accepted classes nothing is gained; beyond both of them there is."""
+
+    class Slope(nn.Module):
+        """Class 0 below a brightness of 0.45, class 1 up to 0.55, class 2 above, and never 3."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.centres = nn.Parameter(torch.tensor([0.4, 0.5, 0.6, 5.0]))
+
+        def forward(self, pixels: Tensor) -> Tensor:
+            return -10 * (pixels.mean(dim=(1, 2, 3))[:, None] - self.centres).abs()
+
+    world = WORLDS["several labels"]
+    model = world.model()
+    model.network = Slope()
+    data = world.data(world.right)
+    grey = torch.full((12, 3, 16, 16), 112, dtype=torch.uint8)  # 0.44, which is class 0
+
+    def robust(accepted: Sequence[str], eps: str) -> float:
+        asked = replace(
+            data,
+            images=TensorImages(grey),
+            labels=torch.zeros(12, dtype=torch.long),
+            columns={"accepted": tuple(accepted)},
+        )
+        result = measures.get("adversarial")(
+            model, asked, Context(), norms="linf", eps=eps, steps=10
+        )
+        assert values(result, "accuracy") == [1.0]
+        return values(result, "robust_accuracy")[0]
+
+    one, two = ["0"] * 12, ["0 1"] * 12
+    assert robust(one, "0.05") == 0.0  # class 1 is near
+    assert robust(two, "0.05") == 1.0  # and as right as class 0
+    assert robust(two, "0.15") == 0.0  # class 2 is not
+    assert robust([*one[:6], *two[:6]], "0.05") == 0.5
+
+
+def test_losses_are_those_of_the_accepted_probability() -> None:
+    world = WORLDS["several labels"]
+    data = world.data(world.right)
+    scorer = scorer_for(world.model_classes, data)
+    logits = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+    shares = logits.double().softmax(dim=1).numpy()
+    expected = [
+        -np.log(sum(shares[row, int(number)] for number in data.columns["accepted"][row].split()))
+        for row in range(12)
+    ]
+    assert scorer.losses(logits, torch.arange(12)).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_picture_for_which_nothing_is_right_is_refused() -> None:
+    world = WORLDS["several labels"]
+    data = world.data(world.right)
+    broken = replace(data, columns={"accepted": ("", *data.columns["accepted"][1:])})
+    with pytest.raises(BadDataError, match="row 0"):
+        measures.get("clean")(world.model(), broken, Context())
