@@ -5,16 +5,16 @@ python studies/clip_fusion/figures.py
 
 from __future__ import annotations
 
-from tables import HERE, graded, models_of, read_csv
+from tables import HERE, graded, models_of
 
 from stockpot.charts import Mark, Spot, lines, save, whiskers
-from stockpot.results.tables import percents
+from stockpot.results.tables import percents, read_csv
 from stockpot.results.task_table import mean_score
 
 
 def draw() -> None:
     """The mean of every method, task arithmetic by its scale, and accuracy by severity."""
-    tasks, models = models_of(read_csv("fusion.csv"))
+    tasks, models = models_of(read_csv(HERE / "fusion.csv"))
     means = {name: mean_score(scores) for name, scores in models.items()}
     marks = [
         Mark(name, mean.value, mean.ci_low or 0, mean.ci_high or 1, percents(mean))
@@ -31,7 +31,7 @@ def draw() -> None:
     picture = lines(drawn, across="scale of task arithmetic", up="accuracy")
     save(picture, HERE / "sweep.svg")
 
-    levels, corrupted = graded(read_csv("robustness.csv"))
+    levels, corrupted = graded(read_csv(HERE / "robustness.csv"))
     picture = lines(
         {name: [Spot(x, y) for x, y in zip(levels, values, strict=True)]
          for name, values in corrupted.items()},

@@ -8,10 +8,9 @@ CSV files. Tables of paired differences and of calibration need the results them
 
 from __future__ import annotations
 
-import csv
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, fill, markdown, percent, percents
+from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
 from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
 
 HERE = Path(__file__).parent
@@ -44,15 +43,6 @@ def score_rows(columns: Sequence[str], rows: Iterable[TaskRow]) -> list[Row]:
     ]  # fmt: skip
 
 
-def read_csv(name: str) -> list[Row]:
-    """Rows of a file beside this one, numbers as numbers."""
-    with (HERE / name).open(encoding="utf-8") as stream:
-        return [
-            {k: v if k in ("pool", "model", "task") else float(v) for k, v in row.items()}
-            for row in csv.DictReader(stream)
-        ]
-
-
 def models_of(rows: Sequence[Row]) -> tuple[list[str], dict[str, list[Score]]]:
     """The tasks, and each model's scores on them."""
     found: dict[str, list[Score]] = {}
@@ -67,13 +57,13 @@ def plain(score: Score | None) -> str:
     return percents(score, interval=False)
 
 
-def from_data(read: Callable[[str], list[Row]] = read_csv) -> dict[str, str]:
+def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
     """The places of README.md that follow from the CSV files."""
     return {
-        "pools": pools(read("pools.csv")),
-        "sweep": sweep(read("fusion.csv")),
-        "generalisation": generalisation(read("generalisation.csv")),
-        "severities": severities(read("robustness.csv")),
+        "pools": pools(files["pools"]),
+        "sweep": sweep(files["fusion"]),
+        "generalisation": generalisation(files["generalisation"]),
+        "severities": severities(files["robustness"]),
     }
 
 
@@ -160,7 +150,7 @@ class Fused:
         self.cells = {(cell.key.model, cell.key.data): cell for cell in results}
         for task, expert in EXPERT_OF.items():
             self.cells["experts", task] = self.cells[expert, task]
-        found = self.table.rows + [self.experts()]
+        found = [*self.table.rows, self.experts()]
         if (runs / "clip_switched").is_dir():
             found += switched(load_results(runs / "clip_switched"), self.table.tasks)
         self.rows = sorted(
@@ -254,9 +244,9 @@ def pool_rows(runs: Path) -> list[Row]:
         for cell, rate in itertools.product(load_results(runs / base), RATES):
             model = cell.key.model.removesuffix(f"@{rate}")
             if model != cell.key.model or model == "clip-base":
+                task, score = cell.key.data.removesuffix("-val"), cell.score("accuracy")
                 rows.append({"pool": f"{base}-{rate}", "model": model.replace("@", " "),
-                             "task": cell.key.data.removesuffix("-val"),
-                             "accuracy": cell.score("accuracy").value, "n": cell.data.n})  # fmt: skip
+                             "task": task, "accuracy": score.value, "n": score.n})  # fmt: skip
     return rows
 
 
@@ -271,17 +261,16 @@ def main() -> None:
                 if found.measure == "clean")  # fmt: skip
     corrupted, conditions = robustness(load_results(runs / "clip_robustness"))
     files = {
-        "fusion.csv": score_rows(fused.table.tasks, fused.rows),
-        "generalisation.csv": score_rows(seen.tasks, seen.rows),
-        "robustness.csv": conditions,
-        "pools.csv": pool_rows(runs / "clip_pools"),
+        "fusion": score_rows(fused.table.tasks, fused.rows),
+        "generalisation": score_rows(seen.tasks, seen.rows),
+        "robustness": conditions,
+        "pools": pool_rows(runs / "clip_pools") or read_csv(HERE / "pools.csv"),
     }
     for name, rows in files.items():
-        if rows:
-            write_atomic(HERE / name, csv_text(rows))
+        write_atomic(HERE / f"{name}.csv", csv_text(rows))
     tables = {"fusion": fused.fusion(), "order": fused.order(), "entropy": fused.entropy(),
               "robustness": corrupted}  # fmt: skip
-    fill(HERE / "README.md", tables | from_data())
+    fill(HERE / "README.md", tables | from_data(files))
     draw()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from stockpot.attack.threat import Threats
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.load import load_dataset
-from stockpot.measure.protocols import named_protocol
+from stockpot.measure.adversarial import named_protocol
 from stockpot.models.device import pick_device
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
@@ -104,7 +105,7 @@ class Study:
         """Attack the soups that were not yet, five at a time, as long as there is time."""
         pool, _ = self.pool(*roles)
         shots = read_shots(self.images, pool.model, device=self.device, batch_size=len(self.images))
-        shots = Shots(tuple(batch.float() / 255 for batch in shots.batches), shots.labels)
+        shots = replace(shots, batches=tuple(batch.float() / 255 for batch in shots.batches))
         protocol = named_protocol("soups-cifar")
         settings = dict(protocol.params) | {"precision": "bf16", "forward": "folded"}
         if self.given.steps:

@@ -72,7 +72,7 @@ def cell_agreement(
     seed: int = 0,
     resamples: int = 1000,
 ) -> list[Agreement]:
-    """Every pair of settings by the cells of each, over the models that both have (three or more)."""
+    """Every pair of settings by the cells of each, over the models (three or more) of both."""
     found: list[Agreement] = []
     for pair in combinations(settings, 2):
         tables = {n: {c.key.model: outcome_table(c) for c in settings[n]} for n in pair}
