@@ -5,29 +5,26 @@ python studies/clip_fusion/figures.py
 
 from __future__ import annotations
 
-from tables import HERE, graded, models_of
+from tables import HERE, graded
 
 from stockpot.charts import Mark, Spot, lines, save, whiskers
 from stockpot.results.tables import percents, read_csv
-from stockpot.results.task_table import mean_score
+from stockpot.results.task_table import table_of_rows
 
 
 def draw() -> None:
     """The mean of every method, task arithmetic by its scale, and accuracy by severity."""
-    tasks, models = models_of(read_csv(HERE / "fusion.csv"))
-    means = {name: mean_score(scores) for name, scores in models.items()}
-    marks = [
-        Mark(name, mean.value, mean.ci_low or 0, mean.ci_high or 1, percents(mean))
-        for name, mean in sorted(means.items(), key=lambda pair: pair[1].value)
-    ]
+    table = table_of_rows(read_csv(HERE / "fusion.csv"))
+    ordered = sorted(table.rows, key=lambda row: row.mean.value)
+    marks = [Mark(name, mean.value, mean.ci_low, mean.ci_high, percents(mean))
+             for name, _, mean in ordered]  # fmt: skip
     save(whiskers(marks, title="Mean accuracy over five tasks (%)"), HERE / "fusion.svg")
 
-    swept = [name for name in models if "scale=" in name]
+    swept = sorted((row.model.partition("=")[2], row) for row in table.rows if "=" in row.model)
     drawn: dict[str, list[Spot]] = {}
-    for name in sorted(swept, key=lambda name: float(name.partition("=")[2])):
-        scale = float(name.partition("=")[2])
-        for task, s in zip(("mean", *tasks), (means[name], *models[name]), strict=True):
-            drawn.setdefault(task, []).append(Spot(scale, s.value, s.ci_low, s.ci_high))
+    for scale, row in swept:
+        for task, s in zip(("mean", *table.tasks), (row.mean, *row.scores), strict=True):
+            drawn.setdefault(task, []).append(Spot(float(scale), s.value, s.ci_low, s.ci_high))
     picture = lines(drawn, across="scale of task arithmetic", up="accuracy")
     save(picture, HERE / "sweep.svg")
 

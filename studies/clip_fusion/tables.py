@@ -21,7 +21,14 @@ from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
-from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
+from stockpot.results.task_table import (
+    TaskRow,
+    corruption_means,
+    mean_score,
+    score_rows,
+    table_of_rows,
+    task_tables,
+)
 
 HERE = Path(__file__).parent
 ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
@@ -31,26 +38,6 @@ ENTROPY = ("clip-base", "average", "regmean", "smile", "adamerging-layer",
 VERDICTS = {"held": "holds", "did not hold": "the other way round",
             "not told apart": "not told apart"}  # fmt: skip
 Row = dict[str, Any]
-
-
-def score_rows(columns: Sequence[str], rows: Iterable[TaskRow]) -> list[Row]:
-    """Scores as rows of a CSV file."""
-    return [
-        {"model": row.model, "task": task, "accuracy": round(score.value, 6),
-         "ci_low": round(score.ci_low or 0, 6), "ci_high": round(score.ci_high or 0, 6),
-         "n": score.n}
-        for row in rows for task, score in zip(columns, row.scores, strict=True) if score
-    ]  # fmt: skip
-
-
-def models_of(rows: Sequence[Row]) -> tuple[list[str], dict[str, list[Score]]]:
-    """The tasks, and each model's scores on them."""
-    found: dict[str, list[Score]] = {}
-    for row in rows:
-        ends = {"ci_low": row["ci_low"], "ci_high": row["ci_high"]}
-        score = Score(metric="accuracy", value=row["accuracy"], n=int(row["n"]), **ends)
-        found.setdefault(row["model"], []).append(score)
-    return list(dict.fromkeys(row["task"] for row in rows)), found
 
 
 def plain(score: Score | None) -> str:
@@ -96,27 +83,22 @@ def pools(rows: Sequence[Row]) -> str:
 
 def sweep(rows: Sequence[Row]) -> str:
     """Task arithmetic by its scale."""
-    tasks, models = models_of(rows)
-    swept = sorted((name.partition("=")[2], name) for name in models if "scale=" in name)
-    body = [
-        [scale, *map(plain, models[name]), percents(mean_score(models[name]))]
-        for scale, name in swept
-    ]
-    return markdown(["scale", *tasks, "mean [95 %]"], body)
+    table = table_of_rows(row for row in rows if "scale=" in row["model"])
+    body = [[row.model.partition("=")[2], *map(plain, row.scores), percents(row.mean)]
+            for row in table.rows]  # fmt: skip
+    return markdown(["scale", *table.tasks, "mean [95 %]"], sorted(body))
 
 
 def generalisation(rows: Sequence[Row]) -> str:
     """Tasks whose experts were fused, and others."""
-    tasks, models = models_of(rows)
+    table = table_of_rows(rows)
+    seen = [task.startswith("seen") for task in table.tasks]
     body = []
-    for name, scores in models.items():
-        by_task = dict(zip(tasks, scores, strict=True))
-        groups = [
-            mean_score([by_task[task] for task in tasks if task.startswith(word)])
-            for word in ("seen", "unseen")
-        ]
-        body.append([name, *map(plain, scores), *map(percents, groups)])
-    return markdown(["method", *tasks, "seen", "unseen"], body)
+    for row in table.rows:
+        groups = [[s for s, own in zip(row.scores, seen, strict=True) if own == side]
+                  for side in (True, False)]  # fmt: skip
+        body.append([row.model, *map(plain, row.scores), *map(percents, map(mean_score, groups))])
+    return markdown(["method", *table.tasks, "seen", "unseen"], body)
 
 
 def graded(rows: Sequence[Row]) -> tuple[list[int], dict[str, list[float]]]:

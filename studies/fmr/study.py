@@ -88,8 +88,8 @@ class Study:
         self.device = pick_device(options.device)
         self.out = Path(options.out) / self.data
         self.limit, self.half = int(options.limit), int(options.limit) // 2
-        self.vqgan = {"autoencoder": options.autoencoder}
-        self.expert = options.oracle or EXPERTS[self.data]
+        self.vqgan = {"autoencoder": "small-vqgan"}
+        self.expert = EXPERTS[self.data]
         self.models = self.there(*NETS[self.data])
         self.pair = self.there(*NETS[self.data][:2])
         self.plain = self.there(NETS[self.data][0])
@@ -146,7 +146,6 @@ class Study:
             "generator_params": self.vqgan if generator in ("vqgan", "style") else {},
             "oracle": "zero_shot",
             "oracle_params": {"model": self.expert},
-            "rule": self.options.rule,
             "budget": self.options.budget,
             "precision": self.options.precision,
             "pictures": 0,
@@ -280,11 +279,8 @@ def main() -> None:
     parser.add_argument("--steps", default=STEPS, help="step sizes, by comma")
     parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--budgets", default=BUDGETS, help="other budgets, by comma")
-    parser.add_argument("--rule", default="argmax")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--autoencoder", default="small-vqgan")
-    parser.add_argument("--oracle", default="", help="the zoo's expert for the data otherwise")
     options = parser.parse_args()
     study = Study(options)
     for part in options.parts.split(","):

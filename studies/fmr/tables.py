@@ -292,7 +292,8 @@ def main() -> None:
         print(f"== {data}")
         claims(folder / data, Rows(rows))
         draw(folder / data, Rows(rows))
-    fill(HERE / "README.md", from_data(rows))
+    if all((folder / data).is_dir() for data in NETS):
+        fill(HERE / "README.md", from_data(rows))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python studies/robust_finetuning/tables.py runs/robust_finetuning runs/robust_finetuning_domains
 
-Writes scores.csv, claims.csv, masks.csv and the figures beside itself, and fills README.md's tables.
+Writes scores.csv, claims.csv, masks.csv and the figures, and fills the tables of README.md.
 Claims M1 to M7 are contrasts: models with a factor each, whose sum should be above zero.
 """
 
@@ -20,7 +20,8 @@ from stockpot.results.contrast import Contrasts, minus
 from stockpot.results.groups import Answers, answers, means_of
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, fill, markdown, percent
+from stockpot.results.tables import csv_text, markdown, percent
+from stockpot.results.tables import fill as fill_page
 
 HERE = Path(__file__).parent
 MASKS, FILLS = ("random", "context", "object"), ("none", "single", "multi")
@@ -61,18 +62,14 @@ class Claim(NamedTuple):
     contrast: Contrast
     side: str
     """`inside` or `outside`."""
-    detail: bool = False
-    """Part of a mean that is a claim of its own."""
 
 
 def claims() -> list[Claim]:
     """All comparisons, in the order of the list."""
     found: list[Claim] = []
 
-    def add(
-        name: str, text: str, contrast: Contrast, side: str = "outside", detail: bool = False
-    ) -> None:
-        found.append(Claim(name, text, contrast, side, detail))
+    def add(name: str, text: str, contrast: Contrast, side: str = "outside") -> None:
+        found.append(Claim(name, text, contrast, side))
 
     add("M1", "vanilla gains inside over zero-shot", minus("vanilla", "zero-shot"), "inside")
     add("M1", "vanilla loses outside against zero-shot", minus("zero-shot", "vanilla"))
@@ -89,13 +86,13 @@ def claims() -> list[Claim]:
     for mask in MASKS:
         for better, worse in (("single", "none"), ("multi", "none"), ("single", "multi")):
             add("M3", f"{mask}: {better} beats {worse} outside",
-                minus(f"{mask}-{better}", f"{mask}-{worse}"), detail=True)  # fmt: skip
+                minus(f"{mask}-{better}", f"{mask}-{worse}"))  # fmt: skip
     for better, worse in (("object", "random"), ("random", "context"), ("object", "context")):
         add("M4", f"{better} masks beat {worse} ones outside, mean of all fills",
             minus(_over_fills(better), _over_fills(worse)))  # fmt: skip
         for fill in FILLS:
             add("M4", f"{fill}: {better} masks beat {worse} ones outside",
-                minus(f"{better}-{fill}", f"{worse}-{fill}"), detail=True)  # fmt: skip
+                minus(f"{better}-{fill}", f"{worse}-{fill}"))  # fmt: skip
     for share in SHARES:
         for side in ("inside", "outside"):
             add("M6", f"WiSE-FT {share} % beats vanilla {side}",
@@ -237,7 +234,7 @@ def main() -> None:
     files = {"scores": scored, "claims": claim_rows(found), "masks": mask_rows(runs[0])}
     for name, rows in files.items():
         write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    fill(HERE / "README.md", from_data(scored, files["masks"]))
+    fill_page(HERE / "README.md", from_data(scored, files["masks"]))
 
 
 if __name__ == "__main__":
