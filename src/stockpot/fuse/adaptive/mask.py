@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from stockpot.attack.draws import uniform
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.task_pool import TaskPool
 
 _NEVER_ZERO = 1e-8
+_FINISHED = -1
+"""The number of the mask that is kept; those drawn while it learns count from 0."""
 
 
 class Mask:
@@ -33,11 +37,7 @@ class Mask:
         self._pool = pool
         self._temperature = temperature
         self._seed = seed
-        # Every tensor has draws of its own, which do not depend on the order of the tensors; they
-        # are made on the CPU, because generators of other devices give other numbers.
-        self._generators = [
-            torch.Generator().manual_seed(_number(seed, name)) for name in pool.names
-        ]
+        self._drawn = 0
         self.logits = torch.zeros_like(pool.flat).requires_grad_(True)
         self.change = torch.zeros_like(pool.flat)
         """The members' changes, each times its coefficient, added up."""
@@ -46,40 +46,35 @@ class Mask:
         self.values = torch.ones_like(pool.flat)
 
     def state_dict(self) -> dict[str, Any]:
-        """The logits, and where the draws stand."""
-        states = [generator.get_state() for generator in self._generators]
-        return {"logits": self.logits.detach(), "draws": states}
+        """The logits, and how many masks were drawn."""
+        return {"logits": self.logits.detach(), "drawn": self._drawn}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.logits.data.copy_(state["logits"])
-        for generator, saved in zip(self._generators, state["draws"], strict=True):
-            generator.set_state(saved)
+        self._drawn = int(state["drawn"])
 
     def draw(self) -> None:
         """Draw the next mask, while it learns."""
-        self._set(
-            [
-                torch.rand(span.stop - span.start, generator=generator)
-                for span, generator in zip(self._pool.spans, self._generators, strict=True)
-            ]
-        )
+        self._set(self._uniforms(self._seed, self._drawn))
+        self._drawn += 1
 
     def finish(self, *, resample: bool = False) -> None:
         """Draw the mask to keep: the seed's own, on any device, or one that nobody can repeat."""
-        uniforms = []
-        for name, span in zip(self._pool.names, self._pool.spans, strict=True):
-            generator = torch.Generator()
-            if resample:
-                generator.seed()
-            else:
-                generator.manual_seed(_number(self._seed, f"finished/{name}"))
-            uniforms.append(torch.rand(span.stop - span.start, generator=generator))
-        self._set(uniforms)
+        self._set(self._uniforms(secrets.randbits(32) if resample else self._seed, _FINISHED))
 
-    def _set(self, uniforms: Sequence[Tensor]) -> None:
-        for span, uniform in zip(self._pool.spans, uniforms, strict=True):
-            noise = torch.logit(uniform.to(self.logits.device).clamp(_NEVER_ZERO, 1 - 1e-7))
+    def _uniforms(self, seed: int, number: int) -> Iterator[Tensor]:
+        """The numbers of one mask, made where they are used: the same on every device.
+
+        Every tensor has draws of its own, which do not depend on the order of the tensors.
+        """
+        for name, span in zip(self._pool.names, self._pool.spans, strict=True):
+            key = torch.tensor([_number(seed, name)], device=self.logits.device)
+            yield uniform(key, (span.stop - span.start,), number)[0]
+
+    def _set(self, uniforms: Iterable[Tensor]) -> None:
+        for span, numbers in zip(self._pool.spans, uniforms, strict=True):
+            noise = torch.logit(numbers.to(self.logits.device).clamp(_NEVER_ZERO, 1 - 1e-7))
             part = ((self.logits.detach()[span] + noise) / self._temperature).sigmoid_()
             self.soft[span] = part
             self.values[span] = part / part.mean().clamp(min=_NEVER_ZERO)
