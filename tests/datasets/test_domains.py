@@ -89,7 +89,7 @@ def _check_parts(domain: str) -> None:
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    with pytest.raises(BadParameterError, match="'train'.*got 'all'"):
+    with pytest.raises(BadParameterError, match=r"'train'.*got 'all'"):
         load_dataset("domains", split="all")
     with pytest.raises(UnknownNameError, match="test, train"):
         load_dataset("domains", split="val", domain="icon")

@@ -80,5 +80,5 @@ def test_the_wrong_data_is_refused(tmp_path: Path) -> None:
     folder = copy_of("gtsrb", tmp_path / "copy", [0, 400])
     with pytest.raises(BadDataError, match="expected 43 classes"):
         load_dataset("gtsrb", path=str(folder))
-    with pytest.raises(BadParameterError, match="gtsrb: split: .*Did you mean test"):
+    with pytest.raises(BadParameterError, match=r"gtsrb: split: .*Did you mean test"):
         load_dataset("gtsrb", split="tset", path=str(folder))
