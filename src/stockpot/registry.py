@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -313,4 +314,6 @@ def _complaint(name: str, errors: list[Any], known: list[str]) -> str:
     if first["type"] == "user_error":  # the type's own words, which may begin with its name
         return f"{name}: {first['msg'].removeprefix(f'{name}: ')}"
     messages = dict.fromkeys(error["msg"][0].lower() + error["msg"][1:] for error in errors)
-    return f"{name}: {' or '.join(messages)}, got {first['input']!r}."
+    choices = re.findall(r"'([^']*)'", str(first.get("ctx", {}).get("expected", "")))
+    near = did_you_mean(str(first["input"]), choices) if first["type"] == "literal_error" else ""
+    return f"{name}: {' or '.join(messages)}, got {first['input']!r}.{near}"

@@ -10,7 +10,7 @@ from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.named.cifar10 import CIFAR10
 from stockpot.datasets.named.quickdraw import QUICKDRAW
-from stockpot.errors import UnknownNameError, UserError
+from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
 
 def test_every_shared_name_exists_where_it_is_looked_for() -> None:
@@ -89,7 +89,7 @@ def _check_parts(domain: str) -> None:
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    with pytest.raises(UnknownNameError, match="test"):
+    with pytest.raises(BadParameterError, match=r"'train'.*got 'all'"):
         load_dataset("domains", split="all")
     with pytest.raises(UnknownNameError, match="test, train"):
         load_dataset("domains", split="val", domain="icon")

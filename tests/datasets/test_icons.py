@@ -20,6 +20,7 @@ from stockpot.datasets.icons.naming import bare, by_name, by_table
 from stockpot.datasets.icons.render import is_blank, render, svg_text
 from stockpot.datasets.icons.split import split_groups
 from stockpot.datasets.icons.styles import FAMILIES, STYLES
+from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
 PARQUET = Path(str(files("stockpot"))) / "zoo" / "icons.parquet"
@@ -121,8 +122,8 @@ def test_loader_explains_what_it_cannot_give(
     monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path))
     with pytest.raises(UnknownNameError, match="Did you mean twemoji"):
         icons(family="twemojis")
-    with pytest.raises(UnknownNameError, match="train"):
-        icons(split="trian")
+    with pytest.raises(BadParameterError, match="Did you mean train"):
+        load_dataset("icons", split="trian")
     with pytest.raises(BadParameterError, match="no picture"):
         icons(family="noto", exclude_family="noto")
     with pytest.raises(UserError, match="--share-alike"):

@@ -215,7 +215,7 @@ def test_mistakes_are_told_kindly(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         small(classes=("clock",))
     with pytest.raises(BadParameterError, match="copies"):
         small(copies=0)
-    with pytest.raises(UnknownNameError, match="all"):
+    with pytest.raises(BadParameterError, match="got 'all'"):
         small(split="all")
 
 

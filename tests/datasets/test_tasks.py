@@ -15,7 +15,7 @@ from PIL import Image
 from stockpot.datasets import datasets
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.errors import BadDataError, UnknownNameError
+from stockpot.errors import BadDataError, BadParameterError
 
 CLASSES = {
     "sun397": 397, "stanford_cars": 196, "resisc45": 45, "eurosat": 10, "svhn": 10, "gtsrb": 43,
@@ -80,5 +80,5 @@ def test_the_wrong_data_is_refused(tmp_path: Path) -> None:
     folder = copy_of("gtsrb", tmp_path / "copy", [0, 400])
     with pytest.raises(BadDataError, match="expected 43 classes"):
         load_dataset("gtsrb", path=str(folder))
-    with pytest.raises(UnknownNameError, match="split of gtsrb"):
+    with pytest.raises(BadParameterError, match=r"gtsrb: split: .*Did you mean test"):
         load_dataset("gtsrb", split="tset", path=str(folder))

@@ -94,7 +94,7 @@ def test_captions_come_from_training_images_of_the_shares_asked_for() -> None:
         data.classes, data.prompts, strict=True))  # fmt: skip
     with pytest.raises(BadParameterError, match="share of 0 to 1"):
         load_dataset("captions", split="train", icons=1.5)
-    with pytest.raises(BadParameterError, match="expected split train"):
+    with pytest.raises(BadParameterError, match="split: input should be 'train'"):
         load_dataset("captions", split="test")
 
 

@@ -156,6 +156,10 @@ def marks(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+def weights(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))]
+
+
 def scores(run: Path) -> dict[tuple[str, str, str], Any]:
     return {
         (cell.key.model, cell.key.measure, cell.key.data): (cell.scores, cell.outcomes)
@@ -171,6 +175,7 @@ def test_an_edit_remakes_what_depends_on_it(
     place, recipe = copied
     run = place / "run"
     models, results = marks(run / "models"), marks(run / "results")
+    before = {path.name: weights(path) for path in (run / "models").iterdir()}
     changed = copy.deepcopy(recipe)
     edit.change(changed, place)
     asked = preview(changed, out=run)
@@ -188,7 +193,11 @@ def test_an_edit_remakes_what_depends_on_it(
         for cell in load_results(path)
         if written[path.name] != results.get(path.name)
     }
-    assert measured == edit.cells
+    # A model that was made anew may come out as it was (another draw of shots may choose the same
+    # soup, which depends on the machine); then its cells stay.
+    equal = {model for model in edit.models if weights(run / "models" / model) == before.get(model)}
+    assert measured <= edit.cells
+    assert {model for model, _ in edit.cells - measured} <= equal
     assert {(c.cell.model.name, c.cell.measure) for c in asked.cells if not c.there} >= edit.cells
     assert sum("already made" in line for line in said) == len(after) - len(anew)
     assert edit.why in "\n".join(said)

@@ -91,14 +91,17 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=_by_content(
-                self.params, all_references(measures.get(self.measure), self.params)
-            ),
+            params=_by_content(self.params, self._references()),
             seed=self.seed,
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
             data_fingerprint=data.fingerprint,
         )
+
+    def _references(self) -> dict[str, str]:
+        if self.measure not in measures:  # a question that a command asks, such as `transfer`
+            return {}
+        return all_references(measures.get(self.measure), self.params)
 
 
 def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
