@@ -113,7 +113,7 @@ def follow(path: str, folder: Path, overrides: list[str], engine: Processes, unt
 def smaller(recipe: str) -> list[str]:
     """Overrides that make a recipe small enough for a CPU: few pictures, short training."""
     raw = load_recipe(recipe).raw
-    limits = {"train": 640, "photos": 640, "photo-c": 50}
+    limits = {"mixed": 640, "train": 640, "photos": 640, "photo-c": 50}
     found = [f"data.{name}.limit={limit}" for name, limit in limits.items() if name in raw["data"]]
     trained = [name for name, entry in raw["harden"].items() if entry.get("epochs") != 0]
     return found + [f"harden.{name}.{s}" for name in trained for s in ("epochs=2", "batch_size=64")]
