@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import invoke
 from dual_encoders import make_clip, make_expert
-from stockpot.cli.main import app
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.recipe.variants import write_out
 from stockpot.results.store import load_results
@@ -66,7 +65,7 @@ def test_a_run_draws_the_curve_and_the_cosines(tmp_path: Path) -> None:
         text = text.replace(f"load: {name}", f"load: {folder}")
     (tmp_path / "r.yaml").write_text(text)
     out = tmp_path / "run"
-    result = CliRunner().invoke(app, ["run", str(tmp_path / "r.yaml"), "-o", str(out)])
+    result = invoke("run", tmp_path / "r.yaml", "-o", out)
     assert result.exit_code == 0, result.output
     keys = [cell.key for cell in load_results(out)]
     assert {(key.model, key.entry, key.sweep.get("scale")) for key in keys} == {

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
+from commands import invoke
 from dual_encoders import make_clip, make_expert
-from stockpot.cli.main import app
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.results.store import load_results
 
@@ -93,8 +92,8 @@ def ran(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]
         (place / "runs").mkdir()
         for command in COMMANDS:
             words = small(command, pool)
-            result = CliRunner().invoke(app, words)
-            assert result.exit_code == 0, (words, result.output, result.exception)
+            result = invoke(*words)
+            assert result.exit_code == 0, (words, result.output)
     return dict.fromkeys(COMMANDS, place)
 
 

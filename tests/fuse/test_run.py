@@ -211,7 +211,7 @@ def test_the_base_may_be_the_first_of_a_pair(pool: dict[str, Path]) -> None:
 
 MISTAKES: list[tuple[str, dict[str, Any], type[UserError], str]] = [
     ("tiez", {}, UnknownNameError, "Did you mean ties"),
-    ("ties", {"base": None}, BadParameterError, "needs the model"),
+    ("ties", {"base": None}, BadParameterError, "needs a base"),
     ("ties", {"density": 1.5}, BadParameterError, "share from 0 to 1"),
     ("ties", {"dense": 0.2}, BadParameterError, "unknown parameter 'dense'"),
     ("ties", {"reduce": "median"}, BadParameterError, "reduce"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import invoke
 from stockpot.measure.run import data_specs as measured_data
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.run.check import check
@@ -48,10 +49,6 @@ def test_a_mistyped_set_is_told_with_its_line() -> None:
 
 
 def test_a_set_can_be_looked_up() -> None:
-    from typer.testing import CliRunner
-
-    from stockpot.cli.main import app
-
-    shown = CliRunner().invoke(app, ["show", "ta8"])
+    shown = invoke("show", "ta8")
     assert shown.exit_code == 0
     assert "8 datasets, sun397, stanford_cars" in shown.output

@@ -280,7 +280,6 @@ def test_a_killed_training_goes_on_only_with_its_own_question(
     pool: dict[str, Path], tmp_path: Path
 ) -> None:
     """The teacher's content is part of it, although its path is the same."""
-    from stockpot.errors import BadCheckpointError
 
     def stop(step: int, total: int, seen: dict[str, float]) -> None:
         if step >= total // 2:
@@ -296,6 +295,9 @@ def test_a_killed_training_goes_on_only_with_its_own_question(
             harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", report=stop, **given)
     assert (tmp_path / ".m.partial" / "state.pt").exists()
     nudge(pool["teacher"], 0.2)
-    with pytest.raises(BadCheckpointError, match="other settings"):
+    with pytest.warns(UserWarning, match="other settings or inputs; it starts anew"):
         harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", **given)
-    assert torch.load(tmp_path / ".m.partial" / "state.pt", weights_only=True)["step"] > 0
+    harden("wise_kd", pool["one"], DATA, out=tmp_path / "fresh", **given)
+    anew, fresh = (load_file(tmp_path / n / "model.safetensors") for n in ("m", "fresh"))
+    assert all(torch.equal(anew[name], fresh[name]) for name in fresh)
+    assert not (tmp_path / ".m.partial").exists()

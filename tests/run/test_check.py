@@ -46,7 +46,15 @@ def recipe(tmp_path: Path) -> str:
 
 
 MISTAKES = {
-    "no base": ("base: plain, ", "", 14, "fuse.moved: task_arithmetic needs a base"),
+    "no base": ("base: plain, ", "", 14, "fuse.moved: task_arithmetic: needs a base"),
+    "no base of a pair": (
+        "method: task_arithmetic, models: [colour], base: plain, scale: 0.5",
+        "method: wise_ft, models: [colour]", 14, "fuse.moved: wise_ft: expected exactly 2 models",
+    ),
+    "three models of a pair": (
+        "method: task_arithmetic, models: [colour], base: plain, scale: 0.5",
+        "method: slerp, models: [colour, own], base: plain", 14, "exactly 2 models",
+    ),
     "a base that is not there": ("base: plain", "base: plan", 14, "fuse.moved.base"),
     "a corruption": ("fog,snow", "fogg,snow", 20, "Did you mean fog"),
     "a severity": ('"1,3"', "7", 20, "severities"),

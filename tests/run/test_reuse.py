@@ -313,3 +313,50 @@ def test_a_fusion_that_loads_follows_the_one_that_saves(copied: tuple[Path, Reci
     stockpot.run(recipe, out=place / "run")
     after = marks(place / "run" / "models")
     assert {name for name in after if after[name] != before[name]} == {"informed", "again"}
+
+
+def test_a_record_of_an_earlier_version_is_told_in_few_words(copied: tuple[Path, Recipe]) -> None:
+    place, recipe = copied
+    soup = place / "run" / "models" / "soup"
+    (soup / "stockpot.json").unlink()
+    (soup / "fusion.json").write_text('{"method": "average", "params": {}, "version": "0.1.0"}')
+    results = marks(place / "run" / "results")
+    said: list[str] = []
+    stockpot.run(recipe, out=place / "run", say=said.append)
+    assert any("soup: made anew (its record is of an earlier version" in line for line in said)
+    assert not (soup / "fusion.json").exists()
+    # The weights came out the same, and so nothing has to be measured again.
+    assert marks(place / "run" / "results") == results
+
+
+@pytest.mark.parametrize("engine", ["serial", "processes"])
+def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
+    engine: str, copied: tuple[Path, Recipe], tmp_path: Path
+) -> None:
+    """A training stopped midway, then an edited recipe: it trains anew, and says so."""
+    import torch
+
+    from stockpot.harden import run as harden_run
+    from stockpot.harden.loop import Resume
+
+    place, recipe = copied
+    run = place / "run"
+    changed, edited = copy.deepcopy(recipe), copy.deepcopy(recipe)
+    changed["harden"]["tuned"]["epochs"] = 4
+    edited["harden"]["tuned"] |= {"epochs": 4, "lr": 0.02}
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("tuned") and done >= total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harden_run, "Resume", lambda path: Resume(path, every=1))
+        with pytest.raises(KeyboardInterrupt):
+            stockpot.run(changed, out=run, progress=stop)
+    (state,) = (run / "models").glob(".*tuned*.partial/state.pt")
+    assert torch.load(state, weights_only=True)["step"] > 0
+    with pytest.warns(UserWarning, match="other settings"):
+        stockpot.run(edited, out=run, engine=engine)
+    fresh = stockpot.run(edited, out=tmp_path / "fresh")
+    assert scores(run) == scores(fresh.folder)
+    assert not [path for path in (run / "models").iterdir() if path.name.startswith(".")]

@@ -7,6 +7,7 @@ random is derived from (seed, step), or its generator's state is kept.
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,11 @@ def read_state(path: Path) -> dict[str, Any] | None:
 
 
 def load_state(path: Path, question: str) -> dict[str, Any] | None:
-    """The saved state, or None when there is none; one of another run is refused."""
+    """The saved state of this very work; None, with a warning, where it belongs to other work."""
     state = read_state(path)
     if state is not None and state.get("question") != question:
-        raise BadCheckpointError(
-            f"{path} belongs to a run with other settings.",
-            hint="Choose another output folder, or start anew with --fresh.",
-        )
+        path.unlink(missing_ok=True)  # going on from it would mix two trainings
+        message = f"{path} was of a training with other settings or inputs; it starts anew."
+        warnings.warn(message, UserWarning, stacklevel=2)
+        return None
     return state

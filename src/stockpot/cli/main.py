@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from types import FrameType
 from typing import Annotated
 
@@ -87,6 +88,7 @@ def main() -> None:
     """
     signal.signal(signal.SIGINT, _interrupt)
     keep_freed_memory()
+    warnings.showwarning = _warn
     try:
         app()
     except PartialResultsError as problem:
@@ -115,6 +117,11 @@ class Interrupted(BaseException):
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise Interrupted
+
+
+def _warn(message: Warning | str, category: type[Warning], *place: object) -> None:
+    # Where in our code it arose says nothing to a user.
+    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
 
 
 def _fail(problem: BaseException, message: str, code: int) -> None:

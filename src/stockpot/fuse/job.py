@@ -19,7 +19,7 @@ from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.fuser import Fuser, StagedFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.parameters import assign
+from stockpot.fuse.parameters import assign, check_members
 from stockpot.fuse.request import DTYPES, Options, Request
 from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.models.classifier import Classifier
@@ -118,29 +118,15 @@ def _any_whole_clip(sources: list[Source]) -> bool:
 def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
     found = dict(request.members)
     base = request.base
+    check_members(entry, len(found), base is not None)
     if entry.tags.pair and base is not None:
         # Two models, one of them called the base: the base is the first of the pair.
         found, base = {"base": base, **found}, None
-    _check_count(request.method, len(found), entry)
-    if entry.tags.needs_base and base is None:
-        raise BadParameterError(
-            f"{request.method}: needs the model that the members were fine-tuned from.",
-            hint="Give it as base (--base).",
-        )
     opened = None if base is None else open_checkpoint(_as_state(base), label="base")
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
     return members, opened if entry.tags.needs_base else None
-
-
-def _check_count(method: str, count: int, entry: Entry[FuserTags]) -> None:
-    exactly = entry.tags.members
-    if exactly is not None and count != exactly:
-        raise BadParameterError(f"{method}: expected exactly {exactly} models, got {count}.")
-    at_least = entry.tags.at_least
-    if count < at_least:
-        raise BadParameterError(f"{method}: expected at least {at_least} members, got {count}.")
 
 
 def _as_state(spec: Any) -> Any:

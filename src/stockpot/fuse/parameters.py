@@ -98,6 +98,24 @@ def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict
     return sets[0] | {key: _from_text(params[key]) for key in _varying(entry, params)}
 
 
+def check_members(entry: Entry[FuserTags], count: int, with_base: bool) -> None:
+    """Whether a method can fuse so many members, with or without a base."""
+    tags, name = entry.tags, entry.name
+    models = count + (with_base and tags.pair)
+    if tags.members is not None and models != tags.members:
+        also = " (a base counts as the first)" if tags.pair else ""
+        raise BadParameterError(
+            f"{name}: expected exactly {tags.members} models{also}, got {models}."
+        )
+    if count < tags.at_least:
+        raise BadParameterError(f"{name}: expected at least {tags.at_least} models, got {count}.")
+    if tags.needs_base and not with_base:
+        raise BadParameterError(
+            f"{name}: needs a base: the model that its members were fine-tuned from.",
+            hint="Give it as base (--base).",
+        )
+
+
 def _from_text(value: Any) -> Any:
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
         try:

@@ -81,14 +81,13 @@ def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[s
 
 
 def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
-    """A method that starts from a base needs one, and some need several members."""
-    if entry.tags.needs_base and soup.base is None:
-        file.fail(("fuse", name), f"{soup.method} needs a base: the model its members come from.")
-    least = entry.tags.at_least
-    if len(soup.models) < least:
-        file.fail(
-            ("fuse", name, "models"), f"expected at least {least} models, got {len(soup.models)}."
-        )
+    """A method that starts from a base needs one, and some need a number of members."""
+    from stockpot.fuse.parameters import check_members
+
+    try:
+        check_members(entry, len(soup.models), soup.base is not None)
+    except UserError as problem:
+        file.fail(("fuse", name), problem.message)
 
 
 def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stockpot.checkpoints.record import Record, read_record, write_record
+from stockpot.checkpoints.record import RECORD, Record, read_record, write_record
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.learning.learner import learned_files
 from stockpot.models.fingerprint import fingerprint_files
@@ -77,8 +77,13 @@ def judge(recipe: Recipe, name: str, folder: Path) -> Verdict:
             return Verdict(name, wanted.digest, aside)
     if not target.exists():
         return Verdict(name, wanted.digest, why="not made yet")
-    why = ", ".join(found.differences(wanted)) if found else "it has no record of its making"
-    return Verdict(name, wanted.digest, why=why or "another digest", remade=True)
+    if found is None:
+        why = "it has no record of its making"
+    elif not (target / RECORD).is_file():
+        why = "its record is of an earlier version, which does not say all that it was made from"
+    else:
+        why = ", ".join(found.differences(wanted)) or "another digest"
+    return Verdict(name, wanted.digest, why=why, remade=True)
 
 
 def _record(folder: Path) -> Record | None:
