@@ -1,4 +1,4 @@
-"""What README and docs name is there: modules and attributes of the package, commands and options."""
+"""README and docs name what exists: modules and attributes of the package, commands and options."""
 
 from __future__ import annotations
 

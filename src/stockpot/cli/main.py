@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -119,7 +119,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise Interrupted
 
 
-def _warn(message: Warning | str, category: type[Warning], *place: object) -> None:
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     # Where in our code it arose says nothing to a user.
     sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
 
