@@ -31,6 +31,7 @@ from stockpot.harden.randomness import generator_of, layers_draw_from
 from stockpot.harden.schedule import Schedule
 from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
 from stockpot.models.classifier import Classifier
+from stockpot.score.scorer import renumbered
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
@@ -111,6 +112,8 @@ def train(
 ) -> dict[str, float]:
     """Train the model in place and say how it went.
 
+    Classes meet by name, as when measuring; of several accepted labels the first is learned.
+
     Args:
         epochs: passes over the data; 0 leaves the model as it is.
         batch_size: images per step; a last incomplete batch is dropped when there are others.
@@ -131,6 +134,7 @@ def train(
         patience: stop when the best epoch lies so many epochs back; 0 never stops early.
         seed: of the data order and everything random.
     """
+    data = renumbered(data, model.classes)
     if validation is None and holdout:
         data, validation = hold_out(data, holdout, seed)
     _check(epochs, batch_size, lr, ema, keep, patience, validation)

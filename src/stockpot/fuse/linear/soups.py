@@ -89,8 +89,8 @@ def learned_soup(
             "learning weights", epochs, values=values, optimiser=soup.optimiser, losses=losses
         ):
             for task, batch in _batches(pool, tasks, batch_size, seed + epoch):
-                logits = partial(pool.logits, task, batch.images)
-                losses.append(soup.step(logits, batch.labels))
+                outputs = partial(pool.logits, task, batch.images)
+                losses.append(soup.step(outputs, partial(task.losses, rows=batch.rows)))
         weights = soup.weights
         facts = {
             "mean": dict(zip(pool.members, weights.mean(dim=1).tolist(), strict=True)),
@@ -114,8 +114,7 @@ def _accuracy(pool: TaskPool, weights: Tensor, tasks: Sequence[Task], batch_size
     for task in tasks:
         right = torch.zeros((), device=pool.device, dtype=torch.long)
         for batch in task.data.batches(batch_size, fit):
-            found = pool.logits(task, batch.images).argmax(dim=1)
-            right += (found == batch.labels.to(pool.device)).sum()
+            right += task.scorer.correct(pool.logits(task, batch.images), batch.rows).sum()
         shares.append(int(right) / max(len(task.data), 1))
     return sum(shares) / len(shares)
 

@@ -6,7 +6,6 @@ import re
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.errors import BadParameterError
@@ -63,12 +62,12 @@ def gradient(
     losses = []
     pool.watch()
     try:
-        for _, (pixels, labels) in zip(range(steps), batches, strict=False):
+        for _, (pixels, rows) in zip(range(steps), batches, strict=False):
             weights = weights_of(free)
             by_tensor = weights[:, groups]
             pool.form(by_tensor.detach())
             pool.zero_gradient()
-            loss = F.cross_entropy(shots.scorer.logits(pool.model(pixels).float()), labels)
+            loss = shots.losses(pool.model(pixels).float(), rows).mean()
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(float(loss.detach()))
             optimiser.zero_grad()

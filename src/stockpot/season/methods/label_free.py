@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from stockpot.errors import BadParameterError
@@ -49,7 +51,8 @@ def label_free(
         )
     soups = affine_grid(len(pool), low=low, high=high, step=step)
     known, target = (list(member_logits(pool, part)) for part in (source, shots))
-    ensemble = calibrated_ensemble(known, source.labels, target)
+    losses = partial(source.scorer.losses, rows=slice(None))
+    ensemble = calibrated_ensemble(known, losses, target)
     judgements = []
     for weights in soups:
         model = pool.load(weights)
@@ -57,7 +60,7 @@ def label_free(
             judge(
                 criterion,
                 logits_of(model, source),
-                source.labels,
+                source.scorer,
                 logits_of(model, shots),
                 ensemble,
                 marginal,

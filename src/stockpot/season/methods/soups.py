@@ -63,15 +63,13 @@ def learned(
     soup = LearnedSoup(pool, lr)
     losses = []
 
-    def answers(pixels: Tensor) -> Tensor:
-        return shots.scorer.logits(pool.model(pixels))
-
     pool.watch()
     try:
-        for _, (pixels, labels) in zip(
+        for _, (pixels, rows) in zip(
             range(steps), shots.epochs(context.seed, context.batch_size), strict=False
         ):
-            losses.append(float(soup.step(partial(answers, pixels), labels)))
+            outputs = partial(pool.model, pixels)
+            losses.append(float(soup.step(outputs, partial(shots.losses, rows=rows))))
     finally:
         pool.watch(False)
     images = 3 * steps * min(len(shots), context.batch_size)  # a backward pass counts as two
