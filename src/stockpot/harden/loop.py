@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from stockpot.checkpoints.state import load_state, save_state
+from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
