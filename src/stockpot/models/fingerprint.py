@@ -39,14 +39,17 @@ def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = 
     return digest.hexdigest()
 
 
-def fingerprint_folder(folder: Path) -> str:
+def fingerprint_folder(folder: Path, known: Mapping[Path, str] | None = None) -> str:
     """The identity of a Hugging Face folder: its weights and what decides how they are used.
 
     Cards and training records are left out: they may name a time, and change nothing.
+
+    Args:
+        folder: where the files lie.
+        known: as for `fingerprint_files`.
     """
-    return fingerprint_files(
-        path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS
-    )
+    files = [path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS]
+    return fingerprint_files(files, known)
 
 
 def settings_files(folder: Path) -> list[Path]:
