@@ -129,7 +129,13 @@ class Entry(Generic[T]):
         for name, parameter in self._settable.items():
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (hints.get(name, Any), default)
-        config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+        # No method has a use for NaN or infinity; comparisons with them would let them pass.
+        config = ConfigDict(
+            extra="forbid",
+            arbitrary_types_allowed=True,
+            protected_namespaces=(),
+            allow_inf_nan=False,
+        )
         return create_model(self.name, __config__=config, **fields)
 
     @property

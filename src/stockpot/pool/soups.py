@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 
 
@@ -87,8 +86,6 @@ class LearnedSoup:
             pool: the members; it must be watched while the soup learns.
             lr: the step size.
         """
-        if lr <= 0:
-            raise BadParameterError(f"lr: expected a number above 0, got {lr}.")
         self._pool = pool
         self.free = torch.zeros(len(pool), len(pool.names), device=pool.device, requires_grad=True)
         self.heat = torch.zeros((), device=pool.device, requires_grad=True)

@@ -23,10 +23,11 @@ from stockpot.harden.probe import Probe, best_probe, probe_path
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.huggingface import last_linear
 from stockpot.score.scorer import scorer_for
+from stockpot.types import Count, Positive
 
 
 @hardeners.register("lp_ft", paper="arXiv:2202.10054", head="trained")
-def lp_ft(*, points: int = 10, weakest: float = 1e-7, strongest: float = 1e2) -> Objective:
+def lp_ft(*, points: Count = 10, weakest: Positive = 1e-7, strongest: Positive = 1e2) -> Objective:
     """Fit the head on frozen features, choose its regularisation on held-out data, then fine-tune.
 
     Args:

@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.shots import Shots
+from stockpot.types import Natural, NonNegative, Positive
 
 Scope = Literal["global", "block", "tensor"]
 
@@ -24,9 +24,9 @@ def gradient(
     context: Context,
     *,
     scope: Scope = "global",
-    steps: int = 60,
-    lr: float = 0.05,
-    penalty: float = 0.1,
+    steps: Natural = 60,
+    lr: Positive = 0.05,
+    penalty: NonNegative = 0.1,
 ) -> Choice:
     """Descend the soup's cross-entropy on the images seen, starting from equal weights.
 
@@ -40,8 +40,6 @@ def gradient(
         penalty: strength of the pull to equal weights.
     """
     need_shots("gradient", shots)
-    if steps < 0 or lr <= 0:
-        raise BadParameterError(f"expected steps >= 0 and lr > 0, got {steps} and {lr}.")
     groups = torch.tensor(_groups(pool, scope), device=pool.device)
     count = int(groups.max()) + 1
 

@@ -14,6 +14,7 @@ from stockpot.season.criteria import Criterion, calibrated_ensemble, judge
 from stockpot.season.evaluate import logits_of, member_logits
 from stockpot.season.grids import affine_grid
 from stockpot.season.shots import Shots
+from stockpot.types import Positive
 
 
 @seasoners.register("label_free")
@@ -26,7 +27,7 @@ def label_free(
     marginal: float = 1.0,
     low: float = -0.4,
     high: float = 1.4,
-    step: float = 0.2,
+    step: Positive = 0.2,
 ) -> Choice:
     """Rank the grid's soups on unlabelled images, each soup calibrated on labelled source images.
 
