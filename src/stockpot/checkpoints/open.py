@@ -35,6 +35,12 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     return spec
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file or folder by name."""
+    source = open_checkpoint(path)
+    return {name: source.read(name) for name in source.tensors()}
+
+
 def _open_located(location: Location, label: str, base: Source | None) -> Source:
     if location.format == "safetensors":
         return SafetensorsSource(location.files, label=label, folder=location.folder)

@@ -9,6 +9,7 @@ from typing import Any
 from stockpot.checkpoints.record import Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import hardeners
@@ -39,7 +40,10 @@ def hardening_record(
     parameters, teachers = named_models(own | common, all_references(hardeners.get(method), own))
     values = plain(parameters)
     seed = values.pop("seed")
-    inputs = [model_input("model", model), *data_inputs("data", training_data(data))]
+    images = training_data(data)
+    inputs = [model_input("model", model), *data_inputs("data", images)]
+    if own.get("oracle") == "zero_shot" and not (own["oracle_params"] or {}).get("model"):
+        inputs.append(model_input("oracle_params.model", expert_for(images.name)))
     held_out = validation_data(validation)
     if held_out is not None:
         inputs += data_inputs("validation", held_out)

@@ -11,7 +11,6 @@ from typing import Any
 from stockpot.checkpoints.card import write_card
 from stockpot.checkpoints.folder import check_free, staged_folder
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
@@ -79,11 +78,6 @@ def _train(
         hardening_record(method, model, images, validation=held_out, **params) if target else None
     )
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
-    if classifier.classes != images.classes:
-        raise UserError(
-            f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
-            "training needs the same classes in the same order."
-        )
     if entry.tags.head == "trained":
         with_trained_head(classifier)
     both_towers = entry.tags.towers == "both"

@@ -8,8 +8,9 @@ from typing import Any
 
 from stockpot.checkpoints.resolve import resolve
 from stockpot.models.classifier import Classifier
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder, fingerprint_tensors
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
 from stockpot.models.load import Source, load_model
+from stockpot.models.vision_tower import fingerprint_model
 
 
 def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
@@ -20,7 +21,7 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
     given = dict(options or {})
     place = resolve(source, revision=given.pop("revision", None))
     if place.has_files:
-        return fingerprint_folder(place.local())
+        return fingerprint_model(place.local(), given.get("dual_encoder"))
     weights = given.get("weights")
     if weights and Path(weights).is_file():
         return fingerprint_files([Path(weights)])

@@ -18,11 +18,12 @@ import torch
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder
+from stockpot.models.fingerprint import fingerprint_files
 from stockpot.models.huggingface import read_config
 from stockpot.models.modules.folder import is_module, load_module
 from stockpot.models.plain_folder import plain_loader
 from stockpot.models.prompts import Prompts
+from stockpot.models.vision_tower import fingerprint_model
 from stockpot.models.zero_shot import has_text_head, with_classes
 
 Source = str | Path | Resolved | Classifier
@@ -146,8 +147,9 @@ def _plain(options: dict[str, Any]) -> str:
 
 def _kept(place: Resolved, options: str, device: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
-    weights = json.loads(options).get("weights")
-    state = fingerprint_folder(place.local()) if place.has_files else ""
+    given = json.loads(options)
+    weights, home = given.get("weights"), given.get("dual_encoder")
+    state = fingerprint_model(place.local(), home) if place.has_files else ""
     if weights and Path(weights).is_file():
         state += fingerprint_files([Path(weights)])
     return _load_kept(place, options, device, state)

@@ -12,18 +12,9 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.explain.relevance import normalised
 
 Mask = Literal["none", "random", "context", "object"]
-
-
-def check_mask(method: str, threshold: float, rate: float) -> None:
-    """Refuse values that make no sense."""
-    if not 0 <= threshold < 1 or not 0 <= rate < 1:
-        raise BadParameterError(
-            f"{method}: expected 0 <= threshold < 1 and 0 <= rate < 1, got {threshold} and {rate}."
-        )
 
 
 def object_cells(relevance: Tensor, threshold: float) -> Tensor:
