@@ -219,7 +219,7 @@ def test_interrupt_is_one_line(recipe: Path, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list((tmp_path / "run").rglob("state.pt")) and process.poll() is None:
+    while not list((tmp_path / "run").rglob(".*.partial/*.pt")) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

@@ -295,10 +295,15 @@ def test_a_killed_training_goes_on_only_with_its_own_question(
         patch.setattr(run, "Resume", lambda path: Resume(path, every=1))
         with pytest.raises(KeyboardInterrupt):
             harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", report=stop, **given)
-    assert (tmp_path / ".m.partial" / "state.pt").exists()
+    (state,) = (tmp_path / ".m.partial").glob("*.pt")
+    kept = state.read_bytes()
     nudge(pool["teacher"], 0.2)
-    with pytest.warns(UserWarning, match="other settings or inputs; it starts anew"):
-        harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", **given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "Resume", lambda path: Resume(path, every=1))
+        with pytest.raises(KeyboardInterrupt):
+            harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", report=stop, **given)
+    assert state.read_bytes() == kept  # another question has a state of its own
+    harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", **given)
     harden("wise_kd", pool["one"], DATA, out=tmp_path / "fresh", **given)
     anew, fresh = (load_file(tmp_path / n / "model.safetensors") for n in ("m", "fresh"))
     assert all(torch.equal(anew[name], fresh[name]) for name in fresh)

@@ -333,7 +333,7 @@ def test_a_record_of_an_earlier_version_is_told_in_few_words(copied: tuple[Path,
 def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
     engine: str, copied: tuple[Path, Recipe], tmp_path: Path
 ) -> None:
-    """A training stopped midway, then an edited recipe: it trains anew, and says so."""
+    """A training stopped midway, then an edited recipe: it trains anew."""
     import torch
 
     from stockpot.harden import run as harden_run
@@ -353,10 +353,9 @@ def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
         patch.setattr(harden_run, "Resume", lambda path: Resume(path, every=1))
         with pytest.raises(KeyboardInterrupt):
             stockpot.run(changed, out=run, progress=stop)
-    (state,) = (run / "models").glob(".*tuned*.partial/state.pt")
+    (state,) = (run / "models").glob(".*tuned*.partial/*.pt")
     assert torch.load(state, weights_only=True)["step"] > 0
-    with pytest.warns(UserWarning, match="other settings"):
-        stockpot.run(edited, out=run, engine=engine)
+    stockpot.run(edited, out=run, engine=engine)
     fresh = stockpot.run(edited, out=tmp_path / "fresh")
     assert scores(run) == scores(fresh.folder)
     assert not [path for path in (run / "models").iterdir() if path.name.startswith(".")]

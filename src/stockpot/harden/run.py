@@ -91,7 +91,8 @@ def _train(
             images,
             objective,
             validation=held_out,
-            resume=Resume(work / "state.pt") if work else None,
+            # Each question keeps its own state: an edit that is taken back loses nothing.
+            resume=Resume(work / f"{record.digest}.pt") if work and record else None,
             report=report,
             question=record.digest if record else "",
             **common,
