@@ -21,9 +21,9 @@ from pathlib import Path
 from stockpot.charts import Mark, Spot, lines, save, whiskers
 from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.score_tables import TaskRow, corruption_means, mean_score, task_tables
 from stockpot.results.store import load_results
 from stockpot.results.tables import fill, markdown, percents
-from stockpot.results.task_table import TaskRow, corruption_means, mean_score, task_tables
 
 HERE = Path(__file__).parent
 EXPERT_OF = {

@@ -9,7 +9,7 @@ from pico import make_classifier, make_dataset
 from stockpot.measure.run import measure
 from stockpot.report.tasks import task_sections
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.task_table import corruption_means, mean_score, task_tables
+from stockpot.results.score_tables import corruption_means, mean_score, task_tables
 
 
 def score(value: float, half: float) -> Score:

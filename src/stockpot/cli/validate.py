@@ -44,7 +44,7 @@ def command(
 
 
 def _parameters() -> dict[str, dict[str, Any]]:
-    from stockpot.harden.record import training
+    from stockpot.harden.run import training
     from stockpot.kinds import registry
 
     titles = {

@@ -7,7 +7,9 @@ that dies loses nothing that was finished. Work that builds on other work: see `
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stockpot.registry import Kind, Tags
@@ -75,3 +77,18 @@ def run_all(
             running -= 1
     finally:
         workers.close()
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's malloc.h
+_LARGEST_BLOCK = 32 << 20  # the most that glibc accepts
+_KEPT = 512 << 20
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let this process keep up to 512 MB that it has freed; says whether the system can do that."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False  # not glibc: other allocators keep memory by themselves
+    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK) and mallopt(_TRIM_THRESHOLD, _KEPT))

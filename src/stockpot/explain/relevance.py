@@ -7,10 +7,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from stockpot.explain.attention import attending
+from stockpot.explain.attention import attending, find_tower, need_tower
 from stockpot.explain.grad_cam import grad_cam, watching_maps
 from stockpot.explain.rollout import Layers, rollout
-from stockpot.explain.towers import find_tower, need_tower
 from stockpot.models.classifier import Classifier
 
 Method = Literal["auto", "rollout", "grad_cam"]

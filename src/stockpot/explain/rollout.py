@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from stockpot.errors import UserError
-from stockpot.explain.attention import Watch
-from stockpot.explain.towers import Tower
+from stockpot.explain.attention import Tower, Watch
 
 Layers = Literal["all", "last"]
 

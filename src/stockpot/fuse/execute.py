@@ -20,14 +20,13 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
-from stockpot.fuse.companions import write_companions, write_records
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.recompute import check_recompute, recompute_folders
-from stockpot.fuse.record import request_data, request_records
+from stockpot.fuse.record import request_data, request_records, write_companions, write_records
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module

@@ -26,9 +26,8 @@ from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
 from stockpot.harden.distributed import average_gradients, is_first, own_share, share_buffers
 from stockpot.harden.holdout import hold_out
-from stockpot.harden.optimise import follow, make_optimiser, set_rate
+from stockpot.harden.optimise import Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.randomness import generator_of, layers_draw_from
-from stockpot.harden.schedule import Schedule
 from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
 from stockpot.models.classifier import Classifier
 

@@ -18,12 +18,12 @@ import torch
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder
-from stockpot.models.huggingface import read_config
-from stockpot.models.modules.folder import is_module, load_module
+from stockpot.models.config import has_text_head, is_module, read_config
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder, fingerprint_tensors
+from stockpot.models.modules.folder import load_module
 from stockpot.models.plain_folder import plain_loader
 from stockpot.models.prompts import Prompts
-from stockpot.models.zero_shot import has_text_head, with_classes
+from stockpot.models.zero_shot import with_classes
 
 Source = str | Path | Resolved | Classifier
 
@@ -156,3 +156,20 @@ def _kept(place: Resolved, options: str, device: str) -> Classifier:
 @lru_cache(maxsize=2)
 def _load_kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     return load_model(place, **json.loads(options)).to(device).eval()
+
+
+def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
+    """The sha256 that tells this model from every other."""
+    if isinstance(source, Classifier):
+        # Weights in memory may have changed since they were loaded.
+        return fingerprint_tensors(source.state_dict().items())
+    given = dict(options or {})
+    place = resolve(source, revision=given.pop("revision", None))
+    if place.has_files:
+        return fingerprint_folder(place.local())
+    weights = given.get("weights")
+    if weights and Path(weights).is_file():
+        return fingerprint_files([Path(weights)])
+    if place.kind == "open_clip":
+        given.setdefault("classes", ("thing",))  # its identity is that of the towers alone
+    return load_model(place, **given).origin.fingerprint

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stockpot.models.classifier import Classifier
-from stockpot.models.fine_tuned import is_fine_tuned, load_fine_tuned
+from stockpot.models.config import has_text_head, is_fine_tuned
+from stockpot.models.fine_tuned import load_fine_tuned
 from stockpot.models.huggingface import load_huggingface
-from stockpot.models.zero_shot import has_text_head, load_zero_shot
+from stockpot.models.zero_shot import load_zero_shot
 
 
 def plain_loader(config: Mapping[str, Any]) -> Callable[..., Classifier]:

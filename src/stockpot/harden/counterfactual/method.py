@@ -16,12 +16,11 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
+from stockpot.explain.attention import need_tower
 from stockpot.explain.relevance import explain_forward
 from stockpot.explain.rollout import Layers
-from stockpot.explain.towers import need_tower
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.advprop import apart
-from stockpot.harden.counterfactual.bank import Bank
 from stockpot.harden.counterfactual.distil import (
     Outputs,
     Scale,
@@ -31,15 +30,22 @@ from stockpot.harden.counterfactual.distil import (
     soft_gap,
     taught,
 )
-from stockpot.harden.counterfactual.fills import filled
-from stockpot.harden.counterfactual.masks import Mask, check_mask, object_cells, random_cells
+from stockpot.harden.counterfactual.masks import (
+    Mask,
+    check_mask,
+    dropping,
+    filled,
+    hiding,
+    object_cells,
+    random_cells,
+)
 from stockpot.harden.counterfactual.partners import (
+    Bank,
     Fill,
     Source,
     batch_partners,
     chosen_partners,
 )
-from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
@@ -228,7 +234,7 @@ class Counterfactual:
 
 def cell_grid(model: Classifier) -> tuple[int, int]:
     """Rows and columns of a model's cells: its patches, or 8 x 8 where it has none."""
-    from stockpot.explain.towers import find_tower
+    from stockpot.explain.attention import find_tower
 
     tower = find_tower(model.network)
     size = model.preprocess.size

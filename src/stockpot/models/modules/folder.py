@@ -24,12 +24,10 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.config import MODULE_TYPE, has_text_head, read_config
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import read_config
 from stockpot.models.plain_folder import plain_loader
-from stockpot.models.zero_shot import has_text_head
 
-MODULE_TYPE = "stockpot_module"
 _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
@@ -71,11 +69,6 @@ def write_module(folder: Path, module: Module) -> None:
         "facts": dict(module.facts),
     }
     write_atomic(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
-
-
-def is_module(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a module folder."""
-    return config.get("model_type") == MODULE_TYPE
 
 
 def load_module(
