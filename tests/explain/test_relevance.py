@@ -11,8 +11,15 @@ from stockpot.errors import UserError
 from stockpot.explain.attention import Tower, Watch, attending, find_tower
 from stockpot.explain.grad_cam import grad_cam, watching_maps
 from stockpot.explain.overlay import colour, overlay, sheet
-from stockpot.explain.relevance import enlarged, explain_forward, normalised, target_score
-from stockpot.explain.rollout import propagate, rollout, weighted
+from stockpot.explain.relevance import (
+    enlarged,
+    explain_forward,
+    normalised,
+    propagate,
+    rollout,
+    target_score,
+    weighted,
+)
 from stockpot.explain.run import explain
 from towers import FAMILIES
 

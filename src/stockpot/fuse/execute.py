@@ -48,7 +48,8 @@ def execute(
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
-    if job.learns:
+    learns = job.learns  # what comes back from learning needs none any more
+    if learns:
         if job.module and out is None:
             raise BadParameterError(
                 f"{request.method}: makes a module with a forward of its own, not a state dict.",
@@ -84,7 +85,7 @@ def execute(
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details)
-    for label in request.points:
+    for label in request.points if learns else ():
         bookmark_of(out, label).unlink(missing_ok=True)
     return out
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from stockpot.checkpoints.card import write_card
-from stockpot.checkpoints.folder import copy_companions
+from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.member_names import member_names
@@ -42,7 +41,8 @@ def fusion_record(
 ) -> Record:
     """The record that `stockpot.fuse` with these arguments would write; nothing is made."""
     options, params = split_options(settings)
-    return _records(method, members, base, tasks, options, {"": params})[""]
+    request = make_request(method, members, base, tasks, options, {"": params})
+    return request_records(request, FileHashes(request.files).result())[""]
 
 
 def sweep_records(
@@ -58,17 +58,6 @@ def sweep_records(
     """The record of every point of a sweep, by its label; each is that of a fusion alone."""
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    return _records(method, members, base, tasks, options, points)
-
-
-def _records(
-    method: str,
-    members: Sequence[Spec] | Mapping[str, Spec],
-    base: Spec | None,
-    tasks: Tasks | None,
-    options: Options,
-    points: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Record]:
     request = make_request(method, members, base, tasks, options, points)
     return request_records(request, FileHashes(request.files).result())
 
@@ -104,6 +93,8 @@ def request_data(request: Request) -> list[Dataset]:
     its training split where BatchNorm statistics are estimated.
     """
     tasks = request.tasks
+    if tasks is None:
+        return []
     if not fusers.get(request.method).tags.learns:
         tasks = _training(tasks)
     return find_data(tasks, tuple(request.members))

@@ -1,4 +1,5 @@
-"""What moves the weights: the optimiser, the average of weights, and the layout on a GPU."""
+"""What moves the weights: the optimiser and its rate over a run, the average of weights,
+batch norms that look without remembering, and the layout on a GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def make_optimiser(
@@ -123,3 +125,17 @@ def _phase(step: int, total: int, warmup: int) -> tuple[bool, float]:
 
 def _between(start: float, end: float, share: float) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
+
+
+@contextmanager
+def apart(model: nn.Module) -> Iterator[None]:
+    """Batch norms use the batch's statistics and do not remember them."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    kept = [(norm, norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm, tracked in kept:
+            norm.track_running_stats = tracked

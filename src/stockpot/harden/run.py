@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.card import write_card
-from stockpot.checkpoints.folder import check_free, staged_folder
+from stockpot.checkpoints.folder import check_free, staged_folder, write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset

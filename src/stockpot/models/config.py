@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stockpot.errors import BadCheckpointError
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
 MODULE_TYPE = "stockpot_module"
+Kind = Literal["module", "fine_tuned", "zero_shot", "classifier"]
 HEAD = "unit_length"
 """What stands under `head`: a linear layer on unit-length embeddings."""
 
@@ -31,6 +32,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def kind_of(config: Mapping[str, Any]) -> Kind:
+    """What a folder with this config.json holds, and so what loads it."""
+    if config.get("model_type") == MODULE_TYPE:
+        return "module"
+    if config.get("head") == HEAD:
+        return "fine_tuned"
+    return "zero_shot" if has_text_head(config) else "classifier"
+
+
 def has_text_head(config: Mapping[str, Any]) -> bool:
     """Whether a config.json is that of a dual encoder or its tower: its head is made of text."""
     has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
@@ -40,13 +50,3 @@ def has_text_head(config: Mapping[str, Any]) -> bool:
 def is_vision_tower(config: Mapping[str, Any]) -> bool:
     """Whether a folder holds a vision tower without its text tower."""
     return config.get("model_type") in VISION_TOWERS
-
-
-def is_fine_tuned(config: Mapping[str, Any]) -> bool:
-    """Whether a folder holds a tower with a trained head on unit-length embeddings."""
-    return config.get("head") == HEAD
-
-
-def is_module(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a module folder."""
-    return config.get("model_type") == MODULE_TYPE

@@ -18,10 +18,9 @@ import torch
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
-from stockpot.models.config import has_text_head, is_module, read_config
+from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder, fingerprint_tensors
-from stockpot.models.modules.folder import load_module
-from stockpot.models.plain_folder import plain_loader
+from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.prompts import Prompts
 from stockpot.models.zero_shot import with_classes
 
@@ -116,7 +115,7 @@ def takes_classes(source: Source) -> bool:
     if not place.has_files:
         return place.kind == "open_clip"
     config = _config(place)
-    return has_text_head(config) or is_module(config)
+    return has_text_head(config) or kind_of(config) == "module"
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
@@ -132,8 +131,7 @@ def _loader(place: Resolved) -> Callable[..., Classifier]:
         from stockpot.models.factory import load_factory
 
         return load_factory
-    config = _config(place)
-    return load_module if is_module(config) else plain_loader(config)
+    return PLAIN_LOADERS.get(kind_of(_config(place)), load_module)
 
 
 def _config(place: Resolved) -> dict[str, Any]:

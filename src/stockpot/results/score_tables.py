@@ -1,4 +1,4 @@
-"""Models x tasks: one score of every model on every dataset, and their mean.
+"""Scores gathered into tables: models x tasks with their mean, and corruptions x severities.
 
 The mean over tasks is the plain mean, as is customary in model merging. Its interval comes from
 those of the tasks: independent images, so the half-widths add in squares.

@@ -1,7 +1,9 @@
 """Intervals for the scores: Wilson for proportions, bootstrap for everything else.
 
 All bootstraps resample images with an explicit seed, so an interval is as reproducible as the
-score it belongs to.
+score it belongs to. The counts of a resample depend on the seed and the number of images alone, so
+they are drawn once and serve every score of every model on the same images; a mean is then one
+matrix product.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""Which cells of a picture are replaced: random ones, the object, or its context.
+"""Which cells of a picture are replaced (random ones, the object, its context), and how: by other
+pictures' pixels, or by hiding or dropping their tokens.
 
 Cells are the patches of a transformer, or the positions of a convolutional map. The object is
 where the relevance, divided by the picture's largest, lies strictly above a threshold; the context
 is the rest. A picture without any relevance has no object and is all context.
+
+Dropped tokens: random masks leave the same number of patches in every picture, so the others'
+tokens are simply not computed. Masks made from relevance leave different numbers; there the patches
+are hidden from every query, after which the tokens that decide are what they would be without them.
 """
 
 from __future__ import annotations

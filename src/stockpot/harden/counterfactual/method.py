@@ -17,10 +17,8 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.explain.attention import need_tower
-from stockpot.explain.relevance import explain_forward
-from stockpot.explain.rollout import Layers
+from stockpot.explain.relevance import Layers, explain_forward
 from stockpot.harden import hardeners
-from stockpot.harden.adversarial.advprop import apart
 from stockpot.harden.counterfactual.distil import (
     Outputs,
     Scale,
@@ -47,6 +45,7 @@ from stockpot.harden.counterfactual.partners import (
     chosen_partners,
 )
 from stockpot.harden.loop import Objective, Step
+from stockpot.harden.optimise import apart
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
 from stockpot.types import ModelRef
