@@ -10,7 +10,7 @@ import pytest
 
 from commands import invoke
 from stockpot.errors import BadParameterError
-from stockpot.kinds import registry
+from stockpot.registries import registry
 from stockpot.types import Count, ModelRef, spelled
 
 

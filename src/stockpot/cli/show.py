@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Describe one method, measure, dataset or zoo model, with its parameters."""
     from stockpot.errors import UnknownNameError
-    from stockpot.kinds import KINDS, registry
+    from stockpot.registries import KINDS, registry
 
     known: list[str] = []
     found: list[dict[str, Any]] = []

@@ -45,7 +45,7 @@ def command(
 
 def _parameters() -> dict[str, dict[str, Any]]:
     from stockpot.harden.run import training
-    from stockpot.kinds import registry
+    from stockpot.registries import registry
 
     titles = {
         "HardenEntry": "hardeners",

@@ -192,7 +192,7 @@ def _sides(value: Any, kind: str) -> int | ImageSize:
 def _triple(values: Any) -> tuple[float, float, float]:
     if isinstance(values, int | float):
         values = (values,) * 3
-    first, second, third = (float(value) for value in values)
+    first, second, third = map(float, values)
     return first, second, third
 
 
