@@ -1,31 +1,31 @@
-"""Tables and figures of the CLIP fusion study, from the result files of three recipes.
+"""The CLIP fusion study: candidates for the pool, its fusions, and what routing could reach.
 
-    stockpot run recipes/clip_fusion.yaml
-    stockpot run recipes/clip_generalisation.yaml
-    stockpot run recipes/clip_robustness.yaml
-    python studies/clip_fusion/study.py runs
+    python studies/clip_fusion/study.py pools               # candidates on validation images
+    python studies/clip_fusion/study.py fusions             # three recipes, EMR and TALL masks
+    python studies/clip_fusion/study.py fusions --small     # at a size for two CPU cores
+    python studies/clip_fusion/study.py routing
+    python studies/clip_fusion/tables.py runs
 
-Writes CSV files and figures beside this file, and puts the tables between
-the marks of README.md. `--switched` makes EMR and TALL masks, which give a model per task, and
-measures each on its own task (`--switched --images N` on N images); the tables then have them.
+What is finished lies in runs/; stopped and started again, a part goes on.
 """
 
 from __future__ import annotations
 
-import csv
-import itertools
-import sys
-from collections.abc import Sequence
+import argparse
 from pathlib import Path
+from typing import Any
 
-from stockpot.charts import Mark, Spot, lines, save, whiskers
-from stockpot.results.contrast import Contrast, mean_contrast, paired
-from stockpot.results.schema import CellResult, Score
-from stockpot.results.score_tables import TaskRow, corruption_means, mean_score, task_tables
-from stockpot.results.store import load_results
-from stockpot.results.tables import fill, markdown, percents
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
-HERE = Path(__file__).parent
+import stockpot
+from stockpot.checkpoints.resolve import zoo_folder
+from stockpot.datasets.load import load_dataset
+from stockpot.harden.selection import accuracy
+from stockpot.models.load import load_for
+from stockpot.recipe import load_recipe
+
 EXPERT_OF = {
     "cifar10": "clip-cifar10",
     "mnist": "clip-mnist",
@@ -33,303 +33,158 @@ EXPERT_OF = {
     "quickdraw": "clip-quickdraw",
     "icons": "clip-icons",
 }
-
-
-def write_csv(name: str, columns: Sequence[str], rows: Sequence[TaskRow]) -> None:
-    with (HERE / name).open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["model", "task", "accuracy", "ci_low", "ci_high", "n"])
-        for row in rows:
-            for task, score in zip(columns, row.scores, strict=True):
-                if score is not None:
-                    values = [score.value, score.ci_low, score.ci_high]
-                    numbers = [f"{value:.4f}" for value in values if value is not None]
-                    writer.writerow([row.model, task, *numbers, score.n])
-
-
-def plain(score: Score | None) -> str:
-    return percents(score, interval=False)
-
-
-def put(name: str, text: str) -> None:
-    """Replace what stands between the marks of a name in README.md."""
-    fill(HERE / "README.md", {name: text})
-
-
-def experts_row(rows: Sequence[TaskRow], tasks: Sequence[str]) -> TaskRow:
-    """Each task by its own expert: what a perfect fusion would reach."""
-    by_model = {row.model: row for row in rows}
-    own = [by_model.get(EXPERT_OF[task]) for task in tasks]
-    scores = [row.scores[index] if row else None for index, row in enumerate(own)]
-    return TaskRow("each expert on its own task", scores, mean_score(scores))
-
-
-def fusion(results: list[CellResult], extra: Sequence[TaskRow]) -> None:
-    table = next(found for found in task_tables(results) if found.measure == "clean")
-    swept = [row for row in table.rows if "scale=" in row.model and row.mean is not None]
-    rows = [row for row in table.rows if row not in swept or row.model.endswith("scale=0.3")]
-    rows += [experts_row(table.rows, table.tasks), *extra]
-    rows = [row for row in rows if row.mean is not None]  # a run may still be under way
-    rows.sort(key=lambda row: row.mean.value if row.mean else 0.0)
-    write_csv("fusion.csv", table.tasks, [*rows, *(r for r in swept if r not in rows)])
-    found = by_model(results)
-    body = []
-    for row in rows:
-        name = "experts" if row.model.startswith("each expert") else row.model
-        over = gain(found, "clip-base", name) if name != "clip-base" else None
-        shown_name = row.model.replace("-scale=0.3", " (scale 0.3)")
-        body.append(
-            [
-                shown_name,
-                *map(plain, row.scores),
-                percents(row.mean),
-                str(over or ""),
-            ]
-        )
-    put("fusion", markdown(["method", *table.tasks, "mean [95 %]", "over the base [95 %]"], body))
-    line = [
-        [
-            row.model.partition("=")[2],
-            *map(plain, row.scores),
-            percents(row.mean),
-        ]
-        for row in swept
-    ]
-    put("sweep", markdown(["scale", *table.tasks, "mean [95 %]"], line))
-    draw_means(rows, "fusion.svg", "Mean accuracy over five tasks (%)")
-    draw_sweep(swept, table.tasks)
-
-
-def generalisation(results: list[CellResult]) -> None:
-    table = next(found for found in task_tables(results) if found.measure == "clean")
-    write_csv("generalisation.csv", table.tasks, table.rows)
-    body = []
-    for row in (row for row in table.rows if row.mean is not None):
-        by_task = dict(zip(table.tasks, row.scores, strict=True))
-        groups = [
-            mean_score([by_task[t] for t in table.tasks if t.startswith(word)])
-            for word in ("seen", "unseen")
-        ]
-        body.append([row.model, *map(plain, row.scores), *map(percents, groups)])
-    put("generalisation", markdown(["method", *table.tasks, "seen", "unseen"], body))
-
-
-def robustness(results: list[CellResult]) -> None:
-    means = corruption_means(results)
-    if means is None:
-        raise SystemExit("the robustness run has no corruption results")
-    columns = [f"{name} {severity}" for name, severity in means.conditions]
-    write_csv("robustness.csv", columns, means.rows)
-    names = list(dict.fromkeys(name for name, _ in means.conditions))
-    severities = sorted({severity for _, severity in means.conditions})
-    overall = next(found for found in task_tables(results) if found.measure == "corruption")
-    clean: dict[str, list[Score | None]] = {cell.key.model: [] for cell in results}
-    for cell in results:
-        clean[cell.key.model].append(cell.score("accuracy"))
-    body = []
-    complete = [row for row in means.rows if all(score is not None for score in row.scores)]
-    for row in complete:
-        found = dict(zip(means.conditions, row.scores, strict=True))
-        by_name = [_mean([found[name, severity] for severity in severities]) for name in names]
-        total = next(entry.mean for entry in overall.rows if entry.model == row.model)
-        body.append([row.model, percents(mean_score(clean[row.model])), *by_name, percents(total)])
-    put("robustness", markdown(["method", "clean", *names, "mean without spatter [95 %]"], body))
-    graded = []
-    for row in complete:
-        found = dict(zip(means.conditions, row.scores, strict=True))
-        graded.append(
-            [row.model, *(_mean([found[name, level] for name in names]) for level in severities)]
-        )
-    put("severities", markdown(["method", *(f"severity {s}" for s in severities)], graded))
-    starts = {model: mean_score(scores) for model, scores in clean.items()}
-    draw_severities(graded, starts, severities)
-
-
-def by_model(results: list[CellResult]) -> dict[tuple[str, str], CellResult]:
-    """(model, task) -> its result; `experts` takes each task's own expert."""
-    found = {(cell.key.model, cell.key.data): cell for cell in results}
-    for task, expert in EXPERT_OF.items():
-        if (expert, task) in found:
-            found["experts", task] = found[expert, task]
-    return found
-
-
-def gain(found: dict[tuple[str, str], CellResult], first: str, second: str) -> Contrast | None:
-    """The mean over tasks of what the second is better than the first, on the same images."""
-    tasks = list(EXPERT_OF)
-    if not all((name, task) in found for name in (first, second) for task in tasks):
-        return None
-    return mean_contrast(
-        [paired(*(found[name, task].outcome("correct") for name in (second, first)))
-         for task in tasks]
-    )  # fmt: skip
-
-
-VERDICTS = {"held": "holds", "did not hold": "the other way round",
-            "not told apart": "not told apart"}  # fmt: skip
-
-
-def order(results: list[CellResult], chain: Sequence[str]) -> None:
-    """Whether each method of the published order beats the one before it, on the same images."""
-    found = by_model(results)
-    body = []
-    chain = [name for name in chain if gain(found, name, name) is not None]
-    for first, second in itertools.pairwise(chain):
-        difference = gain(found, first, second)
-        if difference is not None:
-            body.append(
-                [
-                    f"{first} < {second}",
-                    str(difference),
-                    VERDICTS.get(difference.verdict, difference.verdict),
-                ]
-            )
-    put("order", markdown(["published order", "difference of means, points [95 %]", "here"], body))
-
-
-def entropy(results: list[CellResult], chain: Sequence[str]) -> None:
-    """Accuracy, calibration and loss of methods that learn by entropy, beside those that do not."""
-    found = by_model(results)
-    body = []
-    for name in chain:
-        cells = [found.get((name, task)) for task in EXPERT_OF]
-        parts = []
-        for cell in cells:
-            scores = [cell.score(key) for key in ("accuracy", "ece", "nll")] if cell else []
-            known = [score.value for score in scores if score is not None]
-            parts.append(
-                f"{100 * known[0]:.1f} / {100 * known[1]:.1f} / {known[2]:.2f}" if known else "-"
-            )
-        body.append([name, *parts])
-    put("entropy", markdown(["method", *EXPERT_OF], body))
-
-
-def pools() -> None:
-    """The candidate pools on validation images, from pools.csv."""
-    with (HERE / "pools.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    found = {(row["pool"], row["model"], row["task"]): float(row["accuracy"]) for row in rows}
-    simple = list(dict.fromkeys(r["model"] for r in rows if not r["model"].startswith("clip-")))
-    body = []
-    for pool in dict.fromkeys(row["pool"] for row in rows):
-        base = [found[pool, "clip-base", task] for task in EXPERT_OF]
-        own = [found[pool, expert, task] for task, expert in EXPERT_OF.items()]
-        means = {
-            name: sum(found[pool, name, task] for task in EXPERT_OF) / len(EXPERT_OF)
-            for name in simple
-        }
-        best = max(means, key=means.__getitem__)
-        start, goal = sum(base) / len(base), sum(own) / len(own)
-        pairs = [f"{100 * a:.0f} / {100 * b:.0f}" for a, b in zip(base, own, strict=True)]
-        least = min(b - a for a, b in zip(base, own, strict=True))
-        body.append(
-            [pool, *pairs, f"{100 * start:.1f} / {100 * goal:.1f}", f"{100 * least:.1f}",
-             f"{best}: {100 * means[best]:.1f}", f"{(means[best] - start) / (goal - start):.2f}"]
-        )  # fmt: skip
-    body.sort(key=lambda row: row[-1], reverse=True)
-    head = ["pool", *EXPERT_OF, "mean", "smallest gain", "best simple fusion", "share"]
-    put("pools", markdown(head, body))
-
-
+BASES: dict[str, dict[str, float]] = {
+    "kinds": {"icons": 0.15, "concepts": 0.5, "cifar10": 0.02, "quickdraw": 0.15, "mnist": 0.002,
+              "fashion_mnist": 0.002, "kinds": 0.1},
+    "few": {"icons": 0.25, "cifar10": 0.02, "quickdraw": 0.1, "mnist": 0.002,
+            "fashion_mnist": 0.002},
+    "some": {"icons": 0.5, "cifar10": 0.05, "quickdraw": 0.15, "mnist": 0.005,
+             "fashion_mnist": 0.005},
+}  # fmt: skip
+"""Name of a base -> the shares of the captions that it sees."""
+RATES = {"near": 1e-4, "far": 2.5e-4}
+"""Name -> the learning rate of the experts."""
+STEPS, BATCH, VALIDATION = 3200, 768, 400
+SIMPLE: dict[str, dict[str, Any]] = {
+    "average": {"method": "average"},
+    "ties": {"method": "ties"},
+} | {f"task_arithmetic@{s}": {"method": "task_arithmetic", "scale": s}
+     for s in (0.1, 0.2, 0.3, 0.5)}  # fmt: skip
 SWITCHED = ("emr", "tall_mask")
+FUSIONS = ("clip_fusion", "clip_generalisation", "clip_robustness")
 
 
-def make_switched(pool: Path, out: Path, limit: int | None) -> None:
-    """Make the methods that give a model per member; measure each model on its member's task."""
-    from stockpot.fuse.run import fuse
-    from stockpot.measure.run import measure
+def candidate(base: str, small: bool) -> dict[str, Any]:
+    """recipes/zoo_clip.yaml with another base, experts at both rates, and their simple fusions.
 
-    members = {name: pool / name for name in EXPERT_OF.values()}
+    Test images are not touched: everything is measured on `val`, which no training saw.
+    """
+    raw = load_recipe("recipes/zoo_clip.yaml").raw
+    data, trained = raw["data"], raw["harden"]
+    data["captions"] = {"dataset": "captions", "split": "train", **BASES[base]}
+    start = trained["clip-base"] | {"batch_size": 16 if small else BATCH}
+    if small:
+        data["captions"]["limit"] = 32
+        for name in data:
+            if name.endswith("-fit"):
+                data[name]["limit"] = 64
+    options = {key: value for key, value in data["captions"].items() if key != "dataset"}
+    steps = len(load_dataset("captions", **options)) // start["batch_size"]
+    start["epochs"] = 1 if small else round(STEPS / steps)
+    experts = {name: trained[name] | ({"epochs": 1} if small else {})
+               for name in EXPERT_OF.values()}  # fmt: skip
+    raw["harden"], raw["fuse"] = {"clip-base": start}, {}
+    for rate, lr in RATES.items():
+        members = {f"{name}@{rate}": entry | {"lr": lr} for name, entry in experts.items()}
+        raw["harden"] |= members
+        raw["fuse"] |= {
+            f"{name}@{rate}": method | {"models": list(members), "base": "clip-base"}
+            for name, method in SIMPLE.items()
+        }
+    for task in EXPERT_OF:
+        data[f"{task}-val"]["limit"] = 16 if small else VALIDATION
+    measured = [{"measure": "clean", "data": f"{task}-val", "per_class": False}
+                for task in EXPERT_OF]  # fmt: skip
+    return raw | {"measure": {"with": measured}, "report": {"title": f"Candidates of {base}"}}
+
+
+def pools(given: argparse.Namespace) -> None:
+    """Make and measure all candidates; `tables.py` ranks them."""
+    for base in given.only:
+        recipe = candidate(base, given.small) | {"device": given.device}
+        stockpot.run(recipe, out=given.runs / "clip_pools" / base, engine=given.engine, say=print)
+
+
+def fusions(given: argparse.Namespace) -> None:
+    """The three recipes, and the methods that give a model per member, each on its own task."""
+    for name in given.recipes:
+        path = Path("recipes") / f"{name}.yaml"
+        changes = smaller(load_recipe(path).raw) if given.small else {}
+        out = given.runs / name
+        stockpot.run(path, out=out, engine=given.engine, say=print, device=given.device, **changes)
+    out, base = given.runs / "clip_switched", str(zoo_folder("clip-base"))
+    members = {name: str(zoo_folder(name)) for name in EXPERT_OF.values()}
     for method in SWITCHED:
         if not (out / method).is_dir():
-            fuse(method, members, base=pool / "clip-base", out=out / method)
+            stockpot.fuse(method, members, base=base, out=out / method)
         for task, member in EXPERT_OF.items():
-            models = {f"{method}-{member}": out / method / member}
-            if list((out / "results").glob(f"{method}-{member}--clean--{task}--*")):
-                continue  # of this run, whatever the number of images
-            measure(
-                models, {"clean": {"per_class": False}}, data=task, out=out, batch_size=256,
-                data_options={"limit": limit},
+            stockpot.measure(
+                {f"{method}-{member}": out / method / member}, {"clean": {"per_class": False}},
+                data=task, data_options={"limit": 100 if given.small else None}, out=out,
+                device=given.device,
             )  # fmt: skip
 
 
-def switched(out: Path) -> list[TaskRow]:
-    """A row for each of those methods, from its saved results."""
-    found = {(cell.key.model, cell.key.data): cell for cell in load_results(out)}
-    rows = []
-    for method in SWITCHED:
-        scores = [found[f"{method}-{m}", t].score("accuracy") for t, m in sorted(EXPERT_OF.items())]
-        rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
-    return rows
+def smaller(raw: dict[str, Any]) -> dict[str, Any]:
+    """Fewer images, and few, larger steps for the methods that adapt."""
+    tested = {entry["data"]: 20 if entry["measure"] == "corruption" else 100
+              for entry in raw["measure"]["with"]}  # fmt: skip
+    changes: dict[str, Any] = {f"data.{name}.limit": limit for name, limit in tested.items()}
+    rates = {"adamerging": 0.01, "concrete": 0.05, "surgery": 0.01, "wemoe": 0.003}
+    for name, entry in raw["fuse"].items():
+        method = entry["method"]
+        if method in rates:
+            lr = 5 * rates[method] if name.endswith("-fast") else rates[method]
+            steps = 15 if method == "concrete" else 50
+            changes |= {f"fuse.{name}.steps": steps, f"fuse.{name}.lr": lr,
+                        f"fuse.{name}.batch_size": 4}  # fmt: skip
+        if method == "concrete" and entry.get("merge"):
+            changes |= {f"fuse.{name}.adapt_steps": 15, f"fuse.{name}.adapt_lr": 0.01}
+        if method in ("fisher", "surgery"):
+            changes[f"fuse.{name}.examples"] = 64
+    return changes
 
 
-def draw_means(rows: Sequence[TaskRow], name: str, title: str) -> None:
-    marks = [
-        Mark(row.model, row.mean.value, row.mean.ci_low or 0, row.mean.ci_high or 1,
-             percents(row.mean))
-        for row in rows if row.mean is not None
-    ]  # fmt: skip
-    save(whiskers(marks, title=title), HERE / name)
+def routing(given: argparse.Namespace) -> None:
+    """What perfect routing of the MLPs could reach: how much of WEMoE's distance is its router's.
+
+    For each task: base + 0.3 x all changes outside the MLPs, as WEMoE leaves them, and inside the
+    MLPs the changes of the task's own expert alone, which is what a router that knew the task would
+    choose (`told`); beside it the same with all experts mixed at 0.3, where the routers start.
+    """
+    base = tower("clip-base")
+    changes = {
+        task: {k: v - base[k] for k, v in tower(name).items()} for task, name in EXPERT_OF.items()
+    }
+    for task, expert in EXPERT_OF.items():
+        data = load_dataset(task, split="val").limited(16 if given.small else VALIDATION)
+        model = load_for("clip-base", data)
+        shown = [f"{task:14} n={len(data)}  base {100 * accuracy(model, data):.1f}"]
+        for label in ("start", "told"):
+            mixed = {
+                name: value + changes[task][name]
+                if label == "told" and ".mlp." in name
+                else value + 0.3 * sum(change[name] for change in changes.values())
+                for name, value in base.items()
+            }
+            model.network.vision_tower.load_state_dict(mixed, strict=False)
+            shown.append(f"{label} {100 * accuracy(model, data):.1f}")
+        shown.append(f"expert {100 * accuracy(load_for(expert, data), data):.1f}")
+        print("  ".join(shown), flush=True)
 
 
-def draw_sweep(rows: Sequence[TaskRow], tasks: Sequence[str]) -> None:
-    def line(scores: Sequence[Score | None]) -> list[Spot]:
-        known = zip(rows, scores, strict=True)
-        return [Spot(float(r.model.partition("=")[2]), s.value, s.ci_low, s.ci_high)
-                for r, s in known if s is not None]  # fmt: skip
-
-    drawn = {"mean": line([row.mean for row in rows])}
-    drawn |= {task: line([row.scores[k] for row in rows]) for k, task in enumerate(tasks)}
-    picture = lines(drawn, across="scale of task arithmetic", up="accuracy")
-    save(picture, HERE / "sweep.svg")
+def tower(name: str) -> dict[str, Tensor]:
+    """The weights of a vision tower, by their names in it."""
+    tensors = load_file(Path(str(zoo_folder(name))) / "model.safetensors")
+    found = {k.removeprefix("vision_model."): v.float() for k, v in tensors.items()}
+    return {k: v for k, v in found.items() if not k.startswith(("text_", "visual_", "logit_"))}
 
 
-def draw_severities(
-    rows: Sequence[Sequence[str]], starts: dict[str, Score | None], severities: Sequence[int]
-) -> None:
-    drawn = {}
-    for model, *values in rows:
-        start = starts[model]
-        first = [Spot(0, start.value)] if start else []
-        pairs = zip(severities, values, strict=True)
-        drawn[model] = first + [Spot(severity, float(value) / 100) for severity, value in pairs]
-    up = "accuracy, mean over tasks and corruptions"
-    save(lines(drawn, across="severity (0: clean)", up=up), HERE / "robustness.svg")
-
-
-def _mean(scores: Sequence[Score | None]) -> str:
-    known = [score.value for score in scores if score is not None]
-    return f"{100 * sum(known) / len(known):.1f}" if known else "-"
-
-
-def main(arguments: list[str]) -> None:
-    runs = Path(arguments[0])
-    extra: list[TaskRow] = []
-    if "--switched" in arguments:
-        import stockpot
-
-        limit = int(arguments[3]) if arguments[2:3] == ["--images"] else None
-        zoo = Path(stockpot.__file__).parent / "zoo" / "models"
-        make_switched(zoo, runs / "clip_switched", limit)
-        return
-    if (runs / "clip_switched").is_dir():
-        extra = switched(runs / "clip_switched")
-    fused = load_results(runs / "clip_fusion")
-    fusion(fused, extra)
-    order(
-        fused,
-        ["clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
-         "adamerging-layer", "wemoe", "experts"],
-    )  # fmt: skip
-    entropy(
-        fused,
-        ["clip-base", "average", "regmean", "smile", "adamerging-layer", "adamerging-layer-fast",
-         "wemoe", "wemoe-fast"],
-    )  # fmt: skip
-    pools()
-    generalisation(load_results(runs / "clip_generalisation"))
-    robustness(load_results(runs / "clip_robustness"))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=["pools", "fusions", "routing"])
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--small", action="store_true", help="few images and steps")
+    parser.add_argument("--engine", default="serial", help="serial or processes")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--only", nargs="*", choices=BASES, default=list(BASES), help="pools: bases"
+    )
+    parser.add_argument("--recipes", nargs="*", choices=FUSIONS, default=FUSIONS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    {"pools": pools, "fusions": fusions, "routing": routing}[given.part](given)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

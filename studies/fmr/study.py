@@ -3,7 +3,7 @@
     python studies/fmr/study.py cifar10 --models runs/zoo_dynamic/models --device cuda
 
 Everything is saved as it comes, and a second call does only what is missing; several calls with
-different parts may run side by side. `figures.py` makes the tables and pictures. Parts: main,
+different parts may run side by side. `tables.py` makes the tables and pictures. Parts: main,
 transfer, static, steps, budgets, searches, oracles, audit, sparse, penalties, draws, augment.
 """
 
@@ -14,26 +14,14 @@ import json
 import shutil
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from runner import Runner
-from settings import (
-    AGAIN,
-    BUDGETS,
-    CLASSIFIERS,
-    CORRUPTIONS,
-    GENERALIST,
-    GENERATORS,
-    NETS,
-    OF_THE_ZOO,
-    PENALTIES,
-    SEARCHES,
-    STEPS,
-)
 
+from stockpot.checkpoints.resolve import zoo_names
+from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles.networks import EXPERTS
 from stockpot.errors import UserError
@@ -42,136 +30,220 @@ from stockpot.harden.run import harden
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
+from stockpot.models.device import pick_device
 from stockpot.models.load import load_model
+from stockpot.results.tables import overall, percents
+
+NETS = {
+    "mnist": ("lenet", "lenet-pgd", "lenet-augmix", "lenet-affine", "lenet-l2", "mnist-resnet"),
+    "cifar10": ("cifar-vanilla", "cifar-pgd", "cifar-grey", "cifar-augmented", "cifar-augmix",
+                "cifar10-linf", "cifar10-l2"),
+    "icons": ("icons-resnet", "icons-linf", "icons-vit", "icons-nominal", "icons-l2",
+              "icons-vit-colour"),
+}  # fmt: skip
+# The same training with other seeds.
+AGAIN = {"mnist": ("lenet", "lenet-2", "lenet-3"), "cifar10": ("cifar-vanilla", "cifar-vanilla-2")}
+# Other oracles than the zoo's expert for the data: a generalist, and a classifier that is not among
+# the models under test, or is left out of them where it judges.
+GENERALIST = "clip-base"
+CLASSIFIERS = {"mnist": "mnist-resnet", "cifar10": "cifar10-nominal", "icons": "icons-convnext"}
+ORACLES = ("generalist", "both", "classifier")
+# A plain network of the zoo on which masks are found with other penalties than the published 36.36.
+OF_THE_ZOO = {"cifar10": "cifar10-nominal", "icons": "icons-resnet"}
+PENALTIES = (12.0, 8.0, 4.0)
+# The parts with masks, and which latents move in each.
+MASKS = {"sparse-no": "all", "sparse-settled": "settled", "sparse-paper": "paper",
+         "penalty-none": "all"} | {f"penalty-{p:g}": f"settled, penalty {p:g}"
+                                   for p in PENALTIES}  # fmt: skip
+GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
+STEPS = "0.001,0.003,0.01,0.03,0.1"
+BUDGET, BUDGETS = 50, "5,10,20,100"
+SEARCHES: dict[str, dict[str, Any]] = {
+    "as published": {},
+    "sign": {"optimiser": "sign"},
+    "normalised": {"optimiser": "normalised"},
+    "reencode": {"reading": "reencode"},
+    "best_loss": {"keep": "best_loss"},
+    "backtrack": {"backtrack": 3},
+    "best_loss, backtrack": {"keep": "best_loss", "backtrack": 3},
+    "3 restarts": {"restarts": 3, "keep": "best_loss"},
+    "fgsm start": {"fgsm": 0.003},
+    "top-5 oracle": {"rule": "top-5"},
+    "margin oracle": {"rule": "margin:0.2"},
+}
+CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate", "jpeg_compression")
 
 
-class Study(Runner):
-    """The parts of the study, one method each."""
+def part_of(search: str) -> str:
+    """The folder of a search."""
+    return f"search-{search.replace(' ', '_').replace(',', '')}"
+
+
+class Study:
+    """One dataset: its models, and a method for each part."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.data = str(options.data)
+        self.device = pick_device(options.device)
+        self.out = Path(options.out) / self.data
+        self.limit, self.half = int(options.limit), int(options.limit) // 2
+        self.vqgan = {"autoencoder": "small-vqgan"}
+        self.expert = EXPERTS[self.data]
+        self.models = self.there(*NETS[self.data])
+        self.pair = self.there(*NETS[self.data][:2])
+        self.plain = self.there(NETS[self.data][0])
+
+    def there(self, *names: str) -> dict[str, str]:
+        """Where these models lie: in a folder or in the zoo; those that are not there are not."""
+        folders = [Path(place) for place in self.options.models.split(",")]
+        found = {}
+        for name in names:
+            own = [str(folder / name) for folder in folders if (folder / name).is_dir()]
+            if own or name in zoo_names():
+                found[name] = own[0] if own else name
+            else:
+                print(f"no {name}: left out", flush=True)
+        return found
+
+    def measured(
+        self,
+        part: str,
+        models: Mapping[str, str],
+        measures: dict[str, dict[str, Any]],
+        limit: int = 0,
+        data: Dataset | None = None,
+    ) -> None:
+        """Measure models in one setting; the result files go to a folder of that name."""
+        start = time.perf_counter()
+        done = measure(
+            models,
+            measures,
+            data=self.data if data is None else data,
+            data_options={"limit": limit or self.half, "split": "test"} if data is None else None,
+            out=self.out / part,
+            device=str(self.device),
+            batch_size=self.options.batch,
+        )
+        metrics = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr")
+        shown = {c.key.model: "/".join(percents(overall(c, m), interval=False) for m in metrics)
+                 for c in done}  # fmt: skip
+        print(f"{self.data} {part}: {shown} in {time.perf_counter() - start:.0f} s", flush=True)
+
+    def searched(
+        self,
+        part: str,
+        models: Mapping[str, str],
+        generator: str = "vqgan",
+        limit: int = 0,
+        data: Dataset | None = None,
+        **params: Any,
+    ) -> None:
+        """The same with a dynamic search, as published but for some parameters."""
+        settings: dict[str, Any] = {
+            "generator": generator,
+            # Only these two need an autoencoder.
+            "generator_params": self.vqgan if generator in ("vqgan", "style") else {},
+            "oracle": "zero_shot",
+            "oracle_params": {"model": self.expert},
+            "budget": self.options.budget,
+            "precision": self.options.precision,
+            "pictures": 0,
+        }
+        self.measured(part, models, {"dynamic": settings | params}, limit, data)
 
     def main(self) -> None:
         """The tables: every model under every generator; the VQGAN's images are kept."""
-        for name, source in self.come(NETS[self.data]):
+        for name, source in self.models.items():
             for generator in self.options.generators.split(","):
-                part = f"main-{generator}"
                 kept = self.out / "made" / name
-                keep: dict[str, Any] = {"export": str(kept)} if generator == "vqgan" else {}
-                if keep and kept.exists() and not list((self.out / part).glob(f"*/{name}--*")):
-                    shutil.rmtree(kept)
-                self.cells(
-                    part, self.options.limit, {name: source}, pictures=8,
-                    **self.params_of(generator), **keep,
-                )  # fmt: skip
+                keep = {"export": str(kept)} if generator == "vqgan" else {}
+                part = f"main-{generator}"
+                if keep and not list((self.out / part).glob(f"*/{name}--*")):
+                    shutil.rmtree(kept, ignore_errors=True)  # half of it, from a call that ended
+                self.searched(part, {name: source}, generator, self.limit, pictures=8, **keep)
 
     def steps(self) -> None:
         """The plain and the PGD-trained model at several step sizes."""
         for step in map(float, self.options.steps.split(",")):
-            self.cells(f"step-{step:g}", self.half, self.pair, step=step, **self.params_of("vqgan"))
+            self.searched(f"step-{step:g}", self.pair, step=step)
 
     def budgets(self) -> None:
         """The same two with fewer and with more candidates."""
         for budget in map(int, self.options.budgets.split(",")):
-            settings = self.params_of("vqgan") | {"budget": budget}
-            self.cells(f"budget-{budget}", self.half, self.pair, **settings)
+            self.searched(f"budget-{budget}", self.pair, budget=budget)
 
     def searches(self) -> None:
         """Other searches than the published one, on the plain and the PGD-trained model."""
         for name, change in SEARCHES.items():
-            part = f"search-{name.replace(' ', '_').replace(',', '')}"
-            self.cells(part, self.half, self.pair, **self.params_of("vqgan"), **change)
+            self.searched(part_of(name), self.pair, **change)
 
     def oracles(self) -> None:
         """Other oracles: a generalist, both together, and a classifier."""
         judge = CLASSIFIERS[self.data]
-        both = [{"oracle": "zero_shot", **self.oracle.get("oracle_params", {})},
-                {"oracle": "zero_shot", "model": GENERALIST}]  # fmt: skip
+        both = [{"oracle": "zero_shot", "model": name} for name in (self.expert, GENERALIST)]
         settings: dict[str, dict[str, Any]] = {
             "generalist": {"oracle": "zero_shot", "oracle_params": {"model": GENERALIST}},
             "both": {"oracle": "ensemble", "oracle_params": {"members": both}},
-            "classifier": {"oracle": "classifier"},
+            "classifier": {"oracle": "classifier", "oracle_params": {"model": self.judge()}},
         }
-        settings["classifier"]["oracle_params"] = {"model": self.some(judge)[judge]}
-        for name, source in self.come(NETS[self.data]):
-            for label, chosen in settings.items():
-                if label == "classifier" and name == judge:
-                    continue
-                params = self.params_of("vqgan") | chosen
-                self.cells(f"oracle-{label}", self.half, {name: source}, **params)
+        for label, chosen in settings.items():
+            models = {name: source for name, source in self.models.items()
+                      if label != "classifier" or name != judge}  # fmt: skip
+            self.searched(f"oracle-{label}", models, **chosen)
+
+    def judge(self) -> str:
+        """The classifier that is an oracle."""
+        (source,) = self.there(CLASSIFIERS[self.data]).values()
+        return source
 
     def audit(self) -> None:
         """How far each of these oracles can be trusted."""
-        judge = CLASSIFIERS[self.data]
-        expert = self.options.oracle or EXPERTS[self.data]
-        start = time.perf_counter()
-        measure(
-            {"expert": expert, "generalist": GENERALIST, "classifier": self.some(judge)[judge]},
-            {
-                "oracle_audit": {
-                    "generator_params": self.vqgan,
-                    "precision": self.options.precision,
-                    "budget": min(20, self.options.budget),
-                }
-            },
-            data=self.data,
-            data_options={"limit": self.half, "split": "test"},
-            out=self.out / "audit",
-            device=str(self.device),
-            batch_size=self.options.batch,
-        )
-        print(f"{self.data} audit in {time.perf_counter() - start:.0f} s", flush=True)
+        settings = {"generator_params": self.vqgan, "precision": self.options.precision,
+                    "budget": min(20, self.options.budget)}  # fmt: skip
+        oracles = {"expert": self.expert, "generalist": GENERALIST, "classifier": self.judge()}
+        self.measured("audit", oracles, {"oracle_audit": settings})
 
     def sparse(self) -> None:
         """A sparse mask against the full latent, in both variants."""
-        plain = self.some(NETS[self.data][0])
-        params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
         for variant in ("no", "settled", "paper"):
-            self.cells(f"sparse-{variant}", self.options.limit, plain, sparse=variant, **params)
+            self.searched(f"sparse-{variant}", self.plain, limit=self.limit, sparse=variant,
+                          sparse_images=self.limit)  # fmt: skip
 
     def penalties(self) -> None:
         """Masks found with weaker penalties, on a network of the zoo, beside the full latent."""
-        name = OF_THE_ZOO[self.data]
-        params = self.params_of("vqgan") | {"sparse_images": self.options.limit}
-        self.cells("penalty-none", self.options.limit, {name: name}, **params)
+        model = {OF_THE_ZOO[self.data]: OF_THE_ZOO[self.data]}
+        common: dict[str, Any] = {"limit": self.limit, "sparse_images": self.limit}
+        self.searched("penalty-none", model, **common)
         for penalty in PENALTIES:
-            self.cells(
-                f"penalty-{penalty:g}", self.options.limit, {name: name},
-                sparse="settled", sparse_penalty=penalty, **params,
-            )  # fmt: skip
+            self.searched(f"penalty-{penalty:g}", model, sparse="settled", sparse_penalty=penalty,
+                          **common)  # fmt: skip
 
     def draws(self) -> None:
         """Other images, and networks trained with other seeds."""
         everything = load_dataset(self.data, split="test")
         for seed in (1, 2):
-            drawn = everything.limited(self.half, seed=seed)
-            self.cells(f"draw-{seed}", 0, self.pair, data=drawn, **self.params_of("vqgan"))
+            self.searched(f"draw-{seed}", self.pair, data=everything.limited(self.half, seed=seed))
         if self.data in AGAIN:
-            twins = self.some(*AGAIN[self.data])
+            twins = self.there(*AGAIN[self.data])
             for generator in ("vqgan", "warp", "colour"):
-                self.cells(f"again-{generator}", self.half, twins, **self.params_of(generator))
+                self.searched(f"again-{generator}", twins, generator)
 
     def static(self) -> None:
         """Ordinary corruptions, to compare the order of the models."""
-        measure(
-            self.models,
-            {"corruption": {"corruptions": CORRUPTIONS, "severities": (3,), "baseline": "none"}},
-            data=self.data,
-            data_options={"limit": self.half, "split": "test"},
-            out=self.out / "static",
-            device=str(self.device),
-            batch_size=self.options.batch,
-        )
+        settings = {"corruptions": CORRUPTIONS, "severities": (3,), "baseline": "none"}
+        self.measured("static", self.models, {"corruption": settings})
 
     def transfer(self) -> None:
         """Every model's images, as the main part kept them, shown to every model."""
-        data = load_dataset(self.data, split="test", limit=self.options.limit)
+        data = load_dataset(self.data, split="test", limit=self.limit)
         models = {name: load_model(path).to(self.device) for name, path in self.models.items()}
-        folders = {name: self.out / "made" / name for name in models}
         made = {
             name: load_dataset("imagefolder", path=str(path), classes=list(data.classes))
-            for name, path in folders.items()
-            if path.is_dir()
+            for name in models
+            if (path := self.out / "made" / name).is_dir()
         }
-        context = Context(self.device, self.options.batch)
-        result = transfer_matrix(models, made, data, context)
+        result = transfer_matrix(models, made, data, Context(self.device, self.options.batch))
         values = {k: v.tolist() if isinstance(v, np.ndarray) else v
                   for k, v in result._asdict().items()}  # fmt: skip
         write_atomic(self.out / "transfer.json", json.dumps(values, indent=1) + "\n")
@@ -179,10 +251,9 @@ class Study(Runner):
 
     def augment(self) -> None:
         """Train on generated images for a little, and measure before and after."""
-        ((name, path),) = self.some(NETS[self.data][0]).items()
-        train = load_dataset(self.data, split="train", limit=10 * self.options.limit)
-        common: dict[str, Any] = {"epochs": 2, "batch_size": 500, "lr": 5e-4}
-        common["augmentations"] = ("crop",)
+        ((name, path),) = self.plain.items()
+        train = load_dataset(self.data, split="train", limit=10 * self.limit)
+        common = {"epochs": 2, "batch_size": 500, "lr": 5e-4, "augmentations": ("crop",)}
         ways: dict[str, tuple[str, dict[str, Any]]] = {
             "plain": ("nominal", {}),
             "dynamic": ("dynamic_augment", {"generator_params": self.vqgan, "budget": 5}),
@@ -191,15 +262,11 @@ class Study(Runner):
             out = self.out / f"{name}-{label}"
             if not out.exists():
                 harden(method, path, train, out=out, device=str(self.device), **common, **own)
-            self.cells(
-                "augment", self.half, {f"{name}-{label}": str(out)},
-                **self.params_of("vqgan"),
-            )  # fmt: skip
+            self.searched("augment", {f"{name}-{label}": str(out)})
 
 
 def main() -> None:
-    """Run the chosen parts in order."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", choices=sorted(NETS))
     parser.add_argument("--models", default="runs/zoo_dynamic/models", help="folders, by comma")
     parser.add_argument("--out", default="runs/fmr")
@@ -210,23 +277,17 @@ def main() -> None:
     parser.add_argument("--generators", default=",".join(GENERATORS))
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--steps", default=STEPS, help="step sizes, by comma")
-    parser.add_argument("--budget", type=int, default=50)
+    parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--budgets", default=BUDGETS, help="other budgets, by comma")
-    parser.add_argument("--wait", type=float, default=0, help="seconds, for models in training")
-    parser.add_argument("--rule", default="argmax")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--autoencoder", default="small-vqgan")
-    parser.add_argument("--oracle", default="", help="the zoo's expert for the data otherwise")
     options = parser.parse_args()
-    torch.backends.cudnn.benchmark = False
     study = Study(options)
     for part in options.parts.split(","):
-        work: Callable[[], None] = getattr(study, part)
         start = time.perf_counter()
         try:
-            work()
-        except (UserError, RuntimeError, KeyError):
+            getattr(study, part)()
+        except (UserError, RuntimeError, KeyError, ValueError):
             # One part that cannot be done must not cost the others.
             print(f"{options.data} {part}: {traceback.format_exc()}", flush=True)
         print(f"{options.data} {part}: {time.perf_counter() - start:.0f} s in all", flush=True)

@@ -2,11 +2,7 @@
 
     python studies/robust_finetuning/study.py --workers 8
 
-What is finished lies in runs/; stopped and started again, it goes on. Small enough for a CPU:
-
-    python studies/robust_finetuning/study.py --workers 2 --train epochs=2 --train batch_size=64 \\
-        --set data.train.limit=640 --set data.photos.limit=640 --set data.photo-c.limit=50
-
+What is finished lies in runs/; stopped and started again, it goes on. `--small` is for a CPU.
 A model is measured by the process that made it, so that little is lost when time runs out.
 """
 
@@ -96,9 +92,8 @@ class Task(NamedTuple):
 
 
 def carry_out(task: Task) -> None:
-    """Make a model unless it is there, then measure it."""
-    if not (task.folder / "models" / task.name).exists():
-        make_model(task.recipe, task.name, task.folder)
+    """Make a model unless it is there as asked for, then measure it."""
+    make_model(task.recipe, task.name, task.folder)
     run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])
 
 
@@ -115,25 +110,13 @@ def follow(path: str, folder: Path, overrides: list[str], engine: Processes, unt
         print(f"{time.monotonic():.0f}  {end.name}: {end.state} {end.error or ''}", flush=True)
 
 
-def fitting(recipe: str, overrides: list[str]) -> list[str]:
-    """The overrides whose place stands in this recipe; data.train.limit, say, is not in all."""
+def smaller(recipe: str) -> list[str]:
+    """Overrides that make a recipe small enough for a CPU: few pictures, short training."""
     raw = load_recipe(recipe).raw
-    return [text for text in overrides if _place(raw, text.partition("=")[0].split(".")[:-1])]
-
-
-def _place(raw: object, keys: list[str]) -> bool:
-    for key in keys:
-        if not isinstance(raw, dict) or key not in raw:
-            return False
-        raw = raw[key]
-    return True
-
-
-def everywhere(recipe: str, setting: str) -> list[str]:
-    """`epochs=1` as an override of every training run of a recipe that takes steps."""
-    key, _, value = setting.partition("=")
-    entries = load_recipe(recipe).raw["harden"]
-    return [f"harden.{name}.{key}={value}" for name, e in entries.items() if e.get("epochs") != 0]
+    limits = {"mixed": 640, "train": 640, "photos": 640, "photo-c": 50}
+    found = [f"data.{name}.limit={limit}" for name, limit in limits.items() if name in raw["data"]]
+    trained = [name for name, entry in raw["harden"].items() if entry.get("epochs") != 0]
+    return found + [f"harden.{name}.{s}" for name in trained for s in ("epochs=2", "batch_size=64")]
 
 
 def main() -> None:
@@ -141,13 +124,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="a.b=c")
-    parser.add_argument("--train", action="append", default=[], help="such as epochs=1, for all")
+    parser.add_argument("--small", action="store_true", help="few pictures, short training")
     given = parser.parse_args()
 
     def changed(recipe: str) -> list[str]:
-        own = [text for setting in given.train for text in everywhere(recipe, setting)]
-        return fitting(recipe, given.overrides) + own
+        return smaller(recipe) if given.small else []
 
     engine, until = Processes(given.workers), time.monotonic() + given.seconds
     tuning = given.runs / "tuning"

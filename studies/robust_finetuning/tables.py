@@ -2,25 +2,26 @@
 
     python studies/robust_finetuning/tables.py runs/robust_finetuning runs/robust_finetuning_domains
 
-Writes scores.csv, claims.csv, masks.csv and the figures beside itself, and prints Markdown tables.
+Writes scores.csv, claims.csv, masks.csv and the figures, and fills the tables of README.md.
 Claims M1 to M7 are contrasts: models with a factor each, whose sum should be above zero.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stockpot.charts import save
 from stockpot.files import write_atomic
 from stockpot.report.scatter import scatter
 from stockpot.results.contrast import Contrasts, minus
-from stockpot.results.groups import Answers, GroupMean, answers, means_of
+from stockpot.results.groups import Answers, answers, means_of
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, markdown, percent
+from stockpot.results.tables import fill as fill_page
 
 HERE = Path(__file__).parent
 MASKS, FILLS = ("random", "context", "object"), ("none", "single", "multi")
@@ -29,6 +30,7 @@ Contrast = Mapping[str, float]
 COPIES = {"inside": 4, "shuffled": 4, "reversed": 4, "family": 4}
 """Pictures of one object, which follow one another; they are no independent images."""
 Found = dict[str, dict[str, Answers]]
+Row = dict[str, Any]
 
 
 class Experiment(NamedTuple):
@@ -52,14 +54,6 @@ EXPERIMENTS = (
 )  # fmt: skip
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    print(markdown(header, rows) + "\n")
-
-
-def text(mean: GroupMean) -> str:
-    return percent(mean.value, mean.interval.low, mean.interval.high)
-
-
 class Claim(NamedTuple):
     """A number of the paper's list, what it says, and on which side it is looked at."""
 
@@ -68,18 +62,14 @@ class Claim(NamedTuple):
     contrast: Contrast
     side: str
     """`inside` or `outside`."""
-    detail: bool = False
-    """Part of a mean that is a claim of its own."""
 
 
 def claims() -> list[Claim]:
     """All comparisons, in the order of the list."""
     found: list[Claim] = []
 
-    def add(
-        name: str, text: str, contrast: Contrast, side: str = "outside", detail: bool = False
-    ) -> None:
-        found.append(Claim(name, text, contrast, side, detail))
+    def add(name: str, text: str, contrast: Contrast, side: str = "outside") -> None:
+        found.append(Claim(name, text, contrast, side))
 
     add("M1", "vanilla gains inside over zero-shot", minus("vanilla", "zero-shot"), "inside")
     add("M1", "vanilla loses outside against zero-shot", minus("zero-shot", "vanilla"))
@@ -96,13 +86,13 @@ def claims() -> list[Claim]:
     for mask in MASKS:
         for better, worse in (("single", "none"), ("multi", "none"), ("single", "multi")):
             add("M3", f"{mask}: {better} beats {worse} outside",
-                minus(f"{mask}-{better}", f"{mask}-{worse}"), detail=True)  # fmt: skip
+                minus(f"{mask}-{better}", f"{mask}-{worse}"))  # fmt: skip
     for better, worse in (("object", "random"), ("random", "context"), ("object", "context")):
         add("M4", f"{better} masks beat {worse} ones outside, mean of all fills",
             minus(_over_fills(better), _over_fills(worse)))  # fmt: skip
         for fill in FILLS:
             add("M4", f"{fill}: {better} masks beat {worse} ones outside",
-                minus(f"{better}-{fill}", f"{worse}-{fill}"), detail=True)  # fmt: skip
+                minus(f"{better}-{fill}", f"{worse}-{fill}"))  # fmt: skip
     for share in SHARES:
         for side in ("inside", "outside"):
             add("M6", f"WiSE-FT {share} % beats vanilla {side}",
@@ -147,134 +137,104 @@ def by_object(results: Sequence[CellResult]) -> Found:
     }
 
 
-def score_rows(given: Experiment, results: Found) -> list[dict[str, object]]:
+def score_rows(given: Experiment, results: Found) -> list[Row]:
     """Every model: the mean inside, the mean outside, and each dataset; and the figure."""
     sets = [*given.inside, *given.outside]
     groups = {"inside": given.inside, "outside": given.outside} | {f"on {d}": [d] for d in sets}
     means = {title: means_of(results, data) for title, data in groups.items()}
     inside, outside = means["inside"], means["outside"]
     names = sorted(set(inside) & set(outside), key=lambda name: -outside[name].value)
-    first = names[0]
-    independent = "objects" if given.name == "contexts" else "images"
-    print(
-        f"## {given.name}: {inside[first].n:,} {independent} inside, {outside[first].n:,} outside\n"
-    )
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for place, name in enumerate(names, start=1):
-        row: dict[str, object] = {"experiment": given.name, "point": place}
+        row: Row = {"experiment": given.name, "point": place}
         row["model"] = name.removeprefix(given.prefix)
         for title in groups:
-            found = means[title][name]
-            row |= {title: round(found.value, 4), f"{title} low": round(found.interval.low, 4),
-                    f"{title} high": round(found.interval.high, 4)}  # fmt: skip
-        row |= {"runs": len(outside[name].runs), "n outside": outside[name].n}
-        rows.append(row)
-    shown = given.outside if len(given.outside) > 1 else []
-    table(
-        ["point", "model", "inside", "outside", *shown, "runs"],
-        [
-            [place, name.removeprefix(given.prefix), text(inside[name]), text(outside[name])]
-            + [f"{100 * means[f'on {data}'][name].value:.1f}" for data in shown]
-            + [len(outside[name].runs)]
-            for place, name in enumerate(names, start=1)
-        ],
-    )
+            value, (low, high, _) = means[title][name].value, means[title][name].interval
+            row |= {title: round(value, 6), f"{title} low": round(low, 6),
+                    f"{title} high": round(high, 6)}  # fmt: skip
+        rows.append(row | {"runs": len(outside[name].runs), "n outside": outside[name].n})
     titles = [", ".join(data) for data in (given.inside, given.outside)]
-    points = [(_renamed(inside[name], given), _renamed(outside[name], given)) for name in names]
+    points = [
+        (a._replace(name=row["model"]), b._replace(name=row["model"]))
+        for row, a, b in ((row, inside[n], outside[n]) for row, n in zip(rows, names, strict=True))
+    ]
     chart = scatter(points, f"accuracy on {titles[0]}", f"mean accuracy on {titles[1]}")
     save(chart, HERE / f"{given.name}.svg")
     return rows
 
 
-def _renamed(mean: GroupMean, given: Experiment) -> GroupMean:
-    return mean._replace(name=mean.name.removeprefix(given.prefix))
-
-
-def claim_rows(runs: Sequence[Found]) -> list[dict[str, object]]:
+def claim_rows(runs: Sequence[Found]) -> list[Row]:
     """Every claim in every experiment, over all sets outside and by what has changed there."""
     shown = [given for given in EXPERIMENTS if given.run < len(runs)]
     scores = {given.name: Contrasts(runs[given.run], given.prefix) for given in shown}
-    rows: list[dict[str, object]] = []
-
-    def compared(claim: Claim, given: Experiment, kind: str, data: list[str]) -> str:
-        found = scores[given.name].of(claim.contrast, data)
-        if found is None:
-            return ""
-        rows.append(
-            {"experiment": given.name, "sets": kind, "claim": claim.name, "text": claim.text,
-             "points": round(100 * found.value, 2), "low": round(100 * found.low, 2),
-             "high": round(100 * found.high, 2), "verdict": found.verdict}
-        )  # fmt: skip
-        return f"{found} {found.verdict}"
-
-    whole, parts = [], []
+    rows: list[Row] = []
     for claim in claims():
-        side = claim.side
-        line = [
-            compared(claim, given, side, given.inside if side == "inside" else given.outside)
-            for given in shown
-        ]
-        if any(line) and not claim.detail:
-            whole.append([claim.name, claim.text, *line])
-        if side == "outside":
-            line = [
-                compared(claim, given, kind, data)
-                for given in shown
-                for kind, data in given.kinds.items()
-                if len(given.kinds) > 1
-            ]
-            if any(line) and not claim.detail:
-                parts.append([claim.name, claim.text.replace(" outside", ""), *line])
-    print("## Claims, differences in points [95 %]\n")
-    table(["claim", "says", *(given.name for given in shown)], whole)
-    print("## The same by what has changed outside\n")
-    kinds = [kind for given in shown for kind in given.kinds if len(given.kinds) > 1]
-    table(["claim", "says", *kinds], parts)
+        places = [(given, claim.side, given.inside if claim.side == "inside" else given.outside)
+                  for given in shown]  # fmt: skip
+        if claim.side == "outside":
+            places += [(given, kind, data) for given in shown if len(given.kinds) > 1
+                       for kind, data in given.kinds.items()]  # fmt: skip
+        for given, kind, data in places:
+            if found := scores[given.name].of(claim.contrast, data):
+                ends = {k: round(100 * v, 2) for k, v in found._asdict().items()}
+                rows.append(
+                    {"experiment": given.name, "sets": kind, "claim": claim.name,
+                     "text": claim.text, "points": ends["value"], "low": ends["low"],
+                     "high": ends["high"], "verdict": found.verdict}
+                )  # fmt: skip
     return rows
 
 
-def mask_rows(results: Sequence[CellResult]) -> list[dict[str, object]]:
+def mask_rows(results: Sequence[CellResult]) -> list[Row]:
     """Masking rates and IoU per threshold, of every run."""
-    rows: list[dict[str, object]] = []
-    for cell in results:
-        if cell.key.measure != "object_masks":
-            continue
-        rows += [
-            {"model": cell.key.model, "metric": score.metric,
-             "threshold": score.condition.get("threshold", ""), "value": round(score.value, 4),
-             "low": round(score.ci_low or 0, 4), "high": round(score.ci_high or 0, 4),
-             "n": score.n}
-            for score in cell.scores
-        ]  # fmt: skip
-    models = sorted({str(row["model"]) for row in rows if str(row["model"])[-1] not in "12"})
-    thresholds = sorted({float(str(row["threshold"])) for row in rows if row["threshold"] != ""})
-    by = {(row["model"], row["metric"], row["threshold"]): row["value"] for row in rows}
+    return [
+        {"model": cell.key.model, "metric": score.metric,
+         "threshold": score.condition.get("threshold"), "value": round(score.value, 6),
+         "low": round(score.ci_low or 0, 6), "high": round(score.ci_high or 0, 6), "n": score.n}
+        for cell in results if cell.key.measure == "object_masks" for score in cell.scores
+    ]  # fmt: skip
+
+
+def score_table(given: Experiment, rows: Sequence[Row]) -> str:
+    """Models by their mean outside."""
+    body = [
+        [f"{row['point']:.0f}", row["model"],
+         *(percent(*(row[f"{side}{end}"] for end in ("", " low", " high")))
+           for side in ("inside", "outside")),
+         *(percent(row[f"on {data}"]) for data in given.outside), f"{row['runs']:.0f}"]
+        for row in rows if row["experiment"] == given.name
+    ]  # fmt: skip
+    return markdown(["point", "model", "inside", "outside", *given.outside, "runs"], body)
+
+
+def mask_table(rows: Sequence[Row]) -> str:
+    """How much is masked at each threshold, of pictures and of objects; the first seed."""
+    models = ["object-single-s0", "vanilla-s0", "zero-shot"]
     metrics = {"image": "image_masking_rate", "object": "object_masking_rate", "IoU": "mask_iou"}
-    if models:
-        print("## Masks\n\npointing: " + ", ".join(f"{m} {by[m, 'pointing', '']}" for m in models))
-        table(
-            ["threshold", *(f"{model}: {short}" for model in models for short in metrics)],
-            [
-                [t, *(f"{by[m, key, t]:.2f}" for m in models for key in metrics.values())]
-                for t in reversed(thresholds)
-            ],
-        )
-    return rows
+    by = {(row["model"], row["metric"], row["threshold"]): row["value"] for row in rows}
+    thresholds = sorted({row["threshold"] for row in rows if row["threshold"]}, reverse=True)
+    head = [f"{name.removesuffix('-s0')}: {short}" for name in models for short in metrics]
+    body = [[t, *(f"{by[m, key, t]:.2f}" for m in models for key in metrics.values())]
+            for t in thresholds]  # fmt: skip
+    return markdown(["threshold", *head], body)
+
+
+def from_data(scores: Sequence[Row], masks: Sequence[Row]) -> dict[str, str]:
+    """The places of README.md that scores.csv and masks.csv fill."""
+    found = {given.name: score_table(given, scores) for given in EXPERIMENTS}
+    return found | {"masks": mask_table(masks)}
 
 
 def main() -> None:
-    if len(sys.argv) < 2:
-        sys.exit("usage: python studies/robust_finetuning/tables.py RUN [RUN_DOMAINS]")
+    if len(sys.argv) != 3:
+        sys.exit("usage: python studies/robust_finetuning/tables.py RUN RUN_DOMAINS")
     runs = [load_results(folder) for folder in sys.argv[1:]]
     found = [by_object(results) for results in runs]
-    scored: list[dict[str, object]] = []
-    for given in EXPERIMENTS:
-        if given.run < len(runs):
-            scored += score_rows(given, found[given.run])
-    write_atomic(HERE / "scores.csv", csv_text(scored))
-    write_atomic(HERE / "claims.csv", csv_text(claim_rows(found)))
-    if masks := mask_rows(runs[0]):
-        write_atomic(HERE / "masks.csv", csv_text(masks))
+    scored = [row for given in EXPERIMENTS for row in score_rows(given, found[given.run])]
+    files = {"scores": scored, "claims": claim_rows(found), "masks": mask_rows(runs[0])}
+    for name, rows in files.items():
+        write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    fill_page(HERE / "README.md", from_data(scored, files["masks"]))
 
 
 if __name__ == "__main__":

@@ -1,136 +1,351 @@
-"""Read what `measure.py` wrote, and compare soups image by image."""
+"""Does each finding of "Seasoning Model Soups" hold here? From what `study.py` saved to the tables.
+
+    python studies/robust_soups/tables.py runs/study --family quarter
+
+Writes results/LABEL.json and results/LABEL.md and the figures, and puts the tables of choosing
+into README.md. Where a soup is chosen and then compared, half of the images choose and the other
+half compare: no winner's curse.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from study import CORRUPTIONS, CRITERIA, SOUPED
 
+from stockpot.files import write_atomic
+from stockpot.results.contrast import Contrast, choose_then_judge, halves, paired
 from stockpot.results.statistics import wilson
-from stockpot.season.matrix import Matrix
+from stockpot.results.tables import fill, markdown, percent
+from stockpot.season.conditions import Conditions
+from stockpot.season.matrix import single_soup
+from stockpot.season.methods.racing import race
+from stockpot.season.plots.labels_needed import SHOTS, curve
 
+HERE = Path(__file__).parent
 THREATS = ("linf 8/255", "l2 128/255", "l1 12")
-OWN = {"linf": THREATS[0], "l2": THREATS[1], "l1": THREATS[2], "nominal": "clean"}
+ALL = ("clean", *THREATS, "union")
+OWN = dict(zip(SOUPED, (*THREATS, "clean"), strict=True))
+"""What each member was trained for."""
+WAYS = ("best member", "ensemble", "source", *CRITERIA, "10-shot", "100-shot", "oracle")
+Finding = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """Soups x images under each threat, their union, and clean."""
-
-    members: tuple[str, ...]
-    n: int
-    data: str
-    matrices: dict[str, Matrix]
-
-    @property
-    def weights(self) -> np.ndarray:
-        """One row per soup."""
-        return next(iter(self.matrices.values())).weights
-
-    def row(self, *weights: float) -> int:
-        """The soup with these weights."""
-        found = np.flatnonzero(np.abs(self.weights - np.array(weights)).sum(axis=1) < 1e-6)
-        if not len(found):
-            raise KeyError(weights)
-        return int(found[0])
-
-    def line(self, first: int, second: int, low: float = 0.0, high: float = 1.0) -> list[int]:
-        """Soups of two members, by the second's weight."""
-        others = [c for c in range(self.weights.shape[1]) if c not in (first, second)]
-        share = self.weights[:, second]
-        inside = (share >= low - 1e-9) & (share <= high + 1e-9)
-        alone = np.abs(self.weights[:, others]).sum(axis=1) < 1e-9
-        rows = np.flatnonzero(inside & alone)
-        return [int(row) for row in rows[np.argsort(share[rows])]]
-
-
-def read_attacked(path: Path) -> Attacked | None:
-    """One file of `measure.py threats`, or several that hold parts of the soups."""
-    parts = [_read(part) for part in sorted(path.parent.glob(f"{path.stem}*{path.suffix}"))]
-    if not parts:
-        return None
-    matrices = {
-        condition: Matrix(
-            *(
-                np.concatenate([getattr(part.matrices[condition], field) for part in parts])
-                for field in ("weights", "correct", "loss")
-            )
-        )
-        for condition in parts[0].matrices
-    }
-    return Attacked(parts[0].members, parts[0].n, parts[0].data, matrices)
-
-
-def _read(path: Path) -> Attacked:
-    with np.load(path) as stored:
-        facts = json.loads(str(stored["facts"]))
-        weights = stored["weights"]
-        matrices = {}
-        for key in stored.files:
-            if key.startswith("correct:"):
-                correct = np.unpackbits(stored[key], axis=1, count=facts["n"]).astype(bool)
-                loss = (~correct).astype(np.float32)
-                matrices[key.partition(":")[2]] = Matrix(weights, correct, loss)
-    return Attacked(tuple(facts["members"]), facts["n"], facts["data"], matrices)
-
-
-@dataclass(frozen=True)
-class Shifted:
-    """Soups x images of every cell, the members alone, and their output ensemble."""
-
-    facts: dict[str, Any]
-    cells: dict[str, Matrix]
-    alone: dict[str, np.ndarray]
-    ensemble: dict[str, np.ndarray]
-
-
-def read_shifted(path: Path) -> Shifted | None:
-    """The file of `measure.py shift`."""
-    if not path.exists():
-        return None
-    with np.load(path) as stored:
-        facts = json.loads(str(stored["facts"]))
-        weights = stored["weights"]
-        cells, alone, ensemble = {}, {}, {}
-        for name in facts["cells"]:
-            n = facts["n_source"] if name == "source" else facts["n"]
-            correct = np.unpackbits(stored[f"correct:{name}"], axis=1, count=n).astype(bool)
-            loss = np.exp2((stored[f"loss:{name}"].astype(np.float32) - 128) / 8)
-            cells[name] = Matrix(weights, correct, loss)
-            alone[name] = np.unpackbits(stored[f"alone:{name}"], axis=1, count=n).astype(bool)
-            ensemble[name] = np.unpackbits(stored[f"ensemble:{name}"], count=n).astype(bool)
-    return Shifted(facts, cells, alone, ensemble)
+def points(found: Contrast, n: int) -> dict[str, float]:
+    """A share or a difference in percent or points, as JSON keeps it."""
+    return {key: 100 * value for key, value in found._asdict().items()} | {"n": n}
 
 
 def share(flags: np.ndarray) -> dict[str, float]:
-    """A proportion in percent with its Wilson interval."""
-    right, n = int(flags.sum()), int(flags.size)
-    interval = wilson(right, n)
-    return {
-        "value": 100 * right / n,
-        "low": 100 * interval.low,
-        "high": 100 * interval.high,
-        "n": n,
-    }
+    interval = wilson(int(flags.sum()), flags.size)
+    return points(Contrast(float(flags.mean()), interval.low, interval.high), flags.size)
 
 
-def difference(better: np.ndarray, worse: np.ndarray) -> dict[str, float]:
-    """The paired difference of two accuracies in points, with a 95 % interval over images."""
-    change = better.astype(float) - worse.astype(float)
-    middle = 100 * change.mean()
-    half = 196 * change.std(ddof=1) / np.sqrt(change.size)
-    return {"value": middle, "low": middle - half, "high": middle + half, "n": int(change.size)}
+def gain(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    return points(paired(first, second), first.size)
 
 
-def shown(score: dict[str, float]) -> str:
-    """A score with its interval."""
-    return f"{score['value']:.1f} [{score['low']:.1f}, {score['high']:.1f}]"
-
-
-def mixture(members: tuple[str, ...], weights: np.ndarray) -> str:
+def mixture(soups: Conditions, row: int) -> str:
     """A soup in words."""
-    parts = [f"{w:g} {m}" for m, w in zip(members, weights, strict=True) if abs(w) > 1e-9]
-    return " + ".join(parts).replace("+ -", "- ")
+    named = zip(soups.facts["members"], soups.weights[row], strict=True)
+    return " + ".join(f"{w:g} {m}" for m, w in named if abs(w) > 1e-9).replace("+ -", "- ")
+
+
+def called(pair: tuple[int, int]) -> str:
+    return "-".join(SOUPED[member] for member in pair)
+
+
+def on_triangle(soups: Conditions) -> list[int]:
+    """Convex soups of the three robust members, by fifths."""
+    fifths = 5 * soups.weights
+    whole = np.abs(fifths - fifths.round()).max(axis=1) < 1e-5
+    convex = (fifths > -1e-8).all(axis=1) & (np.abs(fifths[:, 3]) < 1e-8)
+    return [int(row) for row in np.flatnonzero(whole & convex)]
+
+
+def smooth(soups: Conditions) -> Finding:
+    """F1: along a line no interior soup falls below the worse end."""
+    rows = []
+    for pair in ((0, 1), (0, 2), (1, 2)):
+        for threat in (OWN[SOUPED[member]] for member in pair):
+            scores = 100 * soups.matrices[threat].accuracy()[soups.line(*pair)]
+            steps = np.diff(scores) * (1 if scores[-1] > scores[0] else -1)
+            dip = scores[1:-1].min() - min(scores[0], scores[-1])
+            rows.append({"pair": called(pair), "threat": threat,
+                         "lowest interior minus lower end": dip,
+                         "largest step against the trend": max(0.0, -steps.min())})  # fmt: skip
+    lowest = min(row["lowest interior minus lower end"] for row in rows)
+    return {"holds": lowest > -2.0, "lowest dip (points)": lowest, "rows": rows}
+
+
+def interior_beats_specialist(soups: Conditions) -> Finding:
+    """F2: for neighbouring norms some interior soup beats the specialist at its own threat."""
+    rows = []
+    for pair in ((1, 0), (1, 2), (0, 1), (2, 1)):
+        correct = soups.matrices[OWN[SOUPED[pair[0]]]].correct
+        alone, *inner, _ = soups.line(*pair)
+        found = choose_then_judge(correct[inner], correct[alone])
+        rows.append({"specialist": SOUPED[pair[0]], "soup": mixture(soups, inner[found.best]),
+                     "gain over the specialist": points(found.gain, found.n)})  # fmt: skip
+    return {"holds": any(row["gain over the specialist"]["low"] > 0 for row in rows), "rows": rows}
+
+
+def joint_training(soups: Conditions, joint: dict[str, Conditions]) -> Finding:
+    """F3: MAX and SAT on (l_inf, l_1) lie above the soups' front."""
+    pair = [soups.matrices[THREATS[index]].correct[soups.line(0, 2)] for index in (0, 2)]
+    both = np.logical_and(*pair)
+    best = int(both.mean(axis=1).argmax())
+    linf, l1 = (correct.mean(axis=1) for correct in pair)
+    order = np.argsort(linf)
+    rows = []
+    for name, model in joint.items():
+        own = [model.matrices[THREATS[index]].correct[0] for index in (0, 2)]
+        # The l_1 accuracy of the front at the same l_inf accuracy, by linear interpolation.
+        front = float(np.interp(own[0].mean(), linf[order], l1[order]))
+        rows.append(
+            {"model": name, "linf": share(own[0]), "l1": share(own[1]),
+             "l1 above the front (points)": 100 * (float(own[1].mean()) - front),
+             "union(linf, l1) minus the best soup's": gain(np.logical_and(*own), both[best])}
+        )  # fmt: skip
+    gaps = [row["union(linf, l1) minus the best soup's"]["value"] for row in rows]
+    return {"holds": bool(gaps) and min(gaps) > 0, "rows": rows}
+
+
+def best_union(soups: Conditions) -> Finding:
+    """F4: the best soup under the union uses only the l_inf and l_1 members."""
+    union = soups.matrices["union"]
+    accuracy = union.accuracy()
+    order = sorted(on_triangle(soups), key=lambda row: -accuracy[row])
+    members = [soups.line(m, (m + 1) % 3)[0] for m in range(3)]
+    alone = max(members, key=lambda row: accuracy[row])
+    rows = [{"soup": mixture(soups, row), "union": share(union.correct[row])} for row in order[:5]]
+    return {
+        "holds": abs(soups.weights[order[0]][1]) < 1e-9, "rows": rows,
+        "best minus best member": gain(union.correct[order[0]], union.correct[alone]),
+    }  # fmt: skip
+
+
+def extrapolation(soups: Conditions) -> Finding:
+    """F5: some weight outside [0, 1] is at least as good for some score."""
+    rows = []
+    for pair in ((0, 1), (0, 2), (1, 2), (0, 3)):
+        inside = soups.line(*pair)
+        outside = [row for row in soups.line(*pair, -0.4, 1.4) if row not in inside]
+        for condition in ALL if outside else ():
+            correct = soups.matrices[condition].correct
+            chosen, judged = halves(correct.shape[1])
+            seen = correct[:, chosen].mean(axis=1)
+            a, b = (max(side, key=lambda row: seen[row]) for side in (outside, inside))
+            rows.append(
+                {"pair": called(pair), "score": condition,
+                 "outside": mixture(soups, a), "inside": mixture(soups, b),
+                 "outside minus inside": gain(correct[a, judged], correct[b, judged])}
+            )  # fmt: skip
+    gains = [row["outside minus inside"]["value"] for row in rows]
+    return {"holds": bool(gains) and max(gains) >= 0, "rows": rows}
+
+
+def control(line: Conditions) -> Finding:
+    """F10: independently trained members do not mix."""
+    clean = line.matrices["clean"].accuracy()
+    barrier = 100 * (min(clean[0], clean[-1]) - clean[1:-1].min())
+    rows = [
+        {"weight of the other": float(weights[1])}
+        | {name: share(matrix.correct[row]) for name, matrix in line.matrices.items()}
+        for row, weights in enumerate(line.weights)
+    ]
+    return {"holds": barrier > 10, "barrier in clean accuracy (points)": barrier, "rows": rows}
+
+
+class Shifted:
+    """Soups on corrupted images, the members alone, and their output ensemble."""
+
+    def __init__(self, folder: Path) -> None:
+        self.soups, self.alone, self.ensemble = (
+            Conditions.read(folder / name) for name in ("shift", "alone", "ensemble")
+        )
+        self.cells = {n: m for n, m in self.soups.matrices.items() if ":" in n}
+        self.n = next(iter(self.cells.values())).correct.shape[1]
+
+    def soups_beat_members(self) -> Finding:
+        """F6: the best soup beats every member on shifted sets, but not on the clean one."""
+        chosen, judged = halves(self.n)
+        rows = []
+        for name in ("clean", *self.cells):
+            matrix, alone = self.soups.matrices[name], self.alone.matrices[name].correct
+            best = matrix.best(chosen)
+            member = int(alone[:, chosen].mean(axis=1).argmax())
+            right = matrix.correct[best, judged]
+            rows.append(
+                {"cell": name, "soup": mixture(self.soups, best), "soup accuracy": share(right),
+                 "best member": SOUPED[member],
+                 "soup minus member": gain(right, alone[member, judged])}
+            )  # fmt: skip
+        clean, *gains = (row["soup minus member"] for row in rows)
+        return {
+            "clean gain": clean, "cells": len(gains),
+            "cells with a gain": sum(found["value"] > 0 for found in gains),
+            "cells with a gain beyond its interval": sum(found["low"] > 0 for found in gains),
+            "cells with a loss beyond its interval": sum(found["high"] < 0 for found in gains),
+            "mean gain": float(np.mean([found["value"] for found in gains])), "rows": rows,
+        }  # fmt: skip
+
+    def numbers_of_labels(self) -> list[int]:
+        """The usual numbers that leave half of the images to score on, and that half itself."""
+        return sorted({k for k in SHOTS if k <= self.n // 2} | {self.n // 2})
+
+    def labels(self, draws: int = 50) -> Finding:
+        """F7: about a hundred labels choose nearly as well as five hundred."""
+        shots = self.numbers_of_labels()
+        found = [curve(matrix, self.n // 2, shots, draws) for matrix in self.cells.values()]
+        mean, spread = 100 * np.mean(found, axis=0)
+        return {"shots": shots, "mean": dict(zip(shots, mean, strict=True)),
+                "sd": dict(zip(shots, spread, strict=True))}  # fmt: skip
+
+    def severity(self) -> Finding:
+        """F8: the nominal member's weight falls as severity rises; who is favoured instead."""
+        tops = {name: m.weights[m.top(5)].mean(axis=0) for name, m in self.cells.items()}
+        levels = sorted({name.rpartition(":")[2] for name in tops})
+        mean = {x: np.mean([top[3] for n, top in tops.items() if n.endswith(f":{x}")])
+                for x in levels}  # fmt: skip
+        falls = {c: [top[3] for n, top in tops.items() if n.startswith(f"{c}:")]
+                 for c in CORRUPTIONS}  # fmt: skip
+        rows = [{"cell": name} | dict(zip(SOUPED, top, strict=True)) for name, top in tops.items()]
+        return {"nominal weight by severity": mean, "by corruption": falls, "rows": rows}
+
+    def single_against_ensemble(self) -> Finding:
+        """F9: one soup for all cells against the four members' output ensemble, at a quarter."""
+        chosen, judged = halves(self.n)
+        cells = list(self.cells.values())
+        single = single_soup(cells, [chosen] * len(cells))
+        soup = np.concatenate([cell.correct[single, judged] for cell in cells])
+        own = np.concatenate([cell.correct[cell.best(chosen), judged] for cell in cells])
+        outputs = [self.ensemble.matrices[name].correct[0, judged] for name in self.cells]
+        alone = [self.alone.matrices[name].accuracy(judged) for name in self.cells]
+        return {
+            "single soup": mixture(self.soups, single), "single": share(soup),
+            "ensemble": share(np.concatenate(outputs)), "soup of each cell": share(own),
+            "best single member": float(100 * np.mean(alone, axis=0).max()),
+            "single minus ensemble": gain(soup, np.concatenate(outputs)),
+        }  # fmt: skip
+
+    def selection(self, seeds: int = 3) -> list[dict[str, Any]]:
+        """Soups chosen without labels, with few and with all, scored on held-out images."""
+        free = {(item["cell"], item["seed"], item["criterion"]): item["soup"]
+                for item in self.soups.facts["label_free"]}  # fmt: skip
+        rows = []
+        for name, matrix in self.cells.items():
+            found: dict[str, list[float]] = {}
+            for seed in range(seeds):
+                chosen, judged = halves(self.n, seed)
+                order = np.random.default_rng([8, seed]).permutation(chosen)
+                soups = {"source": self.soups.matrices["source"].best(),
+                         "10-shot": matrix.best(order[:10]), "100-shot": matrix.best(order[:100]),
+                         "oracle": matrix.best(judged)}  # fmt: skip
+                soups |= {c: free[name, seed, c] for c in CRITERIA if (name, seed, c) in free}
+                scores = {way: matrix.correct[soup, judged].mean() for way, soup in soups.items()}
+                scores["best member"] = self.alone.matrices[name].accuracy(judged).max()
+                scores["ensemble"] = self.ensemble.matrices[name].accuracy(judged)[0]
+                for way, score in scores.items():
+                    found.setdefault(way, []).append(100 * float(score))
+            rows.append({"cell": name, "held out": len(judged)} | found)
+        return rows
+
+    def racing(self, draws: int = 20, first: float = 0.03, keep: float = 0.25) -> Finding:
+        """Racing against the whole grid: its share of the cost, and what it loses."""
+        gaps, costs = [], []
+        for matrix in self.cells.values():
+
+            def judge(alive: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                part = np.ix_(alive, rows)
+                return matrix.correct[part].sum(axis=1), matrix.loss[part].sum(axis=1)  # noqa: B023
+
+            for seed in range(draws):
+                order = np.random.default_rng(seed).permutation(self.n)
+                seen, score = order[: self.n // 2], matrix.accuracy(order[self.n // 2 :])
+                result = race(len(matrix.weights), seen, judge, first=first, keep=keep)
+                gaps.append(100 * (score[matrix.best(seen)] - score[result.winner]))
+                costs.append(100 * result.images / (len(matrix.weights) * len(seen)))
+        return {"draws": len(gaps), "mean gap (points)": np.mean(gaps), "sd": np.std(gaps),
+                "share of the grid (%)": np.mean(costs)}  # fmt: skip
+
+
+def members_table(parts: list[Conditions]) -> str:
+    """Clean and robust accuracy of every member."""
+    body = []
+    for part in parts:
+        for row in np.flatnonzero(part.weights.max(axis=1) > 1 - 1e-9):
+            found = [share(part.matrices[name].correct[row]) for name in ALL]
+            scores = [percent(*(s[k] / 100 for k in ("value", "low", "high"))) for s in found]
+            body.append([part.facts["members"][part.weights[row].argmax()], *scores])
+    return markdown(["model", "clean", "l_inf 8/255", "l_2 128/255", "l_1 12", "union"], body)
+
+
+def selection_table(rows: list[dict[str, Any]], shown: str = "") -> str:
+    """Mean over seeds, standard deviation in brackets, of the cells whose names end so."""
+    ways = [way for way in WAYS if way in rows[0]]
+    body = [
+        [row["cell"], *(f"{np.mean(row[way]):.1f} ({np.std(row[way]):.1f})" for way in ways)]
+        for row in rows
+        if row["cell"].endswith(shown)
+    ]
+    means = [f"**{np.mean([np.mean(row[way]) for row in rows]):.1f}**" for way in ways]
+    title = "mean" if len(body) == len(rows) else f"mean of all {len(rows)} cells"
+    return markdown(["cell", *ways], [*body, [f"**{title}**", *means]])
+
+
+def from_data() -> dict[str, str]:
+    """The places of README.md that results/*.json fill."""
+    files = sorted((HERE / "results").glob("*.json"))
+    found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return {f"choosing {n}": selection_table(f["selection"], ":5") for n, f in found.items()}
+
+
+def judge_family(folder: Path, label: str, out: Path) -> None:
+    """Findings, tables and figures of one family."""
+    from figures import figures_of_shift, figures_of_soups
+
+    names = ("members", "max", "sat", "control", "soups", "renewed")
+    read = {name: Conditions.read(folder / name) for name in names}
+    there = {name: part for name, part in read.items() if part is not None}
+    joint = {name: there[name] for name in ("max", "sat") if name in there}
+    found: dict[str, Any] = {}
+    text = [f"# {label}", "", members_table([there[name] for name in names[:4] if name in there])]
+    if soups := there.get("soups"):
+        found = {"F1": smooth(soups), "F2": interior_beats_specialist(soups),
+                 "F3": joint_training(soups, joint), "F4": best_union(soups),
+                 "F5": extrapolation(soups)}  # fmt: skip
+        figures_of_soups(soups, joint, out / "figures" / label)
+    for name, part in (("F10", "control"), ("F10 with statistics estimated anew", "renewed")):
+        if part in there:
+            found[name] = control(there[part])
+    if (folder / "shift").is_dir():
+        shifted = Shifted(folder)
+        found |= {"F6": shifted.soups_beat_members(), "F7": shifted.labels(),
+                  "F8": shifted.severity(), "F9": shifted.single_against_ensemble(),
+                  "racing": shifted.racing(), "selection": shifted.selection()}  # fmt: skip
+        text += ["", selection_table(found["selection"])]
+        figures_of_shift(shifted, out / "figures" / label)
+    dumped = json.dumps(found, indent=1, default=lambda value: value.item())
+    write_atomic(out / "results" / f"{label}.json", dumped + "\n")
+    write_atomic(out / "results" / f"{label}.md", "\n".join(text) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, help="what study.py saved")
+    parser.add_argument("--family", default="quarter")
+    parser.add_argument("--as", dest="label", help="what the written files are called")
+    parser.add_argument("--out", type=Path, default=HERE)
+    given = parser.parse_args()
+    judge_family(given.data / given.family, given.label or given.family, given.out)
+    if given.out == HERE:
+        fill(HERE / "README.md", from_data())
+
+
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hand_made import clean_cell
 from stockpot.errors import UserError
-from stockpot.results.agreement import accuracy_table, rank_agreement, self_agreement
+from stockpot.results.agreement import (
+    accuracy_table,
+    cell_agreement,
+    outcome_table,
+    rank_agreement,
+    self_agreement,
+)
+from stockpot.results.schema import pack_bits
 
 LEVELS = (0.2, 0.4, 0.6, 0.8)
 
@@ -47,3 +55,20 @@ def test_a_setting_agrees_with_itself_where_images_decide() -> None:
     assert self_agreement(tables(2000), splits=5) == pytest.approx(1)
     # Of equal levels one half is high where the other is low.
     assert self_agreement(tables(60, (0.5,) * 6), splits=30) < 0
+
+
+def test_cells_are_compared_over_the_models_that_both_settings_have() -> None:
+    right = [np.arange(60) < level for level in (10, 25, 40, 55)]
+    first = [clean_cell(name, "x", found) for name, found in zip("abcd", right, strict=True)]
+    second = [clean_cell(name, "y", found) for name, found in zip("cba", right, strict=False)]
+    (found,) = cell_agreement({"first": first, "second": second, "few": second[:2]})
+    assert (found.models, found.correlation) == (3, -1.0)
+    assert found.opposite == found.decided == 3
+
+
+def test_corrupted_accuracy_is_relative_to_that_on_the_images_as_they_are() -> None:
+    cell = clean_cell("a", "x", np.array([True, True, True, False]))
+    for name, flags in (("fog:1", [1, 1, 0, 0]), ("fog:5", [1, 0, 0, 0])):
+        cell.outcomes[name] = pack_bits(np.array(flags, dtype=bool))
+    top, bottom, base = outcome_table(cell).mean(axis=0)
+    assert top / bottom / base == pytest.approx((3 / 8) / (3 / 4))

@@ -6,11 +6,13 @@ import csv
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hand_made import clean_cell
 from stockpot.errors import UserError
 from stockpot.results.schema import Score
-from stockpot.results.tables import csv_text, fill, markdown, percents
+from stockpot.results.tables import csv_text, fill, markdown, percents, read_csv, score_row
 
 PAGE = "before\n<!-- one -->\nold\nrows\n<!-- end -->\nbetween\n<!-- two -->\n<!-- end -->\nafter\n"
 
@@ -38,3 +40,16 @@ def test_scores_in_percent() -> None:
     assert percents(score) == "50.0 [40.0, 60.0]"
     assert percents(score, interval=False) == "50.0"
     assert percents(None) == "-"
+
+
+def test_rows_come_back_from_a_file(tmp_path: Path) -> None:
+    rows = [{"model": "a", "value": 0.25, "n": 4.0}, {"model": "1e", "value": None, "n": -1.0}]
+    (tmp_path / "rows.csv").write_text(csv_text(rows), encoding="utf-8")
+    assert read_csv(tmp_path / "rows.csv") == rows
+
+
+def test_scores_as_columns_leave_parts_of_the_images_out() -> None:
+    cell = clean_cell("a", "x", np.array([True, False]))
+    cell.scores.insert(0, Score(metric="accuracy", value=1.0, n=1, condition={"class": "cat"}))
+    found = score_row(cell, ["accuracy", "fmr"])
+    assert found == {"accuracy": 0.5, "accuracy_low": None, "accuracy_high": None}

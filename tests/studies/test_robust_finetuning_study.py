@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,20 +14,16 @@ from stockpot.results.contrast import Contrasts, minus
 from stockpot.results.groups import answers
 from stockpot.results.schema import CellResult
 
+Part = Callable[[str, str], ModuleType]
 FOLDER = Path(__file__).parents[2] / "studies" / "robust_finetuning"
-
-
-@pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
 
 
 def cell(model: str, data: str, right: int, n: int = 100, seed: int | None = None) -> CellResult:
     return clean_cell(model, data, np.arange(n) < right, "val", seed=seed)
 
 
-def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
-    from study import choose
+def test_rates_are_chosen_inside_and_beta_on_both_sides(part: Part) -> None:
+    choose = part("robust_finetuning", "study").choose
 
     results = [cell(f"vanilla-{rate}", "inside", right)
                for rate, right in (("1e-4", 60), ("3e-4", 70), ("1e-3", 65))]  # fmt: skip
@@ -51,7 +48,7 @@ def test_rates_are_chosen_inside_and_beta_on_both_sides(study: None) -> None:
     ]  # fmt: skip
 
 
-def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None) -> None:
+def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets() -> None:
 
     runs = ((0, "x", 80), (1, "x", 84), (0, "y", 60), (1, "y", 64))
     results = [cell("photo-a", data, right, seed=seed) for seed, data, right in runs]
@@ -66,8 +63,8 @@ def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets(study: None)
     assert scores.of(minus("a", "a"), ["x"]) == (0, 0, 0)
 
 
-def test_pictures_of_one_object_count_as_one_image(study: None) -> None:
-    from tables import by_object
+def test_pictures_of_one_object_count_as_one_image(part: Part) -> None:
+    by_object = part("robust_finetuning", "tables").by_object
 
     found = by_object([cell("a", "inside", 6, n=12), cell("a", "photo", 6, n=12)])["a"]["a"]
     assert found["inside"].tolist() == [1, 0.5, 0]

@@ -53,6 +53,36 @@ def accuracy_table(right: NDArray[np.bool_] | NDArray[np.float64]) -> Table:
     return np.stack([right.astype(np.float64), ones, ones], axis=1)
 
 
+def outcome_table(cell: CellResult) -> Table:
+    """What a cell's score is made of: FMR of a search, accuracy under corruptions relative to that
+    on the images as they are, or accuracy."""
+    if cell.key.measure == "dynamic":
+        return fmr_table(cell)
+    table = accuracy_table(cell.outcome("correct"))
+    if copies := [cell.outcome(name) for name in cell.outcomes if name != "correct"]:
+        table[:, 2] = table[:, 0]
+        table[:, 0] = np.mean(copies, axis=0)
+    return table
+
+
+def cell_agreement(
+    settings: Mapping[str, Sequence[CellResult]],
+    *,
+    kind: Correlation = "spearman",
+    seed: int = 0,
+    resamples: int = 1000,
+) -> list[Agreement]:
+    """Every pair of settings by the cells of each, over the models (three or more) of both."""
+    found: list[Agreement] = []
+    for pair in combinations(settings, 2):
+        tables = {n: {c.key.model: outcome_table(c) for c in settings[n]} for n in pair}
+        common = sorted(set.intersection(*(set(by_model) for by_model in tables.values())))
+        if len(common) >= 3:
+            chosen = {name: [by_model[m] for m in common] for name, by_model in tables.items()}
+            found += rank_agreement(chosen, kind=kind, seed=seed, resamples=resamples)
+    return found
+
+
 def rank_agreement(
     settings: Mapping[str, Sequence[Table]],
     *,

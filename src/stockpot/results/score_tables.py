@@ -7,8 +7,8 @@ those of the tasks: independent images, so the half-widths add in squares.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from stockpot.results.schema import CellResult, Score
 
@@ -77,6 +77,29 @@ def mean_score(scores: Sequence[Score | None]) -> Score | None:
         unit=first.unit,
         condition={"tasks": len(known)},
     )
+
+
+def score_rows(tasks: Sequence[str], rows: Iterable[TaskRow]) -> list[dict[str, Any]]:
+    """Scores as rows of a CSV file: model, task, accuracy, ci_low, ci_high, n."""
+    return [
+        {"model": row.model, "task": task, "accuracy": round(score.value, 6),
+         "ci_low": round(score.ci_low or 0, 6), "ci_high": round(score.ci_high or 0, 6),
+         "n": score.n}
+        for row in rows for task, score in zip(tasks, row.scores, strict=True) if score
+    ]  # fmt: skip
+
+
+def table_of_rows(rows: Iterable[Mapping[str, Any]]) -> TaskTable:
+    """The inverse of `score_rows`, with the means over tasks."""
+    found: dict[str, dict[str, Score]] = {}
+    for row in rows:
+        ends = {"ci_low": row["ci_low"], "ci_high": row["ci_high"]}
+        score = Score(metric="accuracy", value=row["accuracy"], n=int(row["n"]), **ends)
+        found.setdefault(row["model"], {})[row["task"]] = score
+    tasks = list(dict.fromkeys(task for scores in found.values() for task in scores))
+    known = {model: [scores.get(task) for task in tasks] for model, scores in found.items()}
+    body = [TaskRow(model, scores, mean_score(scores)) for model, scores in known.items()]
+    return TaskTable("clean", "accuracy", tasks, body)
 
 
 def _is_overall(score: Score, metric: str) -> bool:

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
@@ -34,20 +35,37 @@ def csv_text(rows: Sequence[Row]) -> str:
     return stream.getvalue()
 
 
+def read_csv(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file: numbers as numbers, and nothing where nothing stands."""
+    with Path(path).open(encoding="utf-8", newline="") as stream:
+        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(stream)]
+
+
+def _value(text: str) -> str | float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
+
+
 def fill(page: str | Path, tables: Mapping[str, str]) -> None:
     """Put each text into the place of its name, and leave the rest of the page as it is."""
     path = Path(page)
-    text = path.read_text(encoding="utf-8")
+    write_atomic(path, filled(path.read_text(encoding="utf-8"), tables, str(path)))
+
+
+def filled(text: str, tables: Mapping[str, str], page: str = "the page") -> str:
+    """The text of a page with these tables in their places."""
     for name, table in tables.items():
         mark = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
         place = mark.search(text)
         if place is None:
             raise UserError(
-                f"{path} has no place for {name!r}.",
+                f"{page} has no place for {name!r}.",
                 hint=f"Write <!-- {name} --> and <!-- end --> on lines of their own.",
             )
         text = f"{text[: place.end(1)]}{table}\n{text[place.start(2) :]}"
-    write_atomic(path, text)
+    return text
 
 
 def overall(cell: CellResult, metric: str) -> Score | None:
@@ -55,6 +73,16 @@ def overall(cell: CellResult, metric: str) -> Score | None:
     single = {"class", "turn", "severity", "corruption", "group"}
     found = (s for s in cell.scores if s.metric == metric and not single & s.condition.keys())
     return next(found, None)
+
+
+def score_row(cell: CellResult, metrics: Iterable[str]) -> dict[str, float | None]:
+    """Scores of all images together as columns: each metric, its `_low` and its `_high` end."""
+    found: dict[str, float | None] = {}
+    for metric in metrics:
+        if score := overall(cell, metric):
+            ends = {f"{metric}_low": score.ci_low, f"{metric}_high": score.ci_high}
+            found |= {metric: score.value} | ends
+    return found
 
 
 def percents(score: Score | None, *, interval: bool = True) -> str:

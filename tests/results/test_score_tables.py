@@ -9,7 +9,14 @@ from pico import make_classifier, make_dataset
 from stockpot.measure.run import measure
 from stockpot.report.tasks import task_sections
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.score_tables import corruption_means, mean_score, task_tables
+from stockpot.results.score_tables import (
+    TaskRow,
+    corruption_means,
+    mean_score,
+    score_rows,
+    table_of_rows,
+    task_tables,
+)
 
 
 def score(value: float, half: float) -> Score:
@@ -54,3 +61,18 @@ def test_corruptions_are_averaged_over_tasks() -> None:
         assert found is not None
         assert found.value == pytest.approx(1 - sum(e.value for e in errors) / 2)
     assert corruption_means(results[:1]) is None
+
+
+def test_a_table_comes_back_from_its_rows() -> None:
+    rows = [
+        TaskRow("a", [score(0.5, 0.1), score(0.7, 0.2)], None),
+        TaskRow("b", [score(0.25, 0.125), None], None),
+    ]
+    found = table_of_rows(score_rows(["x", "y"], rows))
+    assert found.tasks == ["x", "y"]
+    assert [row.model for row in found.rows] == ["a", "b"]
+    assert [[s and (s.value, s.ci_low, s.n) for s in row.scores] for row in found.rows] == [
+        [s and (s.value, pytest.approx(s.ci_low), s.n) for s in row.scores] for row in rows
+    ]
+    assert found.rows[0].mean.value == pytest.approx(0.6)
+    assert found.rows[1].mean is None

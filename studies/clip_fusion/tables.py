@@ -1,0 +1,260 @@
+"""Tables and figures of the CLIP fusion study, from the runs that `study.py` left.
+
+    python studies/clip_fusion/tables.py runs
+
+Writes CSV files beside this file, puts the tables into README.md and draws the figures from the
+CSV files. Tables of paired differences and of calibration need the results themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from study import BASES, EXPERT_OF, RATES, SWITCHED
+
+from stockpot.files import write_atomic
+from stockpot.results.contrast import Contrast, mean_contrast, paired
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.score_tables import (
+    TaskRow,
+    corruption_means,
+    mean_score,
+    score_rows,
+    table_of_rows,
+    task_tables,
+)
+from stockpot.results.store import load_results
+from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
+
+HERE = Path(__file__).parent
+ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
+         "adamerging-layer", "wemoe", "experts")  # fmt: skip
+ENTROPY = ("clip-base", "average", "regmean", "smile", "adamerging-layer",
+           "adamerging-layer-fast", "wemoe", "wemoe-fast")  # fmt: skip
+VERDICTS = {"held": "holds", "did not hold": "the other way round",
+            "not told apart": "not told apart"}  # fmt: skip
+Row = dict[str, Any]
+
+
+def plain(score: Score | None) -> str:
+    return percents(score, interval=False)
+
+
+def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
+    """The places of README.md that follow from the CSV files."""
+    return {
+        "pools": pools(files["pools"]),
+        "sweep": sweep(files["fusion"]),
+        "generalisation": generalisation(files["generalisation"]),
+        "severities": severities(files["robustness"]),
+    }
+
+
+def pools(rows: Sequence[Row]) -> str:
+    """The candidate pools on validation images, the largest share first.
+
+    The rule was fixed before the first run: among the pools in which every expert is at least three
+    points above its base, the one whose best simple fusion makes up the largest share of what the
+    experts gain in the mean.
+    """
+    found = {(row["pool"], row["model"], row["task"]): row["accuracy"] for row in rows}
+    simple = list(dict.fromkeys(r["model"] for r in rows if not r["model"].startswith("clip-")))
+    body = []
+    for pool in dict.fromkeys(row["pool"] for row in rows):
+        base = [found[pool, "clip-base", task] for task in EXPERT_OF]
+        own = [found[pool, expert, task] for task, expert in EXPERT_OF.items()]
+        means = {name: _mean(found[pool, name, task] for task in EXPERT_OF) for name in simple}
+        best = max(means, key=means.__getitem__)
+        start, goal = _mean(base), _mean(own)
+        pairs = [f"{100 * a:.0f} / {100 * b:.0f}" for a, b in zip(base, own, strict=True)]
+        least = min(b - a for a, b in zip(base, own, strict=True))
+        body.append(
+            [pool, *pairs, f"{percent(start)} / {percent(goal)}", percent(least),
+             f"{best}: {percent(means[best])}", f"{(means[best] - start) / (goal - start):.2f}"]
+        )  # fmt: skip
+    body.sort(key=lambda row: row[-1], reverse=True)
+    head = ["pool", *EXPERT_OF, "mean", "smallest gain", "best simple fusion", "share"]
+    return markdown(head, body)
+
+
+def sweep(rows: Sequence[Row]) -> str:
+    """Task arithmetic by its scale."""
+    table = table_of_rows(row for row in rows if "scale=" in row["model"])
+    body = [[row.model.partition("=")[2], *map(plain, row.scores), percents(row.mean)]
+            for row in table.rows]  # fmt: skip
+    return markdown(["scale", *table.tasks, "mean [95 %]"], sorted(body))
+
+
+def generalisation(rows: Sequence[Row]) -> str:
+    """Tasks whose experts were fused, and others."""
+    table = table_of_rows(rows)
+    seen = [task.startswith("seen") for task in table.tasks]
+    body = []
+    for row in table.rows:
+        groups = [[s for s, own in zip(row.scores, seen, strict=True) if own == side]
+                  for side in (True, False)]  # fmt: skip
+        body.append([row.model, *map(plain, row.scores), *map(percents, map(mean_score, groups))])
+    return markdown(["method", *table.tasks, "seen", "unseen"], body)
+
+
+def graded(rows: Sequence[Row]) -> tuple[list[int], dict[str, list[float]]]:
+    """The severities, and each model's mean over corruptions at each."""
+    levels = sorted({int(row["task"].rpartition(" ")[2]) for row in rows})
+    models = dict.fromkeys(row["model"] for row in rows)
+    return levels, {
+        name: [_mean(r["accuracy"] for r in rows if r["model"] == name
+                     and r["task"].endswith(f" {level}")) for level in levels]
+        for name in models
+    }  # fmt: skip
+
+
+def severities(rows: Sequence[Row]) -> str:
+    levels, means = graded(rows)
+    body = [[name, *map(percent, values)] for name, values in means.items()]
+    return markdown(["method", *(f"severity {level}" for level in levels)], body)
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+class Fused:
+    """The results of recipes/clip_fusion.yaml."""
+
+    def __init__(self, runs: Path) -> None:
+        results = load_results(runs / "clip_fusion")
+        self.table = next(found for found in task_tables(results) if found.measure == "clean")
+        self.cells = {(cell.key.model, cell.key.data): cell for cell in results}
+        for task, expert in EXPERT_OF.items():
+            self.cells["experts", task] = self.cells[expert, task]
+        found = [*self.table.rows, self.experts()]
+        if (runs / "clip_switched").is_dir():
+            found += switched(load_results(runs / "clip_switched"), self.table.tasks)
+        self.rows = sorted(
+            (row for row in found if row.mean is not None),  # a run may still be under way
+            key=lambda row: row.mean.value if row.mean else 0.0,
+        )
+
+    def experts(self) -> TaskRow:
+        """Each task by its own expert: what a perfect fusion would reach."""
+        scores = [self.cells["experts", task].score("accuracy") for task in self.table.tasks]
+        return TaskRow("each expert on its own task", scores, mean_score(scores))
+
+    def gain(self, first: str, second: str) -> Contrast | None:
+        """The mean over tasks of what the second is better than the first, on the same images."""
+        places = [[(name, task) for name in (second, first)] for task in EXPERT_OF]
+        if not all(place in self.cells for pair in places for place in pair):
+            return None
+        answers = [[self.cells[place].outcome("correct") for place in pair] for pair in places]
+        return mean_contrast([paired(*pair) for pair in answers])
+
+    def fusion(self) -> str:
+        """Every method on every task, and how far it lies above the base."""
+        body = []
+        for row in self.rows:
+            if "scale=" in row.model and not row.model.endswith("scale=0.3"):
+                continue
+            name = "experts" if row.model.startswith("each expert") else row.model
+            over = None if name == "clip-base" else self.gain("clip-base", name)
+            shown = row.model.replace("-scale=0.3", " (scale 0.3)")
+            body.append([shown, *map(plain, row.scores), percents(row.mean), str(over or "")])
+        head = ["method", *self.table.tasks, "mean [95 %]", "over the base [95 %]"]
+        return markdown(head, body)
+
+    def order(self) -> str:
+        """Whether each method of the published order beats the one before it."""
+        there = [name for name in ORDER if self.gain(name, name) is not None]
+        body = []
+        for first, second in itertools.pairwise(there):
+            found = self.gain(first, second)
+            body.append([f"{first} < {second}", str(found), VERDICTS[found.verdict]])
+        return markdown(["published order", "difference of means, points [95 %]", "here"], body)
+
+    def entropy(self) -> str:
+        """Accuracy, calibration and loss of methods that learn by entropy, and of others."""
+
+        def cell(name: str, task: str) -> str:
+            found = self.cells.get((name, task))
+            if found is None:
+                return "-"
+            right, error, loss = (found.score(key).value for key in ("accuracy", "ece", "nll"))
+            return f"{percent(right)} / {percent(error)} / {loss:.2f}"
+
+        body = [[name, *(cell(name, task) for task in EXPERT_OF)] for name in ENTROPY]
+        return markdown(["method", *EXPERT_OF], body)
+
+
+def switched(results: Sequence[CellResult], tasks: Sequence[str]) -> list[TaskRow]:
+    """A row for each method that makes a model per task."""
+    found = {(cell.key.model, cell.key.data): cell for cell in results}
+    rows = []
+    for method in SWITCHED:
+        scores = [found[f"{method}-{EXPERT_OF[t]}", t].score("accuracy") for t in tasks]
+        rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
+    return rows
+
+
+def robustness(results: Sequence[CellResult]) -> tuple[str, list[Row]]:
+    """Accuracy by corruption, and the rows of its CSV file."""
+    means = corruption_means(results)
+    if means is None:
+        raise SystemExit("the robustness run has no corruption results")
+    names = list(dict.fromkeys(name for name, _ in means.conditions))
+    total = next(found for found in task_tables(results) if found.measure == "corruption")
+    totals = {row.model: row.mean for row in total.rows}
+    body = []
+    for row in (row for row in means.rows if None not in row.scores):
+        clean = [cell.score("accuracy") for cell in results if cell.key.model == row.model]
+        known = list(zip(means.conditions, row.scores, strict=True))
+        by_name = [percent(_mean(score.value for (found, _), score in known if found == name))
+                   for name in names]  # fmt: skip
+        body.append([row.model, percents(mean_score(clean)), *by_name, percents(totals[row.model])])
+    columns = [f"{name} {severity}" for name, severity in means.conditions]
+    head = ["method", "clean", *names, "mean without spatter [95 %]"]
+    return markdown(head, body), score_rows(columns, means.rows)
+
+
+def pool_rows(runs: Path) -> list[Row]:
+    """The accuracies of all candidates; an entry's name ends with the rate of its experts."""
+    rows = []
+    for base in (base for base in BASES if (runs / base / "results").is_dir()):
+        for cell, rate in itertools.product(load_results(runs / base), RATES):
+            model = cell.key.model.removesuffix(f"@{rate}")
+            if model != cell.key.model or model == "clip-base":
+                task, score = cell.key.data.removesuffix("-val"), cell.score("accuracy")
+                rows.append({"pool": f"{base}-{rate}", "model": model.replace("@", " "),
+                             "task": task, "accuracy": score.value, "n": score.n})  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    from figures import draw
+
+    if len(sys.argv) != 2:
+        sys.exit("usage: python studies/clip_fusion/tables.py RUNS")
+    runs = Path(sys.argv[1])
+    fused = Fused(runs)
+    seen = next(found for found in task_tables(load_results(runs / "clip_generalisation"))
+                if found.measure == "clean")  # fmt: skip
+    corrupted, conditions = robustness(load_results(runs / "clip_robustness"))
+    files = {
+        "fusion": score_rows(fused.table.tasks, fused.rows),
+        "generalisation": score_rows(seen.tasks, seen.rows),
+        "robustness": conditions,
+        "pools": pool_rows(runs / "clip_pools") or read_csv(HERE / "pools.csv"),
+    }
+    for name, rows in files.items():
+        write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    tables = {"fusion": fused.fusion(), "order": fused.order(), "entropy": fused.entropy(),
+              "robustness": corrupted}  # fmt: skip
+    fill(HERE / "README.md", tables | from_data(files))
+    draw()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Measure a robust family and its soups: under attack, and on corrupted images.
+
+    python studies/robust_soups/study.py threats runs/cifar_robust --out runs/study
+    python studies/robust_soups/study.py shift runs/cifar_robust --out runs/study
+
+`threats` attacks members and soups on lines and on a triangle of them, `joint` the models that were
+trained against several norms at once; `control` mixes members of two trainings; `shift` runs the
+480 affine soups of four members over corrupted images. Members that the run lacks are taken from
+the zoo, where it has them. What is finished lies in OUT/FAMILY; called again, a part goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stockpot.attack.folding import renewed_copy
+from stockpot.attack.threat import Threats
+from stockpot.checkpoints.resolve import zoo_folder
+from stockpot.corrupt.apply import corrupt
+from stockpot.datasets.load import load_dataset
+from stockpot.measure.adversarial import named_protocol
+from stockpot.models.device import pick_device
+from stockpot.pool.batch_norm import Statistics
+from stockpot.pool.family import read_pool
+from stockpot.pool.pool import Pool
+from stockpot.results.contrast import halves
+from stockpot.season.conditions import Conditions
+from stockpot.season.criteria import calibrated_ensemble, judge_all, temperature
+from stockpot.season.evaluate import logits_of
+from stockpot.season.grids import affine_grid
+from stockpot.season.matrix import Matrix
+from stockpot.season.robust import evaluate_under, line
+from stockpot.season.shots import Shots, read_shots
+
+FAMILIES = {
+    "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
+             "other": "linf-other", "sat": "linf-sat", "max": "linf-max"},
+    "quarter": {"linf": "cifar10-linf", "l2": "cifar10-l2", "l1": "cifar10-l1",
+                "nominal": "cifar10-nominal", "other": "cifar10-other", "sat": "cifar10-sat",
+                "max": "cifar10-max"},
+}  # fmt: skip
+SOUPED = ("linf", "l2", "l1", "nominal")
+CORRUPTIONS = (
+    "gaussian_noise", "motion_blur", "fog", "contrast", "pixelate", "jpeg_compression",
+)  # fmt: skip
+CRITERIA = ("agreement", "entropy", "atc")
+
+
+def soups_of_interest() -> Tensor:
+    """A triangle of the three robust members, and lines through pairs, also beyond their ends."""
+    triangle = torch.cat([affine_grid(3, low=0, high=1, step=0.2), torch.zeros(21, 1)], dim=1)
+    pairs = [(0, 1), (0, 2), (1, 2), (0, 3)]
+    lines = [line(0, 1, 0.1, 4, *pair) for pair in pairs]
+    beyond = [torch.cat([line(-0.4, -0.2, 0.2, 4, *p), line(1.2, 1.4, 0.2, 4, *p)]) for p in pairs]
+    everything = torch.cat([triangle.double(), *beyond[:1], *lines, *beyond[1:]])
+    rows = [tuple(round(value, 6) + 0.0 for value in row) for row in everything.tolist()]
+    return torch.tensor(list(dict.fromkeys(rows)), dtype=torch.float64)
+
+
+class Study:
+    """The parts of the study, one method each."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.device = pick_device(given.device)
+        self.out = given.out / given.family
+        self.until = time.monotonic() + given.seconds
+        self.images = load_dataset("cifar10", split="test", limit=given.images)
+        self.source = load_dataset("cifar10", split="val", limit=given.source_images)
+        found = {role: given.run / "models" / name for role, name in FAMILIES[given.family].items()}
+        places = {r: path if path.exists() else zoo_folder(path.name) for r, path in found.items()}
+        self.members = {role: place for role, place in places.items() if place is not None}
+        if missing := [role for role in SOUPED if role not in self.members]:
+            sys.exit(f"{given.run} lacks {', '.join(missing)}: train them first, see recipes/.")
+
+    def pool(self, *roles: str) -> tuple[Pool, Shots]:
+        """Members by role, and images of their own kind for the statistics of soups."""
+        pool = read_pool({role: self.members[role] for role in roles}, self.device)
+        source = read_shots(self.source, pool.model, device=self.device, batch_size=250)
+        pool.statistics = Statistics(images=source.batches)
+        return pool, source
+
+    def threats(self) -> None:
+        """Members, the control's line and the soups of interest."""
+        self.attack("members", torch.eye(4, dtype=torch.float64), *SOUPED)
+        if "other" in self.members:
+            self.attack("control", line(0, 1, 0.2, 2, 0, 1), "linf", "other")
+        self.attack("soups", soups_of_interest()[: self.given.soups], *SOUPED)
+
+    def joint(self) -> None:
+        """Models that were trained against several norms at once."""
+        for role in ("max", "sat"):
+            if role in self.members:
+                self.attack(role, torch.ones(1, 1, dtype=torch.float64), role)
+
+    def attack(self, name: str, soups: Tensor, *roles: str) -> None:
+        """Attack the soups that were not yet, five at a time, as long as there is time."""
+        pool, _ = self.pool(*roles)
+        shots = read_shots(self.images, pool.model, device=self.device, batch_size=len(self.images))
+        shots = replace(shots, batches=tuple(batch.float() / 255 for batch in shots.batches))
+        protocol = named_protocol("soups-cifar")
+        settings = dict(protocol.params) | {"precision": "bf16", "forward": "folded"}
+        if self.given.steps:
+            settings["steps"] = self.given.steps
+        known = Conditions.read(self.out / name)
+        if known is not None:
+            there = torch.from_numpy(known.weights)
+            new = [bool((there - row).abs().sum(1).min() > 1e-6) for row in soups]
+            soups = soups[torch.tensor(new)]
+        for part in soups.split(5):
+            if time.monotonic() > self.until:
+                break
+            found = evaluate_under(
+                pool, part, shots, Threats(protocol.threats), by_norm=protocol.by_norm, **settings
+            )
+            facts = {"members": list(pool.members), "data": str(self.images),
+                     "fingerprint": self.images.fingerprint}  # fmt: skip
+            known = Conditions(found, facts) if known is None else known.with_soups(found)
+            known.save(self.out / name)
+        done = 0 if known is None else len(known.weights)
+        print(f"{self.given.family} {name}: {done} soups", flush=True)
+
+    def control(self) -> None:
+        """Clean accuracy on the control's line with BatchNorm statistics estimated anew.
+
+        Averaged statistics could be what breaks soups of strangers; this tells them apart from
+        weights.
+        """
+        pool, source = self.pool("linf", "other")
+        shots = read_shots(self.images, pool.model, device=self.device, batch_size=250)
+        soups = line(0, 1, 0.2, 2, 0, 1)
+        right = []
+        for weights in soups:
+            rule = "recompute" if 0 < weights[1] < 1 else "mix"
+            pool.statistics = Statistics(rule, source.batches)
+            right.append(logits_of(pool.load(weights), shots).argmax(dim=1) == shots.labels)
+        correct = torch.stack(right).cpu().numpy()
+        matrix = Matrix(soups.numpy(), correct, (~correct).astype(np.float32))
+        Conditions({"clean": matrix}, {"members": list(pool.members)}).save(self.out / "renewed")
+        print(f"{self.given.family} control: {matrix.accuracy().round(3).tolist()}", flush=True)
+
+    def shift(self) -> None:
+        """The 480 affine (or 56 convex) soups, or a sample, on clean and corrupted images."""
+        given = self.given
+        pool, source = self.pool(*SOUPED)
+        plain = read_shots(self.images, pool.model, device=self.device, batch_size=250)
+        pixels = torch.cat(plain.batches)
+        low, high = (0.0, 1.0) if given.convex else (-0.4, 1.4)
+        soups = affine_grid(4, low=low, high=high, step=0.2)
+        if given.every > 1:  # a sample of the grid, and the members themselves
+            soups = torch.cat([soups[:: given.every], torch.eye(4, dtype=soups.dtype)])
+            soups = torch.unique(soups, dim=0)
+        # Labelled images of the members' own kind are met first, then one severity after another,
+        # so that what there is when time is out covers all corruptions.
+        cells = {"source": torch.cat(source.batches), "clean": pixels}
+        found: dict[str, dict[str, Matrix]] = {"shift": {}, "alone": {}, "ensemble": {}}
+        known: dict[str, Tensor] = {}
+        chosen: list[dict[str, object]] = []
+        for severity in map(int, given.severities.split(",")):
+            for name in CORRUPTIONS:
+                cells[f"{name}:{severity}"] = corrupt(
+                    pixels, name, severity, seed=0, profile="cifar"
+                )
+            kept = self.look(pool, soups, cells)
+            if kept is None:
+                break
+            alone = self.look(pool, torch.eye(4), cells, until=float("inf")) or {}
+            known = known or {"soups": kept["source"], "alone": alone["source"]}
+            for name in cells:
+                labels = source.labels if name == "source" else plain.labels
+                together = alone[name].softmax(dim=2).mean(dim=0, keepdim=True).log()
+                found["shift"][name] = judged(kept[name], soups, labels)
+                found["alone"][name] = judged(alone[name], torch.eye(4), labels)
+                found["ensemble"][name] = judged(together, torch.full((1, 4), 0.25), labels)
+            if given.seeds:
+                chosen += without_labels(kept, alone, known, source.labels, given.seeds)
+            cells = {}
+            for part, matrices in found.items():
+                facts = {"members": list(pool.members), "label_free": chosen}
+                Conditions(matrices, facts).save(self.out / part)
+            print(f"{given.family} shift: {len(soups)} soups, severity {severity}", flush=True)
+
+    def look(
+        self, pool: Pool, soups: Tensor, cells: dict[str, Tensor], until: float | None = None
+    ) -> dict[str, Tensor] | None:
+        """Logits, soups x images x classes, for every cell; none where the time is too short."""
+        pixels = torch.cat(list(cells.values())).contiguous(memory_format=torch.channels_last)
+        # A GPU wants few large batches, a CPU's cache small ones.
+        batches = pixels.split(4000 if self.device.type == "cuda" else 50)
+        rows = []
+        # bfloat16: the study needs ranks of accuracies, not last digits.
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
+            for weights in soups:
+                if time.monotonic() > (self.until if until is None else until):
+                    return None
+                model = renewed_copy(
+                    pool.load(weights), batches[0][:8].float() / 255, torch.bfloat16
+                )
+                rows.append(torch.cat([model(batch).float() for batch in batches]))
+        sizes = [len(batch) for batch in cells.values()]
+        return dict(zip(cells, torch.stack(rows).split(sizes, dim=1), strict=True))
+
+
+def judged(logits: Tensor, soups: Tensor, labels: Tensor) -> Matrix:
+    """Who is right where, and the losses."""
+    chances = logits.float().log_softmax(dim=2)
+    own = chances.gather(2, labels.view(1, -1, 1).expand(len(logits), -1, 1))[..., 0]
+    right = chances.argmax(dim=2) == labels
+    return Matrix(soups.double().numpy(), right.cpu().numpy(), -own.cpu().numpy())
+
+
+def without_labels(
+    kept: dict[str, Tensor],
+    alone: dict[str, Tensor],
+    known: dict[str, Tensor],
+    labels: Tensor,
+    seeds: int,
+) -> list[dict[str, object]]:
+    """The soup that each label-free criterion takes, on half of each cell's images, by seed."""
+    heats = [temperature(logits, labels.cpu()) for logits in known["soups"].cpu()]
+    heat = torch.tensor(heats, device=labels.device)
+    chosen: list[dict[str, object]] = []
+    for name in (cell for cell in kept if cell != "source"):
+        for seed in range(seeds):
+            rows = torch.from_numpy(halves(kept[name].shape[1], seed)[0]).to(labels.device)
+            target = kept[name][:, rows]
+            ensemble = calibrated_ensemble(list(known["alone"]), labels, list(alone[name][:, rows]))
+            for criterion in CRITERIA:
+                scores = judge_all(criterion, known["soups"], labels, target, ensemble, heat)
+                best = int(scores.nan_to_num(-torch.inf).argmax())
+                chosen.append({"seed": seed, "cell": name, "criterion": criterion, "soup": best})
+    return chosen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=["threats", "joint", "control", "shift"])
+    parser.add_argument("run", type=Path, help="of recipes/cifar_robust or zoo_robust_cifar10")
+    parser.add_argument("--family", choices=list(FAMILIES), default="full")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--steps", type=int, help="of the attacks, to try the script")
+    parser.add_argument("--soups", type=int, help="threats: so many of them")
+    parser.add_argument("--severities", default="1,3,5")
+    parser.add_argument("--convex", action="store_true", help="shift: the 56 convex soups alone")
+    parser.add_argument("--every", type=int, default=1, help="shift: every so-many-th soup")
+    parser.add_argument("--source-images", type=int, default=1000, help="to calibrate on")
+    parser.add_argument("--seeds", type=int, default=3, help="label-free choices; 0 makes none")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop, with what there is")
+    given = parser.parse_args()
+    getattr(Study(given), given.part)()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The tables of the studies' pages follow from the data that is committed beside them.
+
+Data files hold four decimals and pages one of a percent, so a number that ends in 5 may have been
+rounded either way: a page must lie between the tables of all numbers half a last digit lower and
+half a last digit higher. Everything but numbers must be the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockpot.results.tables import filled, read_csv
+
+STUDIES = Path(__file__).parents[2] / "studies"
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+LABELS = ("point", "threshold", "runs", "n", "n outside")
+Tables = Callable[[float], dict[str, str]]
+
+
+def rows(study: str, name: str, nudge: float) -> list[dict[str, Any]]:
+    return [
+        {k: v + nudge if isinstance(v, float) and k not in LABELS else v for k, v in row.items()}
+        for row in read_csv(STUDIES / study / f"{name}.csv")
+    ]
+
+
+def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
+    make = part(study, "tables").from_data
+    if study == "robust_soups":
+        return lambda nudge: make()
+    if study == "fmr":
+        return lambda nudge: make(rows(study, "rows", nudge))
+    if study == "robust_finetuning":
+        return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
+    names = ("pools", "fusion", "generalisation", "robustness")
+    return lambda nudge: make({name: rows(study, name, nudge) for name in names})
+
+
+PLACES = {
+    "clip_fusion": {"pools", "sweep", "generalisation", "severities"},
+    "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
+            "augment"},
+    "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
+    "robust_soups": {"choosing full", "choosing quarter", "choosing quarter-affine"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("study", PLACES)
+def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], Any]) -> None:
+    page = (STUDIES / study / "README.md").read_text(encoding="utf-8")
+    tables = tables_of(study, part)
+    assert set(tables(0)) == PLACES[study]
+    versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
+    if study == "robust_soups":  # whole numbers of images: nothing was rounded before
+        assert versions[1] == page
+    for text in versions:
+        assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
+    numbers = [list(map(float, NUMBER.findall(text))) for text in (page, *versions)]
+    for shown, *possible in zip(*numbers, strict=True):
+        assert min(possible) <= shown <= max(possible)
+
+
+@pytest.mark.parametrize("study", PLACES)
+def test_what_a_page_links_to_is_there(study: str) -> None:
+    page = (STUDIES / study / "README.md").read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)", page) if "://" not in link]
+    assert links
+    assert not [link for link in links if not (STUDIES / study / link).exists()]
+
+
+def test_studies_are_alike_and_stand_on_the_package() -> None:
+    known = {"study.py", "tables.py", "figures.py"}
+    for study in PLACES:
+        files = {file.name for file in (STUDIES / study).glob("*.py")}
+        assert {"study.py", "tables.py"} <= files <= known
+        text = "".join((STUDIES / study / name).read_text(encoding="utf-8") for name in files)
+        assert "stockpot.cli" not in text
+        assert "matplotlib" not in text
