@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import invoke
+from stockpot.attack.threat import parse_threats, threat
 from stockpot.errors import BadParameterError
 from stockpot.registries import registry
 from stockpot.types import Count, ModelRef, spelled
@@ -44,6 +45,14 @@ from stockpot.types import Count, ModelRef, spelled
         ("generators", "mixture", {"corruptions": ["benchmark"]}, "no corruption named"),
         ("seasoners", "grid", {"threats": "linf=8/255"}, "linf:8/255"),
         ("attacks", "square", {"steps": 0}, "greater than or equal to 1"),
+        ("attacks", "apgd", {"rho": "nan"}, "finite"),
+        ("fusers", "ties", {"density": float("nan")}, "finite"),
+        ("fusers", "adamerging", {"lr": -1}, "greater than 0"),
+        ("fusers", "learned_soup", {"epochs": 2**70}, "less than or equal to 100000"),
+        ("seasoners", "gradient", {"penalty": "inf"}, "finite"),
+        ("seasoners", "learned", {"steps": 2**70}, "less than or equal to 1000000000"),
+        ("hardeners", "sat", {"eps": "8/255,1"}, "one eps for each norm"),
+        ("measures", "adversarial", {"eps": "8/255"}, "one eps for each norm"),
     ],
 )
 def test_what_cannot_be_is_refused(kind: str, name: str, params: dict, words: str) -> None:
@@ -67,8 +76,8 @@ def test_what_cannot_be_is_refused(kind: str, name: str, params: dict, words: st
         ("hardeners", "adversarial", {"eps": "8/255"}, "8/255"),
         ("hardeners", "adversarial", {"eps": 0.5}, 0.5),
         ("hardeners", "adversarial", {"eps": 0}, 0),
-        ("measures", "adversarial", {"eps": ["4/255", 0.5]}, ("4/255", 0.5)),
-        ("measures", "adversarial", {"eps": 0.5}, (0.5,)),
+        ("measures", "adversarial", {"eps": ["4/255", 0.5], "norms": "linf,l2"}, ("4/255", 0.5)),
+        ("measures", "adversarial", {"eps": 0.5, "norms": "l2"}, (0.5,)),
         ("measures", "adversarial", {"norms": ["linf", "l1"]}, ("linf", "l1")),
         ("measures", "adversarial", {"norms": "all"}, "all"),
         ("measures", "dynamic", {"oracle": "none"}, "none"),
@@ -77,7 +86,7 @@ def test_what_cannot_be_is_refused(kind: str, name: str, params: dict, words: st
 def test_what_can_be_is_kept_as_it_was_written(
     kind: str, name: str, params: dict, expected: object
 ) -> None:
-    (key,) = params
+    key = next(iter(params))
     assert registry(kind).get(name).validate(params)[key] == expected
 
 
@@ -116,3 +125,40 @@ def test_types_need_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("lr: .nan", "finite"),
+        ("lr: .inf", "finite"),
+        ("momentum: -2", "greater than or equal to 0"),
+        ("clip: .nan", "finite"),
+        ("epochs: -1", "greater than or equal to 0"),
+        (f"epochs: {2**70}", "less than or equal to 100000"),
+        ("batch_size: 0", "greater than or equal to 1"),
+        ("ema: 1", "less than 1"),
+        ("eps: 8/255,1/255", "one eps for each norm"),
+    ],
+)
+def test_a_recipe_is_refused_at_the_line_before_any_training(
+    line: str, words: str, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "version: 1\n"
+        "data:\n  icons: {dataset: icons}\n"
+        "models:\n  start: {load: icons-resnet}\n"
+        "harden:\n  trained:\n    method: sat\n    model: start\n    data: icons\n"
+        f"    {line}\n"
+    )
+    result = invoke("validate", recipe)
+    assert result.exit_code == 1
+    assert "recipe.yaml:11:" in result.output
+    assert words in " ".join(result.output.split())
+
+
+def test_a_radius_keeps_its_digits() -> None:
+    assert threat("l2", 0.123456789).eps == "0.123456789"
+    assert threat("linf", 12.0).eps == "12"
+    assert [str(each) for each in parse_threats(["l1"], [1 / 3]).members] == [f"l1 {1 / 3!r}"]

@@ -151,7 +151,7 @@ def test_choices_are_shown_as_they_may_be_written() -> None:
     shown = {row.name: row.type for row in hardeners.get("counterfactual").parameters}
     assert shown["fill"] == "none | single | multi"  # not the alias that the source has
     assert shown["target"] == "label | predicted"
-    assert shown["beta"] == "float"
+    assert shown["beta"] == "float >= 0"
 
 
 FAMILIES = {

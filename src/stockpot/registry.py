@@ -46,6 +46,8 @@ class Tags:
     """Keyword parameters that the program supplies, not the user."""
 
 
+_CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+_CLOSED["allow_inf_nan"] = False  # no method has a use for NaN or infinity
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Tags)
 P = ParamSpec("P")
@@ -129,8 +131,7 @@ class Entry(Generic[T]):
         for name, parameter in self._settable.items():
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (hints.get(name, Any), default)
-        config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
-        return create_model(self.name, __config__=config, **fields)
+        return create_model(self.name, __config__=_CLOSED, **fields)
 
     @property
     def parameters(self) -> list[Parameter]:

@@ -13,19 +13,25 @@ from fractions import Fraction
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from stockpot.errors import BadParameterError, UserError
 
 Norm = Literal["linf", "l2", "l1"]
 Split = Literal["train", "val", "test"]
-Count = Annotated[int, Field(ge=1)]
+MOST = 1_000_000_000
+"""No count of steps, images or tries is larger: such a number is a slip, and would run for ever."""
+Count = Annotated[int, Field(ge=1, le=MOST)]
 """How many, of what there must be at least one."""
-Natural = Annotated[int, Field(ge=0)]
+Natural = Annotated[int, Field(ge=0, le=MOST)]
 """How many, possibly none."""
-Fraction01 = Annotated[float, Field(ge=0, le=1)]
+Epochs = Annotated[int, Field(ge=0, le=100_000)]
+"""Passes over a dataset."""
+Fraction01 = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A share of a whole, from 0 to 1."""
+Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+"""A share that leaves something of the whole."""
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -54,9 +60,22 @@ def Check(function: Callable[[Any], Any]) -> BeforeValidator:  # noqa: N802
         try:
             return function(value)
         except UserError as problem:
-            raise PydanticCustomError("user_error", str(problem)) from None
+            raise PydanticCustomError("user_error", "{told}", {"told": str(problem)}) from None
 
     return BeforeValidator(validate)
+
+
+def Together(function: Callable[[Any, dict[str, Any]], None]) -> AfterValidator:  # noqa: N802
+    """As `Check`, for a value that must fit the parameters before it, which come as a mapping."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        try:
+            function(value, info.data)
+        except UserError as problem:
+            raise PydanticCustomError("user_error", "{told}", {"told": str(problem)}) from None
+        return value
+
+    return AfterValidator(validate)
 
 
 class Bounds(NamedTuple):
@@ -133,7 +152,7 @@ def spelled(hint: Any) -> str:
             for mark in marks
             for bound in getattr(mark, "metadata", ())
             for sign in _SIGNS
-            if hasattr(bound, sign)
+            if hasattr(bound, sign) and getattr(bound, sign) != MOST
         ]
         return named or " ".join([spelled(parts[0]), " and ".join(bounds)]).strip()
     if origin is Literal:

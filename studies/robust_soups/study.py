@@ -15,10 +15,12 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.folding import renewed_copy
@@ -225,16 +227,19 @@ def without_labels(
     seeds: int,
 ) -> list[dict[str, object]]:
     """The soup that each label-free criterion takes, on half of each cell's images, by seed."""
-    heats = [temperature(logits, labels.cpu()) for logits in known["soups"].cpu()]
+    losses = partial(F.cross_entropy, target=labels, reduction="none")
+    on_cpu = partial(F.cross_entropy, target=labels.cpu(), reduction="none")
+    heats = [temperature(logits, on_cpu) for logits in known["soups"].cpu()]
+    right = known["soups"].argmax(dim=2) == labels
     heat = torch.tensor(heats, device=labels.device)
     chosen: list[dict[str, object]] = []
     for name in (cell for cell in kept if cell != "source"):
         for seed in range(seeds):
             rows = torch.from_numpy(halves(kept[name].shape[1], seed)[0]).to(labels.device)
             target = kept[name][:, rows]
-            ensemble = calibrated_ensemble(list(known["alone"]), labels, list(alone[name][:, rows]))
+            ensemble = calibrated_ensemble(list(known["alone"]), losses, list(alone[name][:, rows]))
             for criterion in CRITERIA:
-                scores = judge_all(criterion, known["soups"], labels, target, ensemble, heat)
+                scores = judge_all(criterion, known["soups"], right, target, ensemble, heat)
                 best = int(scores.nan_to_num(-torch.inf).argmax())
                 chosen.append({"seed": seed, "cell": name, "criterion": criterion, "soup": best})
     return chosen

@@ -423,7 +423,7 @@ def test_errors_say_what_to_do(pool: ClipPool, tmp_path: Path) -> None:
             fuse(method, pool.members, base=pool.base, **settings)
     members = [flat_model(1), flat_model(2)]
     wrong = random_dataset(("x", "y"), side=2)
-    with pytest.raises(BadDataError, match="4 classes"):
+    with pytest.raises(BadDataError, match="model has 4: "):
         fuse("regmean", members, tasks=[wrong, wrong])
     states = [dict(member.network.state_dict()) for member in members]
     with pytest.raises(BadParameterError, match="state dicts only"):

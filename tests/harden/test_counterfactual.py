@@ -350,5 +350,5 @@ def test_a_run_with_a_bank_resumes_to_the_same_weights(tmp_path, monkeypatch) ->
 
 def test_values_that_make_no_sense_are_refused() -> None:
     for params in ({"threshold": 1.0}, {"rate": -0.1}, {"beta": -1.0}, {"temperature": 0.0}):
-        with pytest.raises(UserError, match="expected"):
+        with pytest.raises(UserError, match=next(iter(params))):
             hardeners.get("counterfactual")(**params)

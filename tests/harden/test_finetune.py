@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from pico import make_dataset
 from stockpot.errors import UserError
@@ -123,9 +124,13 @@ def test_the_path_runs_from_the_prior_to_a_fit() -> None:
     assert norms == sorted(norms)
     weakest = F.linear(features.double(), path[0].weight, path[0].bias).softmax(dim=1)
     torch.testing.assert_close(weakest, torch.full_like(weakest, 1 / 3), atol=1e-3, rtol=0)
-    chosen = best_probe(path, features, labels)
-    rates = [float((probe.predict(features) == labels).float().mean()) for probe in path]
-    assert float((chosen.predict(features) == labels).float().mean()) == max(rates)
+
+    def right(logits: Tensor) -> Tensor:
+        return logits.argmax(dim=1) == labels
+
+    chosen = best_probe(path, features, right)
+    rates = [float(right(probe.logits(features)).float().mean()) for probe in path]
+    assert float(right(chosen.logits(features)).float().mean()) == max(rates)
     assert chosen.strength == path[rates.index(max(rates))].strength
 
 

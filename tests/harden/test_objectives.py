@@ -102,7 +102,7 @@ def test_eat_draws_by_robust_error() -> None:
 def test_soft_targets_reach_the_attack() -> None:
     loss = hardeners.get("adversarial")(label_smoothing=0.1, mixup=1.0, steps=2)(make_step())
     assert torch.isfinite(loss)
-    with pytest.raises(UserError, match="label_smoothing < 1"):
+    with pytest.raises(UserError, match="label_smoothing: input should be less than 1"):
         hardeners.get("adversarial")(label_smoothing=1.0)
 
 

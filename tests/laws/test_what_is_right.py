@@ -1,4 +1,4 @@
-"""What is right is the same for everyone: measures, soups, transfer and oracles.
+"""What is right is the same for everyone: measures, soups, training, transfer and oracles.
 
 One model that is always right, and one that is always wrong, for every kind of label
 (`label_worlds`). A new measure, seasoner or oracle needs a row here.
@@ -7,6 +7,7 @@ One model that is always right, and one that is always wrong, for every kind of 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from laws.label_worlds import WORLDS, World
+from laws.label_worlds import SIDE, WORLDS, World
+from pico import make_classifier
 from stockpot.attack.threat import parse_threats
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.dynamic.oracle import Oracle, Setting
@@ -27,13 +30,20 @@ from stockpot.dynamic.oracles.ensemble import EnsembleOracle
 from stockpot.dynamic.oracles.human import COLUMNS, digest
 from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.errors import BadDataError
+from stockpot.fuse.learning.learner import learned_files
+from stockpot.fuse.run import fuse
+from stockpot.harden.loop import Step, train
+from stockpot.harden.selection import scores
 from stockpot.measure import measures
 from stockpot.measure.dynamic import measure as dynamic_measure
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.transfer import transfer
 from stockpot.pool.family import read_pool
 from stockpot.score.scorer import scorer_for
 from stockpot.season import seasoners
+from stockpot.season.criteria import judge
+from stockpot.season.evaluate import logits_of
 from stockpot.season.robust import evaluate_under
 from stockpot.season.run import season
 from stockpot.season.shots import read_shots
@@ -150,6 +160,92 @@ def test_soups_under_attack_agree(world: World, truth: bool) -> None:
     threats = parse_threats(["linf", "l2"], (TINY, TINY))
     for matrix in evaluate_under(pool, soups, shots, threats, steps=2).values():
         assert matrix.correct.all() == matrix.correct.any() == truth
+
+
+@by_truth
+@pytest.mark.parametrize("name", ["greedy_soup", "learned_soup"])
+@by_world
+def test_fused_soups_agree(world: World, name: str, truth: bool, tmp_path: Path) -> None:
+    """Held-out images: all right, or all wrong, whatever the soup."""
+    members = {"a": world.model(), "b": world.model()}
+    params = {} if name == "greedy_soup" else {"epochs": 1}
+    kept = tmp_path / "learned"
+    fuse(name, members, tasks=pictures(world, truth), batch_size=5, save=str(kept), **params)
+    facts = json.loads(learned_files(str(kept))[1].read_text())["facts"]
+    if name == "greedy_soup":
+        assert facts["accuracy"] == float(truth)
+        assert facts["members"] == {"a": float(truth), "b": float(truth)}
+    else:
+        # The loss of one sure answer out of many is next to nothing, that of another is not.
+        assert all(loss < 0.1 if truth else loss > 1 for loss in facts["loss"])
+
+
+@by_truth
+@by_world
+def test_the_choice_among_epochs_agrees(world: World, truth: bool) -> None:
+    found = scores(world.model(), pictures(world, truth), f"linf:{TINY},l2:{TINY}")
+    assert found == {"accuracy": float(truth), "robust": float(truth)}
+
+
+@by_world
+def test_training_learns_what_is_right(world: World) -> None:
+    """A table of outputs, all equal at first: after training it answers what the world calls right.
+
+    The pictures that training shows spell the output of the first label: with several labels one
+    has to be learned.
+    """
+    data = world.data(world.right)
+    scorer = scorer_for(world.model_classes, data)
+    if scorer.mapping.groups:
+        with pytest.raises(BadDataError, match="one output for each class"):
+            train(world.model(), data, plainly, epochs=1)
+        return
+    shown = world.data(scorer.targets.tolist())
+    model = make_classifier(Learns(len(world.model_classes)), world.model_classes, SIDE)
+    train(model, shown, plainly, epochs=40, batch_size=12, lr=0.3, augmentations=(), warmup=0.0)
+    result = measures.get("clean")(model, shown, Context())
+    assert values(result, "accuracy") == [1.0]
+
+
+class Learns(nn.Module):
+    """A row of outputs for each output that a picture may spell."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(outputs, outputs)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        levels = (pixels[:, :, :2].mean(dim=(1, 3)) * 255 / 8).round().long()
+        spelled = levels[:, 0] * 32 + levels[:, 1]
+        rows: Tensor = self.table(spelled.clamp(max=len(self.table.weight) - 1))
+        return rows
+
+
+def plainly(step: Step) -> Tensor:
+    return F.cross_entropy(step.model(step.pixels), step.labels)
+
+
+@by_world
+def test_criteria_without_labels_call_the_same_source_images_right(world: World) -> None:
+    """ATC foretells the accuracy on the source itself: 1 for the reader, or 0."""
+    place = torch.device("cpu")
+    for truth in (True, False):
+        shots = read_shots(pictures(world, truth), world.model(), device=place, batch_size=5)
+        logits = logits_of(world.model(), shots)
+        ensemble = logits.softmax(dim=1)
+        found = judge("atc", logits, shots.scorer, logits, ensemble)
+        assert found.score == float(truth)
+
+
+@by_world
+def test_images_of_a_search_keep_their_labels(world: World) -> None:
+    """What a search writes to a folder is scored like the data it came from."""
+    models = {"a": world.model(), "b": world.model()}
+    params = {"generator": "colour", "oracle": "none", "budget": 1}
+    for truth in (True, False):
+        found = transfer(models, data=pictures(world, truth), search="dynamic", **params)
+        assert [score.value for cell in found for score in cell.scores] == [float(truth)] * 6
 
 
 @by_world

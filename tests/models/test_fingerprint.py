@@ -6,6 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
+import pytest
+
+from stockpot.checkpoints import hashes
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder
 
 
@@ -31,3 +34,16 @@ def test_a_rewritten_file_is_read_again(tmp_path: Path) -> None:
     replacement.write_bytes(b"first")
     replacement.replace(path)
     assert fingerprint_files([path]) == before
+
+
+def test_a_file_that_did_not_change_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "_SETTLED", 0.0)
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+    before = fingerprint_files([path])
+    monkeypatch.setattr(hashes, "_sha256", lambda *_: "read again")
+    assert fingerprint_files([path]) == before
+    path.write_text("[]")
+    assert fingerprint_files([path]) != before

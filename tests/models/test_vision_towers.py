@@ -15,11 +15,12 @@ from safetensors.torch import load_file, save_file
 from dual_encoders import PLAIN, make_clip, make_expert
 from pico import CLASSES, make_dataset
 from stockpot.errors import BadCheckpointError, UserError
+from stockpot.fuse.record import fusion_record
 from stockpot.fuse.run import fuse
 from stockpot.harden.run import harden
 from stockpot.measure.run import measure
 from stockpot.models.dual_encoder import new_tokenizer
-from stockpot.models.load import load_model
+from stockpot.models.load import identify, load_model
 from stockpot.models.text_head import make_head
 from stockpot.models.vision_tower import save_dual_encoder
 
@@ -159,3 +160,35 @@ def test_siglip_towers_travel_alone_too(tmp_path: Path) -> None:
     expert = load_model(model.save(tmp_path / "tower"), classes=CLASSES).eval()
     assert not any("text" in name for name in load_file(tmp_path / "tower" / "model.safetensors"))
     assert torch.equal(expert(pixels()), model(pixels()))
+
+
+def test_an_expert_is_known_with_its_dual_encoder_wherever_both_lie(tmp_path: Path) -> None:
+    """Moving both changes nothing; other weights under the dual encoder's name do."""
+    home = tmp_path / "here"
+    base = make_clip(home / "base")
+    expert = make_expert(base, home / "expert", seed=1)
+    assert json.loads((expert / "config.json").read_text())["dual_encoder"] == "../base"
+    marks = {identify(expert), load_model(expert, classes=CLASSES).origin.fingerprint}
+    record = fusion_record("average", [expert]).digest
+    moved = tmp_path / "there"
+    home.rename(moved)
+    marks |= {identify(moved / "expert")}
+    assert len(marks) == 1
+    assert fusion_record("average", [moved / "expert"]).digest == record
+    shutil.rmtree(moved / "base")
+    make_clip(moved / "base", seed=7)
+    marks |= {identify(moved / "expert")}
+    marks |= {load_model(moved / "expert", classes=CLASSES).origin.fingerprint}
+    assert len(marks) == 2
+    assert fusion_record("average", [moved / "expert"]).digest != record
+
+
+def test_an_expert_at_an_absolute_path_is_known_by_content(tmp_path: Path) -> None:
+    first, second = (make_clip(tmp_path / name / "base") for name in ("a", "b"))
+    expert = make_expert(first, tmp_path / "expert", seed=1)
+    before = identify(expert)
+    change(expert, dual_encoder=str(second))  # the same content elsewhere
+    assert identify(expert) == before
+    assert identify(expert, {"dual_encoder": str(first)}) == before
+    change(expert, hidden_act="gelu")
+    assert identify(expert) != before

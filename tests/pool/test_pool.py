@@ -95,13 +95,13 @@ def test_the_matrix_is_what_each_soup_says_on_its_own() -> None:
     matrix = evaluate(pool, soups, images)
     for row, weights in enumerate(soups):
         logits = logits_of(pool.load(weights), images)
-        assert (matrix.correct[row] == (logits.argmax(1) == images.labels).numpy()).all()
-        loss = torch.nn.functional.cross_entropy(logits, images.labels, reduction="none")
+        assert (matrix.correct[row] == (logits.argmax(1) == images.scorer.targets).numpy()).all()
+        loss = torch.nn.functional.cross_entropy(logits, images.scorer.targets, reduction="none")
         torch.testing.assert_close(torch.from_numpy(matrix.loss[row]), loss)
     alone, ensemble = members_and_ensemble(pool, images)
     assert (alone[0] == matrix.correct[0]).all()
     mean = sum(logits_of(norm_member(s).eval(), images).softmax(1) for s in (1, 2))
-    assert (ensemble == (mean.argmax(1) == images.labels).numpy()).all()
+    assert (ensemble == (mean.argmax(1) == images.scorer.targets).numpy()).all()
 
 
 def test_state_dicts_join_a_model() -> None:
@@ -145,14 +145,14 @@ def test_the_gradient_of_the_weights_is_autograds(make, in_chunks, monkeypatch) 
         parts = [m.state_dict()[name] * w for m, w in zip(members, free[:, number], strict=True)]
         mixed[name] = sum(parts) if name in parameters else sum(parts).detach()
     logits = torch.func.functional_call(members[0].eval(), mixed, (images.batches[0],))
-    torch.nn.functional.cross_entropy(logits, images.labels).backward()
+    torch.nn.functional.cross_entropy(logits, images.scorer.targets).backward()
 
     pool.watch()
     pool.form(weights)
     for name, tensor in pool.views(pool.flat).items():
         torch.testing.assert_close(tensor, mixed[name].detach(), rtol=1e-5, atol=1e-6)
     ours = pool.model(images.batches[0])
-    torch.nn.functional.cross_entropy(ours, images.labels).backward()
+    torch.nn.functional.cross_entropy(ours, images.scorer.targets).backward()
     torch.testing.assert_close(ours, logits, rtol=1e-4, atol=1e-4)
     # A pool knows changes from the first member: gradients are equal up to a shift per tensor,
     # which weights that sum to 1 do not feel.

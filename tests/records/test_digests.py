@@ -13,12 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pico import make_dataset
+from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.checkpoints.record import Record, read_record
+from stockpot.errors import BadParameterError
 from stockpot.fuse.record import fusion_record, sweep_records
 from stockpot.fuse.run import fuse, sweep
 from stockpot.harden.run import harden, hardening_record
-from stockpot.models.load import load_model
+from stockpot.models.load import identify, load_model
 from stockpot.models.new import new_model, new_record
 from stockpot.season.record import seasoning_record
 from stockpot.season.run import season
@@ -298,3 +299,23 @@ def test_a_killed_training_goes_on_only_with_its_own_question(
     with pytest.raises(BadCheckpointError, match="other settings"):
         harden("wise_kd", pool["one"], DATA, out=tmp_path / "m", **given)
     assert torch.load(tmp_path / ".m.partial" / "state.pt", weights_only=True)["step"] > 0
+
+
+def test_the_expert_that_an_oracle_chooses_is_an_input() -> None:
+    """Where no model is named, the zoo's expert for the data judges, known as if named."""
+    asked = {"generator": "colour", "oracle": "zero_shot"}
+    model, data = make_classifier(ReadsLabel(4)), make_dataset()
+    found = hardening_record("dynamic_augment", model, data, **asked)
+    told = hardening_record(
+        "dynamic_augment", model, data, **asked, oracle_params={"model": "clip-base"}
+    )
+    chosen = [each for each in found.inputs if each.role == "oracle_params.model"]
+    assert [each.fingerprint for each in chosen] == [identify("clip-base")]
+    assert chosen == [each for each in told.inputs if each.role == "oracle_params.model"]
+
+
+def test_no_member_beside_a_base_is_called_base() -> None:
+    states = {name: {"w": torch.ones(2)} for name in ("base", "other")}
+    with pytest.raises(BadParameterError, match="'base' means something else"):
+        fuse("task_arithmetic", states, base={"w": torch.zeros(2)})
+    assert torch.equal(fuse("average", states)["w"], torch.ones(2))

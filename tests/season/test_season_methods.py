@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from season.toys import linear_member, norm_member, toy_images
 from stockpot.errors import UserError
@@ -19,10 +21,11 @@ def test_the_temperature_is_the_one_that_was_applied() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(4000, 5, generator=generator) * 2
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
-    calibrated = temperature(logits, labels)
+    losses = partial(F.cross_entropy, target=labels, reduction="none")
+    calibrated = temperature(logits, losses)
     assert calibrated == pytest.approx(1, abs=0.06)
     # Inflated logits, as extrapolation makes them, get the inflation back as temperature.
-    assert temperature(7 * logits, labels) == pytest.approx(7 * calibrated, rel=1e-3)
+    assert temperature(7 * logits, losses) == pytest.approx(7 * calibrated, rel=1e-3)
 
 
 def test_entropy_and_atc_by_hand() -> None:

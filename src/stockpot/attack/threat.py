@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, cast, get_args
 
+from pydantic import Field
+
 from stockpot.attack import attacks
 from stockpot.errors import BadParameterError, UnknownNameError
-from stockpot.types import Check, Norm, Reference, parse_number
+from stockpot.types import Check, Norm, Reference, Together, parse_number
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Threats:
 
 def threat(norm: Norm, eps: str | float) -> Threat:
     """A threat model from a norm's name and a radius."""
-    return Threat(norm, eps if isinstance(eps, str) else f"{eps:g}")
+    return Threat(norm, eps if isinstance(eps, str) else _digits(eps))
 
 
 def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str | float]) -> Threats:
@@ -90,8 +92,13 @@ def parse_union(text: str) -> Threats:
 def listed(value: str | Sequence[str | float]) -> list[str]:
     """The parts of a text with commas, or of a list; numbers as text."""
     parts = value.split(",") if isinstance(value, str) else list(value)
-    texts = [part.strip() if isinstance(part, str) else f"{part:g}" for part in parts]
+    texts = [part.strip() if isinstance(part, str) else _digits(part) for part in parts]
     return [text for text in texts if text]
+
+
+def _digits(value: float) -> str:
+    """A number as text, with all its digits and none that say nothing."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def _eps(value: Any) -> Any:
@@ -115,6 +122,13 @@ def _radii(value: Any) -> Any:
     return (value,) if isinstance(value, int | float) else value
 
 
+def _one_for_each(value: Any, others: dict[str, Any]) -> None:
+    """Norms and radii are pairs, given or by default; `all` norms and no radii are a protocol's."""
+    norms = others.get("norms")
+    if norms not in (None, "all") and value:
+        parse_threats(norms, value)
+
+
 def _union(value: Any) -> Any:
     if value:
         parse_union(",".join(_texts(value, "threats such as linf:8/255,l1:12")))
@@ -123,7 +137,7 @@ def _union(value: Any) -> Any:
 
 def _texts(value: Any, what: str) -> list[str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return [f"{value:g}"]
+        return [_digits(value)]
     whole = isinstance(value, str) or (
         isinstance(value, list | tuple) and all(isinstance(v, str | int | float) for v in value)
     )
@@ -142,8 +156,13 @@ Eps = Annotated[str | float, Check(_eps)]
 """A radius in pixel units: a number, or a fraction that stays text."""
 Norms = Annotated[str | tuple[Norm, ...], Check(_norms)]
 """Norms with commas between, or a list of them."""
-Radii = Annotated[str | tuple[str | float, ...], Check(_radii)]
-"""One radius for each norm."""
+Radii = Annotated[
+    str | tuple[str | float, ...],
+    Check(_radii),
+    Together(_one_for_each),
+    Field(validate_default=True),
+]
+"""One radius for each of the parameter `norms`."""
 ThreatUnion = Annotated[str | tuple[str, ...], Check(_union)]
 """Threats such as `linf:8/255,l1:12`."""
 AttackRef = Annotated[str, Check(_attack), Reference("attack")]

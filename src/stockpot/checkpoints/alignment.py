@@ -15,6 +15,7 @@ from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_hea
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError, BadParameterError
 
+Head = Literal["keep", "drop", "first"]
 _SHOWN = 4
 _KINDS = {
     "missing": ("lacks", "--intersect, --exclude"),
@@ -26,39 +27,6 @@ _KINDS = {
     ),
     "dtype": ("holds integers where floats are fused:", "--exclude"),
 }
-
-
-class Differences:
-    """Collects what does not fit, then raises once."""
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-        self._found: dict[tuple[str, str], list[str]] = {}
-
-    def add(self, label: str, kind: str, text: str) -> None:
-        """Note a difference of one checkpoint."""
-        self._found.setdefault((label, kind), []).append(text)
-
-    def raise_if_any(self) -> None:
-        """Raise one error that lists all differences, if there are any."""
-        if not self._found:
-            return
-        lines = []
-        for (label, kind), names in self._found.items():
-            what, option = _KINDS[kind]
-            shown = ", ".join(names[:_SHOWN])
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines.append(
-                f"  - {label} {what.format(template=self._template)} {shown}{more} [{option}]"
-            )
-        listing = "\n".join(lines)
-        raise BadCheckpointError(
-            f"the checkpoints do not line up:\n{listing}\n",
-            hint="In brackets: the option that resolves it.",
-        )
-
-
-Head = Literal["keep", "drop", "first"]
 
 
 class Row(NamedTuple):
@@ -276,3 +244,33 @@ def _notes(aligner: _Aligner, rows: Sequence[Row]) -> tuple[str, ...]:
     elif others:
         notes.append(f"{others}: only the vision encoder is fused")
     return tuple(notes)
+
+
+class Differences:
+    """Collects what does not fit, then raises once."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self._found: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, label: str, kind: str, text: str) -> None:
+        """Note a difference of one checkpoint."""
+        self._found.setdefault((label, kind), []).append(text)
+
+    def raise_if_any(self) -> None:
+        """Raise one error that lists all differences, if there are any."""
+        if not self._found:
+            return
+        lines = []
+        for (label, kind), names in self._found.items():
+            what, option = _KINDS[kind]
+            shown = ", ".join(names[:_SHOWN])
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            lines.append(
+                f"  - {label} {what.format(template=self._template)} {shown}{more} [{option}]"
+            )
+        listing = "\n".join(lines)
+        raise BadCheckpointError(
+            f"the checkpoints do not line up:\n{listing}\n",
+            hint="In brackets: the option that resolves it.",
+        )

@@ -96,7 +96,8 @@ def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None)
     changes = {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
     # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
     home = Path(str(content.get("dual_encoder", "")))
-    if home.name and not home.is_dir() and (source.parent / home.name).is_dir():
+    moved = str(home).startswith("..") or not home.is_dir()
+    if home.name and moved and (source.parent / home.name).is_dir():
         changes["dual_encoder"] = str((source.parent / home.name).resolve())
     if changes:
         config.write_text(json.dumps(content | changes, indent=2) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES
+from stockpot.errors import BadParameterError
 
 _UNSAFE = re.compile(r"[^\w.@=+,-]+")
 
@@ -16,6 +17,10 @@ _UNSAFE = re.compile(r"[^\w.@=+,-]+")
 def by_name(members: Any, *, taken: Collection[str] = ()) -> dict[str, Any]:
     """Members by their names: a mapping's own, or those of `member_names`; one alone is a list."""
     if isinstance(members, Mapping):
+        if wrong := [name for name in members if name in taken]:
+            raise BadParameterError(
+                f"members: {wrong[0]!r} means something else here; call that member otherwise."
+            )
         return dict(members)
     several = isinstance(members, Sequence) and not isinstance(members, str)
     listed: Sequence[Any] = members if several else [members]

@@ -40,6 +40,12 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     return _open_adapter(spec, label, base)
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file or folder by name."""
+    source = open_checkpoint(path)
+    return {name: source.read(name) for name in source.tensors()}
+
+
 def _open_adapter(location: Location, label: str, base: Source | None) -> Source:
     config: dict[str, Any] = dict(location.config)
     if base is None:

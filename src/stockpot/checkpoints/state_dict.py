@@ -59,17 +59,27 @@ def open_torch_files(
     return StateDictSource(state, label=label, folder=folder, files=files)
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def read_torch_file(path: Path, *, mapped: bool) -> Any:
+    """What a file of `torch.save` holds, as data: no code in it is run.
+
+    Args:
+        path: the file.
+        mapped: leave tensors on disk until they are looked at; the file must stay as it is.
+    """
     try:
-        content = _torch_load(path)
+        return _torch_load(path, mapped)
     except pickle.UnpicklingError:
         raise BadCheckpointError(
             f"{path}: holds Python objects, not only tensors, and is not loaded.",
             hint="Save its state dict with torch.save(model.state_dict(), ...) or as safetensors.",
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError) as problem:
+    except Exception as problem:  # a spoilt file can break the reader anywhere
         reason = str(problem).partition("\n")[0]
         raise BadCheckpointError(f"{path}: not a readable torch file: {reason}") from None
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    content = read_torch_file(path, mapped=True)
     while isinstance(content, Mapping) and not _is_state_dict(content):
         inner = next(
             (content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), None
@@ -84,11 +94,11 @@ def _load(path: Path) -> dict[str, Tensor]:
     return dict(content)
 
 
-def _torch_load(path: Path) -> Any:
+def _torch_load(path: Path, mapped: bool) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except RuntimeError as problem:
-        if "mmap" not in str(problem):
+        if "mmap" not in str(problem) or not mapped:
             raise
         # Files of torch 1.5 and older have a layout that cannot be mapped.
         return torch.load(path, map_location="cpu", weights_only=True)

@@ -21,6 +21,8 @@ from stockpot.errors import UserError
 from stockpot.files import write_atomic
 
 PROVENANCE = "provenance.json"
+LABELS = "labels.csv"
+"""The table of the pictures: class, sha256, and what else is known of each."""
 
 
 def export_benchmark(
@@ -43,7 +45,7 @@ def export_benchmark(
         extra = {key: values[index] for key, values in facts.items()}
         mark = digest(image.float() / 255)
         rows.append({"file": name, "sha256": mark, "label": classes[label], **extra})
-    write_atomic(folder / "labels.csv", _table([*COLUMNS[:3], *facts], rows))
+    write_atomic(folder / LABELS, _table([*COLUMNS[:3], *facts], rows))
     sheet = [{key: row.get(key, "") for key in COLUMNS} for row in rows]
     write_atomic(folder / SHEET, _table(COLUMNS, sheet))
     about = {"images": len(rows), "classes": list(classes), **provenance}

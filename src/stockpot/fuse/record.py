@@ -25,6 +25,7 @@ from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_
 from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
 from stockpot.models.inputs import data_inputs
+from stockpot.models.vision_tower import settings_without_place, with_dual_encoder
 from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:
@@ -150,7 +151,11 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
         beside = settings_files(spec.folder) if spec.folder is not None else []
         if spec.format == "adapter" and spec.folder is not None:
             beside.append(spec.folder / "adapter_config.json")
-        return fingerprint_files([*spec.files, *beside], known)
+        if spec.folder is None:
+            return fingerprint_files(spec.files, known)
+        files = [*spec.files, *beside]
+        content = fingerprint_files(files, {**known, **settings_without_place(spec.folder)})
+        return with_dual_encoder(content, spec.folder)
     if isinstance(spec, nn.Module):
         return fingerprint_tensors(spec.state_dict().items())
     if isinstance(spec, Mapping):

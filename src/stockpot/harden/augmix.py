@@ -11,16 +11,17 @@ from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.simple_changes import CHANGES
+from stockpot.types import Count, Natural, NonNegative
 
 
 @hardeners.register("augmix", paper="arXiv:1912.02781")
 def augmix(
     *,
     severity: float = 3.0,
-    width: int = 3,
-    depth: int = 0,
+    width: Count = 3,
+    depth: Natural = 0,
     alpha: float = 1.0,
-    weight: float = 12.0,
+    weight: NonNegative = 12.0,
 ) -> Objective:
     """Cross-entropy on clean images plus the divergence of predictions on two mixtures of them.
 

@@ -20,7 +20,6 @@ from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.task import Rules, Task
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
@@ -100,11 +99,6 @@ def dynamic_augment(
         weight: of the squared distance between the logits on an image and on what was made of it.
         every: make images on every so-many-th batch, and train plainly on the others.
     """
-    if budget < 1 or weight < 0 or every < 1 or (step is not None and step < 0):
-        raise BadParameterError(
-            "dynamic_augment: expected budget >= 1, step >= 0, weight >= 0 and every >= 1, got "
-            f"{budget}, {step}, {weight} and {every}."
-        )
     maker = generators.get(generator)(**(generator_params or {}))
     rules = Rules(budget=budget, step=maker.step if step is None else step, accept=parse_rule(rule))
     return DynamicAugment(maker, (oracle, oracle_params or {}), rules, weight, every)

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from stockpot.checkpoints.state import load_state, save_state
+from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
@@ -35,6 +35,8 @@ from stockpot.harden.distributed import (
 from stockpot.harden.optimise import Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
 from stockpot.models.classifier import Classifier
+from stockpot.score.scorer import renumbered
+from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part, Positive
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
@@ -95,25 +97,27 @@ def train(
     resume: Resume | None = None,
     report: Report | None = None,
     question: str = "",
-    epochs: int = 30,
-    batch_size: int = 128,
+    epochs: Epochs = 30,
+    batch_size: Count = 128,
     optimizer: Literal["adamw", "sgd"] = "adamw",
-    lr: float = 1e-3,
-    weight_decay: float = 0.05,
-    momentum: float = 0.9,
+    lr: Positive = 1e-3,
+    weight_decay: NonNegative = 0.05,
+    momentum: Part = 0.9,
     schedule: Schedule = "cosine",
-    warmup: float = 0.05,
-    clip: float = 1.0,
-    ema: float = 0.0,
+    warmup: Fraction01 = 0.05,
+    clip: NonNegative = 1.0,
+    ema: Part = 0.0,
     augmentations: tuple[Augmentation, ...] = ("flip", "crop"),
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
     select: str = ACCURACY,
-    holdout: float = 0.0,
-    patience: int = 0,
+    holdout: Part = 0.0,
+    patience: Natural = 0,
     seed: int = 0,
 ) -> dict[str, float]:
     """Train the model in place and say how it went.
+
+    Classes meet by name, as when measuring; of several accepted labels the first is learned.
 
     Args:
         epochs: passes over the data; 0 leaves the model as it is.
@@ -135,9 +139,10 @@ def train(
         patience: stop when the best epoch lies so many epochs back; 0 never stops early.
         seed: of the data order and everything random.
     """
+    data = renumbered(data, model.classes)
     if validation is None and holdout:
         data, validation = hold_out(data, holdout, seed)
-    _check(epochs, batch_size, lr, ema, keep, patience, validation)
+    _check(keep, patience, validation)
     parse_selection(select)
     device = model.device
     pixels, labels = _gather(model, data, device)
@@ -256,26 +261,11 @@ def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Ten
     return torch.cat(images).to(device), data.labels.to(device)
 
 
-def _check(
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    ema: float,
-    keep: str,
-    patience: int,
-    validation: Dataset | None,
-) -> None:
-    if epochs < 0 or batch_size < 1 or lr <= 0 or not 0 <= ema < 1:
-        raise BadParameterError(
-            "expected epochs >= 0, batch_size >= 1, lr > 0 and 0 <= ema < 1, "
-            f"got {epochs}, {batch_size}, {lr} and {ema}."
-        )
+def _check(keep: str, patience: int, validation: Dataset | None) -> None:
     if keep == "best" and validation is None:
         raise BadParameterError(
             "keep=best needs validation data to choose by.",
             hint="Give validation data, or holdout=0.1 to take a share of the training data.",
         )
-    if patience < 0 or (patience and keep != "best"):
-        raise BadParameterError(
-            f"patience: expected 0 or more, and keep=best with it, got {patience} and keep={keep}."
-        )
+    if patience and keep != "best":
+        raise BadParameterError(f"patience: needs keep=best, got {patience} and keep={keep}.")

@@ -5,19 +5,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.harden.augment import cutmix as paste
 from stockpot.harden.augment import mixup as blend
 from stockpot.harden.loop import Step
-
-
-def check_mixing(method: str, label_smoothing: float, mixup: float, cutmix: float) -> None:
-    """Refuse values that make no sense."""
-    if not 0 <= label_smoothing < 1 or mixup < 0 or cutmix < 0:
-        raise BadParameterError(
-            f"{method}: expected 0 <= label_smoothing < 1, mixup >= 0 and cutmix >= 0, "
-            f"got {label_smoothing}, {mixup} and {cutmix}."
-        )
 
 
 def mixed(step: Step, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,14 @@ from torch import Tensor
 
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.mixing import check_mixing, mixed
+from stockpot.harden.mixing import mixed
+from stockpot.types import NonNegative, Part
 
 
 @hardeners.register("nominal")
-def nominal(*, label_smoothing: float = 0.0, mixup: float = 0.0, cutmix: float = 0.0) -> Objective:
+def nominal(
+    *, label_smoothing: Part = 0.0, mixup: NonNegative = 0.0, cutmix: NonNegative = 0.0
+) -> Objective:
     """Cross-entropy on clean images, with label smoothing, mixup and CutMix as options.
 
     Args:
@@ -20,7 +23,6 @@ def nominal(*, label_smoothing: float = 0.0, mixup: float = 0.0, cutmix: float =
         cutmix: alpha of the Beta distribution of pasted areas; 0 does not paste. With both,
             every other batch is blended and every other one pasted.
     """
-    check_mixing("nominal", label_smoothing, mixup, cutmix)
 
     def objective(step: Step) -> Tensor:
         if not mixup and not cutmix:

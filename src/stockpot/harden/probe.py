@@ -7,7 +7,7 @@ their overall standard deviation, while solving; the weights that come out fit t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,9 +27,9 @@ class Probe(NamedTuple):
     bias: Tensor
     strength: float
 
-    def predict(self, features: Tensor) -> Tensor:
-        """The class of each row."""
-        return F.linear(features.double(), self.weight, self.bias).argmax(dim=1)
+    def logits(self, features: Tensor) -> Tensor:
+        """Of each row."""
+        return F.linear(features.double(), self.weight, self.bias)
 
 
 def probe_path(
@@ -69,10 +69,16 @@ def probe_path(
     return path
 
 
-def best_probe(path: Sequence[Probe], features: Tensor, labels: Tensor) -> Probe:
-    """The probe that is right most often; among equals the most penalised."""
-    right = [int((probe.predict(features) == labels).sum()) for probe in path]
-    return path[right.index(max(right))]
+def best_probe(path: Sequence[Probe], features: Tensor, right: Callable[[Tensor], Tensor]) -> Probe:
+    """The probe that is right most often; among equals the most penalised.
+
+    Args:
+        path: the probes.
+        features: of held-out images.
+        right: from logits to whether each of these images is classified rightly.
+    """
+    counts = [int(right(probe.logits(features)).sum()) for probe in path]
+    return path[counts.index(max(counts))]
 
 
 def probe_loss(

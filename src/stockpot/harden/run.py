@@ -12,8 +12,9 @@ from stockpot.checkpoints.folder import check_free, staged_folder, write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
-from stockpot.errors import BadParameterError, UserError, did_you_mean
+from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
@@ -82,11 +83,6 @@ def _train(
         hardening_record(method, model, images, validation=held_out, **params) if target else None
     )
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
-    if classifier.classes != images.classes:
-        raise UserError(
-            f"the model has {len(classifier.classes)} classes and the data {len(images.classes)}; "
-            "training needs the same classes in the same order."
-        )
     if entry.tags.head == "trained":
         with_trained_head(classifier)
     both_towers = entry.tags.towers == "both"
@@ -147,7 +143,10 @@ def hardening_record(
     parameters, teachers = named_models(own | common, all_references(hardeners.get(method), own))
     values = plain(parameters)
     seed = values.pop("seed")
-    inputs = [model_input("model", model), *data_inputs("data", training_data(data))]
+    images = training_data(data)
+    inputs = [model_input("model", model), *data_inputs("data", images)]
+    if own.get("oracle") == "zero_shot" and not (own["oracle_params"] or {}).get("model"):
+        inputs.append(model_input("oracle_params.model", expert_for(images.name)))
     held_out = validation_data(validation)
     if held_out is not None:
         inputs += data_inputs("validation", held_out)

@@ -8,14 +8,14 @@ validation data, a share of every class is held out from the training data.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from stockpot.attack.run import attack_all
+from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats, parse_union
 from stockpot.attack.victim import Precision
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.score.scorer import scorer_for
 
 ACCURACY = "accuracy"
 _STEPS = 10
@@ -48,12 +48,12 @@ def deciding(found: dict[str, float]) -> float:
 
 
 def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:
-    """Plain top-1 accuracy."""
+    """Top-1 accuracy, as the measure `clean` has it."""
+    scorer = scorer_for(model.classes, data)
     right = torch.zeros((), dtype=torch.long, device=model.device)
     with evaluating(model):
         for batch in data.batches(batch_size, model.preprocess.fit):
-            predicted = model(batch.images.to(model.device)).argmax(dim=1)
-            right += (predicted == batch.labels.to(model.device)).sum()
+            right += scorer.correct(model(batch.images.to(model.device)), batch.rows).sum()
     return int(right) / len(data)
 
 
@@ -65,16 +65,19 @@ def robust_accuracy(
     batch_size: int = 512,
 ) -> float:
     """The share of images that withstand a short APGD in every norm."""
-    standing: list[Tensor] = []
+    scorer = scorer_for(model.classes, data)
+    standing = 0
     for batch in data.batches(batch_size, model.preprocess.fit):
         pixels = batch.images.to(model.device).float() / 255
-        labels = batch.labels.to(model.device)
-        _, robust = attack_all(
-            model, pixels, labels, threats, seed=batch.rows.tolist(), steps=_STEPS,
-            precision=precision, check=False,
-        )  # fmt: skip
-        standing.append(robust)
-    return float(torch.cat(standing).float().mean())
+        found = [
+            attack_scored(
+                model, pixels, scorer, batch.rows, seed=batch.rows.tolist(), norm=each.norm,
+                eps=each.eps, steps=_STEPS, precision=precision, check=False,
+            )
+            for each in threats.members
+        ]  # fmt: skip
+        standing += int(torch.stack([each.robust for each in found]).all(dim=0).sum())
+    return standing / len(data)
 
 
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -6,21 +6,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
+from stockpot.types import NonNegative
 
 
 @hardeners.register("stability", paper="arXiv:1604.04326")
-def stability(*, noise: float = 0.05, weight: float = 0.05) -> Objective:
+def stability(*, noise: NonNegative = 0.05, weight: NonNegative = 0.05) -> Objective:
     """Cross-entropy on clean images plus that of noisy predictions against clean ones.
 
     Args:
         noise: half the width of the uniform noise added to every pixel value.
         weight: of the stability term.
     """
-    if noise < 0 or weight < 0:
-        raise BadParameterError(f"stability: expected both >= 0, got {noise} and {weight}.")
 
     def objective(step: Step) -> Tensor:
         drawn = torch.rand(step.pixels.shape, generator=step.generator).to(step.pixels)

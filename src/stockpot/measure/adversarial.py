@@ -39,7 +39,7 @@ from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.models.classifier import Classifier
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
-from stockpot.types import Check, Count, Natural
+from stockpot.types import Check, Count, Natural, Together
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
@@ -96,6 +96,15 @@ ProtocolName = Annotated[str, Check(lambda name: named_protocol(str(name)).name)
 """One of the named protocols."""
 
 
+def _fit_protocol(eps: Any, others: dict[str, Any]) -> None:
+    if "protocol" in others and "norms" in others:
+        _threats(named_protocol(others["protocol"]), others["norms"], eps)
+
+
+ProtocolRadii = Annotated[Radii, Together(_fit_protocol)]
+"""One radius for each norm, where the protocol's are not meant."""
+
+
 @measures.register("adversarial", paper="arXiv:2302.10164")
 def adversarial(
     model: Classifier,
@@ -104,7 +113,7 @@ def adversarial(
     *,
     protocol: ProtocolName = "soups-cifar",
     norms: Norms | Literal["all"] = "all",
-    eps: Radii = "",
+    eps: ProtocolRadii = "",
     method: AttackRef = "",
     steps: Natural | None = None,
     restarts: Count | None = None,

@@ -78,8 +78,14 @@ class Cell:
     device: str
     batch_size: int
 
-    def key(self) -> CellKey:
-        """The question this cell answers; loads the data, not the model."""
+    def key(self, references: Mapping[str, str] | None = None) -> CellKey:
+        """The question this cell answers; loads the data, not the model.
+
+        Args:
+            references: which of its parameters name models; those of its measure by default.
+        """
+        if references is None:
+            references = all_references(measures.get(self.measure), self.params)
         data = self.data.load()
         spec = self.model
         variant = spec.variant or Variant(spec.name)
@@ -90,17 +96,12 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=_by_content(self.params, self._references()),
+            params=_by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
             data_fingerprint=data.fingerprint,
         )
-
-    def _references(self) -> dict[str, str]:
-        if self.measure not in measures:  # a question that a command asks, such as `transfer`
-            return {}
-        return all_references(measures.get(self.measure), self.params)
 
 
 def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:

@@ -27,7 +27,7 @@ from stockpot.types import Count
 
 @measures.register("cost")
 def cost(
-    model: Classifier, data: Dataset, context: Context, *, batch: Count = 64, repeats: int = 10
+    model: Classifier, data: Dataset, context: Context, *, batch: Count = 64, repeats: Count = 10
 ) -> Measurement:
     """Parameters, FLOPs per image, throughput, latency and peak memory.
 

@@ -6,6 +6,7 @@ are rounded to the 256 levels of a file before anybody looks at them, the finder
 
 from __future__ import annotations
 
+import csv
 import tempfile
 import time
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from stockpot.attack.scored import attack_scored
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.export import LABELS
+from stockpot.dynamic.references import all_references
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, model_for
@@ -89,6 +92,7 @@ def transfer(
             else _searched(maker, images, context, params)
         )
     results = []
+    named = all_references(measures.get("dynamic"), params) if search == "dynamic" else {}
     asked = {"search": search, "makers": [spec.name for spec in specs], **params}
     for spec in specs:
         viewer = model_for(spec, images, chosen)
@@ -99,7 +103,7 @@ def transfer(
         ]
         cell = Cell(spec, "transfer", place, asked, seed, None, device, batch_size)
         result = CellResult(
-            key=cell.key(),
+            key=cell.key(named),
             scores=scores,
             data=DataFacts(
                 name=images.name, split=images.split, n=len(images), classes=len(images.classes),
@@ -157,11 +161,16 @@ def _searched(
         target = Path(folder) / "made"
         settings = entry.validate({"pictures": 0, "per_class": False, **params})
         entry.function(maker, data, context, **settings | {"export": str(target)})
+        with (target / LABELS).open(encoding="utf-8", newline="") as table:
+            lines = {line["file"]: int(line["row"]) for line in csv.DictReader(table)}
         found = load_dataset("imagefolder", path=str(target), classes=list(data.classes))
         # Read before the folder goes.
         batches = found.batches(context.batch_size, maker.preprocess.fit)
         pixels = torch.cat([batch.images for batch in batches])
-    return replace(found, images=TensorImages(pixels))
+    # A folder knows one class of each picture; what else is right, and what is known of it, stays
+    # with the data.
+    kept = data.take([lines[name] for name in found.columns["file"]])
+    return replace(kept, images=TensorImages(pixels), fingerprint=found.fingerprint, masks=None)
 
 
 def _right(viewer: Classifier, seen: Dataset, context: Context) -> NDArray[np.bool_]:

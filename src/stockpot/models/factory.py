@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stockpot.checkpoints.open import read_tensors
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
@@ -58,7 +59,7 @@ def load_factory(
     if not isinstance(module, nn.Module):
         raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
     if weights is not None:
-        fill(module, read_state_dict(Path(weights)), weights)
+        fill(module, read_tensors(Path(weights)), weights)
     square = ImageSize(size, size)
     preprocess = Preprocess(square, square if squash else resize or size, mean, std, interpolation)
     identity = (
@@ -103,28 +104,6 @@ def find_factory(source: str) -> Callable[..., Any]:
         found = getattr(found, attribute)
     factory: Callable[..., Any] = found
     return factory
-
-
-def read_state_dict(path: Path) -> dict[str, Tensor]:
-    """Tensors by name from a safetensors or torch file; a pickle is read as data only."""
-    if not path.is_file():
-        raise BadCheckpointError(f"no weights at {path}.")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return dict(load_file(path))
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise BadCheckpointError(f"{path} cannot be read as weights: {reason}") from problem
-    # Training scripts often keep the state dict beside an optimiser's.
-    for key in ("state_dict", "model", "model_state_dict"):
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-    if not isinstance(content, Mapping) or not all(isinstance(t, Tensor) for t in content.values()):
-        raise BadCheckpointError(f"{path} holds no state dict (a mapping from names to tensors).")
-    return dict(content)
 
 
 def fill(module: nn.Module, state: dict[str, Tensor], where: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from stockpot.checkpoints.hashes import sha256_of
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
 _SETTINGS = {
@@ -33,29 +34,22 @@ def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = 
     """
     digest = hashlib.sha256()
     for path in sorted(paths, key=lambda path: path.name):
-        content = (known or {}).get(path)
-        if content is None:
-            facts = path.stat()
-            content = _content(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        content = (known or {}).get(path) or sha256_of(path)
         digest.update(f"{path.name}:{content}\n".encode())
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=1024)
-def _content(path: Path, inode: int, size: int, changed: int) -> str:
-    """The sha256 of a file; read once for every state of it, since each cell of a run asks."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def fingerprint_folder(folder: Path) -> str:
+def fingerprint_folder(folder: Path, known: Mapping[Path, str] | None = None) -> str:
     """The identity of a Hugging Face folder: its weights and what decides how they are used.
 
     Cards and training records are left out: they may name a time, and change nothing.
+
+    Args:
+        folder: where the files lie.
+        known: as for `fingerprint_files`.
     """
-    return fingerprint_files(
-        path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS
-    )
+    files = [path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS]
+    return fingerprint_files(files, known)
 
 
 def settings_files(folder: Path) -> list[Path]:

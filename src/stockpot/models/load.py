@@ -19,9 +19,10 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_folder, fingerprint_tensors
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.prompts import Prompts
+from stockpot.models.vision_tower import fingerprint_model
 from stockpot.models.zero_shot import with_classes
 
 Source = str | Path | Resolved | Classifier
@@ -144,8 +145,9 @@ def _plain(options: dict[str, Any]) -> str:
 
 def _kept(place: Resolved, options: str, device: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
-    weights = json.loads(options).get("weights")
-    state = fingerprint_folder(place.local()) if place.has_files else ""
+    given = json.loads(options)
+    weights, home = given.get("weights"), given.get("dual_encoder")
+    state = fingerprint_model(place.local(), home) if place.has_files else ""
     if weights and Path(weights).is_file():
         state += fingerprint_files([Path(weights)])
     return _load_kept(place, options, device, state)
@@ -164,7 +166,7 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
     given = dict(options or {})
     place = resolve(source, revision=given.pop("revision", None))
     if place.has_files:
-        return fingerprint_folder(place.local())
+        return fingerprint_model(place.local(), given.get("dual_encoder"))
     weights = given.get("weights")
     if weights and Path(weights).is_file():
         return fingerprint_files([Path(weights)])

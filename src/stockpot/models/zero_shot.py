@@ -19,13 +19,13 @@ from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import is_vision_tower, read_config
-from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.huggingface import load_weights
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.prompts import Captions, Prompts, class_prompts
 from stockpot.models.text_head import embedding, text_head, text_identity
 from stockpot.models.vision_tower import (
     dual_encoder_of,
+    fingerprint_model,
     place_vision_tower,
     save_dual_encoder,
     save_vision_tower,
@@ -185,5 +185,7 @@ def load_zero_shot(
     preprocess = from_hub(home, default_size=size)
     chosen = tuple(map(tuple, prompts)) if prompts else class_prompts(classes, tuple(templates))
     network = ZeroShotNetwork(model, tokenizer, preprocess, chosen, base)
-    origin = Origin(name or place.text, type(model).__name__, fingerprint_folder(folder))
+    origin = Origin(
+        name or place.text, type(model).__name__, fingerprint_model(folder, dual_encoder)
+    )
     return Classifier(network, preprocess, tuple(classes), origin)

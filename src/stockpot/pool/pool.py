@@ -93,16 +93,19 @@ class Pool:
         return torch.tensor(self.layout.chunks, device=self.device).cumsum(0) - 1
 
     @cached_property
-    def _floors(self) -> dict[int, Tensor]:
-        """The members' smallest variances, by the number of the tensor."""
-        floors = {}
-        for number, name in enumerate(self.names):
-            if is_variance(name):
-                span = self.spans[number]
-                values = [self.base[span] + delta[span] for delta in self.deltas]
-                own = [self.base[span]] if self._first else []
-                floors[number] = torch.stack([*own, *values]).amin(dim=0)
-        return floors
+    def _floors(self) -> tuple[Tensor, Tensor] | None:
+        """Where the flat vector holds variances, and the members' smallest; none without any.
+
+        All in one piece: a BatchNorm has few of them, and a call for each would take longer than
+        the mix.
+        """
+        spans = [self.spans[k] for k, name in enumerate(self.names) if is_variance(name)]
+        if not spans:
+            return None
+        places = torch.cat([torch.arange(span.start, span.stop) for span in spans]).to(self.device)
+        values = [self.base[places] + delta[places] for delta in self.deltas]
+        own = [self.base[places]] if self._first else []
+        return places, torch.stack([*own, *values]).amin(dim=0)
 
     def load_base(self) -> None:
         """Turn the working model into the base."""
@@ -135,7 +138,7 @@ class Pool:
             self.load_member(one)
         else:
             self.form(weights)
-        if self._floors and self.statistics.anew(weights):
+        if self._floors is not None and self.statistics.anew(weights):
             recompute_batch_norm(self.model, self.statistics.images)
             buffers = dict(self.model.named_buffers())
             for name, kept in self._integers.items():
@@ -180,9 +183,9 @@ class Pool:
 
     def keep_variances(self) -> None:
         """Put the members' smallest variance where a mix made one that is not positive."""
-        for number, smallest in self._floors.items():
-            part = self.flat[self.spans[number]]
-            part.copy_(sound(part, smallest))
+        if self._floors is not None:
+            places, smallest = self._floors
+            self.flat[places] = sound(self.flat[places], smallest)
 
     @cached_property
     def gradient(self) -> Tensor:

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 
 
@@ -88,19 +86,17 @@ class LearnedSoup:
             pool: the members; it must be watched while the soup learns.
             lr: the step size.
         """
-        if lr <= 0:
-            raise BadParameterError(f"lr: expected a number above 0, got {lr}.")
         self._pool = pool
         self.free = torch.zeros(len(pool), len(pool.names), device=pool.device, requires_grad=True)
         self.heat = torch.zeros((), device=pool.device, requires_grad=True)
         self.optimiser = torch.optim.AdamW([self.free, self.heat], lr=lr, weight_decay=0.0)
 
-    def step(self, logits: Callable[[], Tensor], labels: Tensor) -> Tensor:
+    def step(self, outputs: Callable[[], Tensor], losses: Callable[[Tensor], Tensor]) -> Tensor:
         """One step on one batch.
 
         Args:
-            logits: the working model's, once it is the present soup.
-            labels: of the batch.
+            outputs: the working model's, once it is the present soup.
+            losses: of each image of the batch, from outputs at the present temperature.
 
         Returns:
             The loss, on the device.
@@ -108,7 +104,7 @@ class LearnedSoup:
         weights = self.free.softmax(dim=0)
         self._pool.form(weights.detach())
         self._pool.zero_gradient()
-        loss = F.cross_entropy(logits().float() * self.heat.exp(), labels.to(self._pool.device))
+        loss = losses(outputs().float() * self.heat.exp()).mean()
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         weights.backward(self._pool.pull())  # type: ignore[no-untyped-call]

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.errors import BadDataError
 from stockpot.score.class_space import ClassMap, ClassSpace, match_classes
 
 Model = Callable[[Tensor], Tensor]
@@ -158,6 +159,39 @@ def scorer_for(model_classes: tuple[str, ...], data: Dataset, space: ClassSpace 
         width = max((len(row) for row in rows), default=1)
         accepted = torch.tensor([[*row, *[NONE] * (width - len(row))] for row in rows])
     return Scorer(mapping, model_classes, data.classes, data.labels, accepted)
+
+
+def renumbered(data: Dataset, model_classes: tuple[str, ...]) -> Dataset:
+    """The data in a model's numbering, for whoever learns from labels: label n is output n.
+
+    A loss has one target. So of several accepted labels the first is learned, and data whose
+    classes several outputs answer (ObjectNet, cue conflict) cannot be learned from.
+    """
+    scorer = scorer_for(model_classes, data)
+    if scorer.mapping.groups:
+        raise BadDataError(
+            f"{data}: several of the model's outputs answer one class; training needs one output "
+            "for each class.",
+            hint="Such data is for measuring. Train on data with the model's own classes.",
+        )
+    outputs = scorer.mapping.outputs
+    if torch.equal(outputs, torch.arange(len(model_classes))):
+        return data
+    columns = dict(data.columns)
+    if data.accepted is not None:
+        columns[ACCEPTED] = tuple(
+            " ".join(str(int(outputs[number])) for number in row) for row in data.accepted
+        )
+    prompts: list[tuple[str, ...]] = [()] * len(model_classes)
+    for number, captions in enumerate(data.prompts):
+        prompts[int(outputs[number])] = captions
+    return replace(
+        data,
+        labels=scorer.targets,
+        classes=model_classes,
+        columns=columns,
+        prompts=tuple(prompts) if all(prompts) else (),
+    )
 
 
 def merged(values: Tensor, columns: Sequence[int]) -> Tensor:

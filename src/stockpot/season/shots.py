@@ -27,31 +27,30 @@ class Shots:
         return len(self.scorer.labels)
 
     @cached_property
-    def labels(self) -> Tensor:
-        """The column of each image's label in the scorer's logits."""
-        return self.scorer.targets
-
-    @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Which rows each batch holds."""
         ends = torch.tensor([0, *(len(batch) for batch in self.batches)]).cumsum(0).tolist()
         return tuple(slice(a, b) for a, b in pairwise(ends))
 
+    def losses(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """The loss of a model's outputs on each of these rows."""
+        return self.scorer.losses(self.scorer.logits(outputs), rows)
+
     def take(self, rows: Sequence[int] | Tensor, batch_size: int) -> Shots:
         """Some of the images, in this order."""
-        index = torch.as_tensor(rows, dtype=torch.long, device=self.labels.device)
-        pixels = torch.cat(self.batches)[index] if self.batches else self.labels[index]
+        index = torch.as_tensor(rows, dtype=torch.long, device=self.scorer.labels.device)
+        pixels = torch.cat(self.batches)[index] if self.batches else self.scorer.labels[index]
         parts = torch.split(pixels, batch_size) if len(index) else ()
         return Shots(parts, self.scorer.take(index))
 
     def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of pixels and labels without end; epoch e has the order of `seed` + e."""
+        """Batches of pixels and their rows without end; epoch e has the order of `seed` + e."""
         pixels = torch.cat(self.batches)
         for epoch in count():
             generator = torch.Generator().manual_seed(seed + epoch)
             order = torch.randperm(len(self), generator=generator).to(pixels.device)
             for rows in torch.split(order, batch_size):
-                yield pixels[rows], self.labels[rows]
+                yield pixels[rows], rows
 
 
 def read_shots(data: Dataset, model: Classifier, *, device: torch.device, batch_size: int) -> Shots:

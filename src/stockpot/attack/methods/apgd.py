@@ -18,7 +18,7 @@ from stockpot.attack.step_rules import DenseSteps, SparseSteps
 from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
-from stockpot.types import Count, Natural
+from stockpot.types import Count, Fraction01, Natural
 
 Start = Literal["random", "clean"]
 Radii = Literal["single", "multi"]
@@ -36,7 +36,7 @@ def apgd(
     start: Start = "random",
     radii: Radii = "single",
     rho: float = 0.75,
-    share: float = 0.2,
+    share: Fraction01 = 0.2,
 ) -> Outcome:
     """Projected gradient ascent with momentum and step sizes that adapt to each image.
 

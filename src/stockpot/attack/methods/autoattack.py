@@ -16,6 +16,7 @@ from stockpot.attack.methods.fab import fab
 from stockpot.attack.methods.square import square
 from stockpot.attack.task import Outcome, Task, absorb, planned, untouched
 from stockpot.attack.victim import Victim
+from stockpot.types import Count, Natural
 
 Version = Literal["standard", "plus", "rand"]
 Stage = Callable[[Victim, Task], Outcome]
@@ -27,10 +28,10 @@ def autoattack(
     task: Task,
     *,
     version: Version = "standard",
-    steps: int = 100,
-    queries: int = 5000,
-    patience: int = 20,
-    eot: int = 20,
+    steps: Natural = 100,
+    queries: Count = 5000,
+    patience: Natural = 20,
+    eot: Count = 20,
 ) -> Outcome:
     """Parameter-free ensemble: APGD-CE, targeted APGD, FAB and Square, or a variant of it.
 

@@ -30,7 +30,7 @@ def fab(
     alpha: float = 0.1,
     overshoot: float = 1.05,
     back: float = 0.9,
-    patience: int = 0,
+    patience: Natural = 0,
 ) -> Outcome:
     """Seek the nearest misclassified image by projecting on linearised decision boundaries.
 

@@ -16,7 +16,7 @@ from stockpot.attack.projection import per_image, project
 from stockpot.attack.task import Outcome, Task, attempts, planned
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
-from stockpot.types import Count, Natural, Norm
+from stockpot.types import Count, Fraction01, Natural, Norm
 
 
 @attacks.register("pgd", paper="arXiv:1706.06083")
@@ -29,7 +29,7 @@ def pgd(
     loss: LossName = "ce",
     restarts: Count = 1,
     start: Start = "random",
-    share: float = 0.05,
+    share: Fraction01 = 0.05,
 ) -> Outcome:
     """Projected gradient ascent with a fixed step size.
 
@@ -69,7 +69,7 @@ def pgd(
 
 
 @attacks.register("fgsm", paper="arXiv:1412.6572")
-def fgsm(victim: Victim, task: Task, *, loss: LossName = "ce", share: float = 0.05) -> Outcome:
+def fgsm(victim: Victim, task: Task, *, loss: LossName = "ce", share: Fraction01 = 0.05) -> Outcome:
     """One gradient step of length eps from the clean image: fast and weak.
 
     Args:

@@ -13,13 +13,14 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from stockpot.checkpoints.open import read_tensors
 from stockpot.checkpoints.resolve import resolve
 from stockpot.dynamic.autoencoder.keys import infer, to_diffusers, to_ours
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
 from stockpot.models.config import read_config
-from stockpot.models.factory import fill, read_state_dict
+from stockpot.models.factory import fill
 
 _WEIGHTS = "diffusion_pytorch_model.safetensors"
 _FILES = (_WEIGHTS, "diffusion_pytorch_model.bin", "model.safetensors", "pytorch_model.bin")
@@ -32,7 +33,7 @@ def load_autoencoder(source: str | Path) -> Autoencoder:
     if path.is_dir():
         state, groups = _from_folder(path)
     else:
-        state, groups = read_state_dict(path), _PUBLISHED_GROUPS
+        state, groups = read_tensors(path), _PUBLISHED_GROUPS
     ours = {name: tensor.float() for name, tensor in to_ours(state).items()}
     model = Autoencoder(infer(ours, groups=groups))
     fill(model, ours, str(source))
@@ -58,7 +59,7 @@ def _from_folder(folder: Path) -> tuple[dict[str, Tensor], int]:
         )
     for name in _FILES:
         if (folder / name).is_file():
-            return read_state_dict(folder / name), int(config.get("norm_num_groups", 32))
+            return read_tensors(folder / name), int(config.get("norm_num_groups", 32))
     raise BadCheckpointError(f"{folder} has no weights; looked for {', '.join(_FILES)}.")
 
 

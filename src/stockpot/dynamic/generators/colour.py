@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stockpot.dynamic.generator import Encoded, Generator, Parametric, into_box
 from stockpot.dynamic.generators import generators
+from stockpot.types import NonNegative
 
 _LEAST = 1e-3  # below this a power has a gradient that no step survives
 
@@ -41,7 +42,7 @@ class ColourGenerator(Parametric):
 
 
 @generators.register("colour")
-def colour(*, limit: float = 0.4) -> Generator:
+def colour(*, limit: NonNegative = 0.4) -> Generator:
     """Mix, shift and bend the colour channels of an image.
 
     Args:

@@ -10,6 +10,7 @@ from torch import Tensor
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
+from stockpot.types import Count, NonNegative
 
 
 class FrequencyGenerator(Parametric):
@@ -56,7 +57,7 @@ def _rings(bands: int, height: int, width: int, device: torch.device) -> Tensor:
 
 
 @generators.register("frequency")
-def frequency(*, bands: int = 8, limit: float = 1.5) -> Generator:
+def frequency(*, bands: Count = 8, limit: NonNegative = 1.5) -> Generator:
     """Weaken or strengthen rings of spatial frequencies: blur, sharpen, and between.
 
     Args:

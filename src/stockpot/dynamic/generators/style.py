@@ -15,7 +15,7 @@ from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.autoencoders import ZOO
-from stockpot.types import AutoencoderRef
+from stockpot.types import AutoencoderRef, NonNegative
 
 
 class StyleGenerator(Parametric):
@@ -52,7 +52,7 @@ class StyleGenerator(Parametric):
 
 
 @generators.register("style", paper="arXiv:1703.06868")
-def style(*, autoencoder: AutoencoderRef = ZOO, limit: float = 1.0) -> Generator:
+def style(*, autoencoder: AutoencoderRef = ZOO, limit: NonNegative = 1.0) -> Generator:
     """Change the mean and spread of each feature channel, which alters style and keeps layout.
 
     Args:

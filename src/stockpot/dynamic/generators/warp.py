@@ -11,6 +11,7 @@ from torch import Tensor
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
+from stockpot.types import Count
 
 
 class WarpGenerator(Parametric):
@@ -61,7 +62,7 @@ def _spline(knots: int, height: int, width: int, device: torch.device) -> Tensor
 
 
 @generators.register("warp")
-def warp(*, affine: float = 0.25, elastic: float = 0.12, knots: int = 5) -> Generator:
+def warp(*, affine: float = 0.25, elastic: float = 0.12, knots: Count = 5) -> Generator:
     """Turn, shear, scale, shift and bend an image.
 
     Args:

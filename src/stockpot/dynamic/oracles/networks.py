@@ -53,6 +53,11 @@ class NetworkOracle:
         return logits.softmax(dim=1)
 
 
+def expert_for(data: str) -> str:
+    """The zoo's dual encoder that judges a dataset where none is named."""
+    return EXPERTS.get(data, ZOO)
+
+
 @oracles.register("zero_shot", paper="arXiv:2308.10632")
 def zero_shot(
     setting: Setting, *, model: ModelRef | None = None, templates: tuple[str, ...] | None = None
@@ -64,7 +69,7 @@ def zero_shot(
             (such as `clip-cifar10`), and for data without one `clip-base`; the result names it.
         templates: prompts with {} for the class name; the data's own when left out.
     """
-    model = model or EXPERTS.get(setting.data, ZOO)
+    model = model or expert_for(setting.data)
     if not takes_classes(model):
         raise UserError(
             f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."

@@ -11,6 +11,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
+from stockpot.types import Count, Natural, Positive
 
 
 @fusers.register(
@@ -24,12 +25,12 @@ from stockpot.fuse.learning.task_pool import TaskPool
 def adamerging(
     *,
     layers: Layers = "layer",
-    steps: int = 1000,
-    lr: float = 1e-3,
+    steps: Natural = 1000,
+    lr: Positive = 1e-3,
     init: float = 0.3,
-    batch_size: int = 16,
+    batch_size: Count = 16,
     clamp: bool = False,
-    together: int = 1,
+    together: Count = 1,
     seed: int = 0,
 ) -> DataFuser:
     """Learn each member's coefficient on unlabelled images, so that predictions are sure.

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.layouts import plain_name
-from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import Layers, descend, gather, spread, start, summary
 from stockpot.fuse.adaptive.entropy import Adaptation
@@ -17,7 +16,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
-from stockpot.fuse.parameters import check_positive
+from stockpot.types import Count, Natural, Positive
 
 Merge = Literal["task_arithmetic", "adamerging_task", "adamerging_layer"]
 
@@ -28,16 +27,16 @@ Merge = Literal["task_arithmetic", "adamerging_task", "adamerging_layer"]
 def concrete(
     *,
     merge: Merge = "task_arithmetic",
-    steps: int = 1000,
-    lr: float = 1e-3,
+    steps: Natural = 1000,
+    lr: Positive = 1e-3,
     scale: float = 0.3,
-    temperature: float = 0.5,
-    inner_lr: float = 1.0,
-    adapt_steps: int = 1000,
-    adapt_lr: float = 1e-3,
+    temperature: Positive = 0.5,
+    inner_lr: Positive = 1.0,
+    adapt_steps: Natural = 1000,
+    adapt_lr: Positive = 1e-3,
     mask: Literal["fixed", "resampled"] = "fixed",
-    batch_size: int = 16,
-    together: int = 1,
+    batch_size: Count = 16,
+    together: Count = 1,
     seed: int = 0,
 ) -> DataFuser:
     """Learn which weights to change at all, with one mask for all members, on unlabelled images.
@@ -62,11 +61,6 @@ def concrete(
         together: tasks that share one pass.
         seed: of the masks and of the order of the images.
     """
-    check_positive("temperature", temperature)
-    check_positive("lr", lr)
-    check_positive("inner_lr", inner_lr)
-    if steps < 0 or adapt_steps < 0:
-        raise BadParameterError(f"concrete: expected steps >= 0, got {steps} and {adapt_steps}.")
     layers: Layers = "layer" if merge == "adamerging_layer" else "task"
     adapts = merge != "task_arithmetic"
 

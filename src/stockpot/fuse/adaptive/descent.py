@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.learning.bookmark import Losses, Stateful, Values
 from stockpot.fuse.learning.task_pool import TaskPool
@@ -57,8 +56,6 @@ def descend(
         clamp: keep coefficients in [0, 1].
         beside: what an earlier stage learned, to be kept with a bookmark of this one.
     """
-    if steps < 0 or lr <= 0:
-        raise BadParameterError(f"expected steps >= 0 and lr > 0, got {steps} and {lr}.")
     form, pull = form or pool.form, pull or pool.pull
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 
 
@@ -35,10 +34,6 @@ class Adaptation:
             seed: of the draws.
             together: how many tasks share one forward and backward pass.
         """
-        if batch_size < 1 or together < 1:
-            raise BadParameterError(
-                f"expected batch_size >= 1 and together >= 1, got {batch_size} and {together}."
-            )
         self._pool = pool
         self._batch_size = batch_size
         self._seed = seed

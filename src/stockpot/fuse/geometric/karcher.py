@@ -11,11 +11,12 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.geometric.slerp import length
 from stockpot.fuse.parameters import normalized
+from stockpot.types import Natural, NonNegative
 
 
 @fusers.register("karcher", paper="doi:10.1002/cpa.3160300502", symmetric=True)
 def karcher(
-    *, steps: int = 10, tol: float = 1e-5, weights: list[float] | None = None
+    *, steps: Natural = 10, tol: NonNegative = 1e-5, weights: list[float] | None = None
 ) -> TensorFuser:
     """The Riemannian mean of the members' directions, with their mean length.
 

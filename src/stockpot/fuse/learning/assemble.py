@@ -113,13 +113,12 @@ def _task(
                 f"{name} sees pictures as {own.preprocess}, the first model as {model.preprocess}; "
                 "one model can only have one of them."
             )
-    _check_classes(name, own.classes, data)
     kept = {
         place: value.detach().to(device, torch.float32)
         for place, value in own.state_dict().items()
         if place not in fused and value.is_floating_point() and not _is_text(place)
     }
-    return Task(name, data, own.classes, kept)
+    return _checked(Task(name, data, own.classes, kept))
 
 
 def _from_weights(
@@ -131,17 +130,16 @@ def _from_weights(
         for place, value in model.state_dict().items()
         if place not in fused and value.is_floating_point() and bare(place) in plain
     }
-    _check_classes(name, model.classes, data)
-    return Task(name, data, model.classes, own)
+    return _checked(Task(name, data, model.classes, own))
 
 
-def _check_classes(name: str, classes: tuple[str, ...], data: Dataset) -> None:
-    numbered = classes == tuple(str(index) for index in range(len(classes)))
-    if classes != data.classes and not (numbered and len(classes) == len(data.classes)):
-        raise BadDataError(
-            f"{name} has {len(classes)} classes ({', '.join(classes[:3])}, ...), {data} has "
-            f"{len(data.classes)} ({', '.join(data.classes[:3])}, ...): expected the same."
-        )
+def _checked(task: Task) -> Task:
+    """The task, if its images can be scored; those who learn without labels want no others."""
+    try:
+        _ = task.scorer
+    except BadDataError as problem:
+        raise BadDataError(f"{task.name}: {problem.message}", hint=problem.hint) from None
+    return task
 
 
 def _model_source(spec: Any) -> str | Classifier | None:

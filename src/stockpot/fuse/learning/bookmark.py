@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from stockpot.checkpoints.state import read_state, save_state
+from stockpot.checkpoints.resume import read_state, save_state
 from stockpot.errors import BadCheckpointError
 
 EVERY_SECONDS = 20.0

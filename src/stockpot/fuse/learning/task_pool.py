@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.classifier import Classifier
 from stockpot.pool.layout import Layout, put_tensor
 from stockpot.pool.pool import Pool
+from stockpot.score.scorer import Scorer, scorer_for
 
 _AHEAD = 64
 """Batches that are picked out of a dataset at once."""
@@ -29,6 +31,15 @@ class Task:
     classes: tuple[str, ...]
     own: Mapping[str, Tensor] = field(default_factory=dict)
     """Name in the working model -> values."""
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """What is right for its images."""
+        return scorer_for(self.classes, self.data)
+
+    def losses(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """The loss of a model's outputs on each of these rows."""
+        return self.scorer.losses(self.scorer.logits(outputs), rows)
 
     def draws(self, size: int, seed: int, fit: Fit, skip: int = 0) -> Iterator[Tensor]:
         """Batches of unlabelled images without end: every epoch in a new, seeded order.
@@ -50,10 +61,11 @@ class Task:
                     yield batch.images
 
     def sample(self, examples: int, size: int, seed: int, fit: Fit) -> Iterator[Batch]:
-        """A seeded sample of the images in random order, once, in batches."""
+        """A seeded sample of the images in random order, once, in batches with rows of `data`."""
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randperm(len(self.data), generator=generator)[:examples]
-        yield from self.data.take(rows).batches(size, fit)
+        for batch in self.data.take(rows).batches(size, fit):
+            yield batch._replace(rows=rows[batch.rows])
 
 
 class TaskPool(Pool):

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch
-from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses, Values
@@ -17,12 +16,13 @@ from stockpot.fuse.learning.coefficients import soup_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.pool.soups import LearnedSoup, greedy
+from stockpot.types import Count, Epochs, Positive
 
 
 @fusers.register(
     "greedy_soup", paper="arXiv:2203.05482", linear=True, learns=True, needs_data=True, each=False
 )
-def greedy_soup(*, strict: bool = False, batch_size: int = 256) -> DataFuser:
+def greedy_soup(*, strict: bool = False, batch_size: Count = 256) -> DataFuser:
     """Add members to a mean, best first, as long as held-out accuracy does not fall.
 
     Needs labelled images that the members were not trained on. By construction the soup is at
@@ -61,7 +61,7 @@ def greedy_soup(*, strict: bool = False, batch_size: int = 256) -> DataFuser:
     "learned_soup", paper="arXiv:2203.05482", linear=True, learns=True, needs_data=True, each=False
 )
 def learned_soup(
-    *, epochs: int = 5, lr: float = 0.05, batch_size: int = 256, seed: int = 0
+    *, epochs: Epochs = 5, lr: Positive = 0.05, batch_size: Count = 256, seed: int = 0
 ) -> DataFuser:
     """Learn convex weights for every tensor, and one temperature, on held-out labelled images.
 
@@ -74,11 +74,6 @@ def learned_soup(
         batch_size: images per step.
         seed: of the order of the images.
     """
-    if epochs < 0 or lr <= 0 or batch_size < 1:
-        raise BadParameterError(
-            "learned_soup: expected epochs >= 0, lr > 0 and batch_size >= 1, got "
-            f"{epochs}, {lr} and {batch_size}."
-        )
 
     def learn(pool: TaskPool) -> Learned:
         tasks = pool.need_tasks("learned_soup", each=False)
@@ -89,8 +84,8 @@ def learned_soup(
             "learning weights", epochs, values=values, optimiser=soup.optimiser, losses=losses
         ):
             for task, batch in _batches(pool, tasks, batch_size, seed + epoch):
-                logits = partial(pool.logits, task, batch.images)
-                losses.append(soup.step(logits, batch.labels))
+                outputs = partial(pool.logits, task, batch.images)
+                losses.append(soup.step(outputs, partial(task.losses, rows=batch.rows)))
         weights = soup.weights
         facts = {
             "mean": dict(zip(pool.members, weights.mean(dim=1).tolist(), strict=True)),
@@ -114,8 +109,7 @@ def _accuracy(pool: TaskPool, weights: Tensor, tasks: Sequence[Task], batch_size
     for task in tasks:
         right = torch.zeros((), device=pool.device, dtype=torch.long)
         for batch in task.data.batches(batch_size, fit):
-            found = pool.logits(task, batch.images).argmax(dim=1)
-            right += (found == batch.labels.to(pool.device)).sum()
+            right += task.scorer.correct(pool.logits(task, batch.images), batch.rows).sum()
         shares.append(int(right) / max(len(task.data), 1))
     return sum(shares) / len(shares)
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
@@ -21,16 +20,17 @@ from stockpot.fuse.spectral.decompose import (
     rounding_floor,
 )
 from stockpot.fuse.statistics.gram import linear_layers
+from stockpot.types import Count, NonNegative
 
 
 @fusers.register("smile", paper="arXiv:2408.10174", needs_base=True, linear=True, learns=True)
 def smile(
     *,
-    rank: int = 32,
-    gate_rank: int = 16,
-    top_k: int = 1,
+    rank: Count = 32,
+    gate_rank: Count = 16,
+    top_k: Count = 1,
     others: Literal["base", "average"] = "base",
-    rank_tolerance: float = RANK_TOLERANCE,
+    rank_tolerance: NonNegative = RANK_TOLERANCE,
 ) -> ModuleFuser:
     """Keep the base, and beside every linear layer the members' changes as low-rank experts.
 
@@ -46,11 +46,6 @@ def smile(
             rounding: no expert keeps them, and no token is drawn by them.
     """
     check_tolerance(rank_tolerance)
-    if min(rank, gate_rank, top_k) < 1:
-        raise BadParameterError(
-            "smile: expected rank, gate_rank and top_k of at least 1, got "
-            f"{rank}, {gate_rank} and {top_k}."
-        )
 
     def learn(pool: TaskPool) -> Learned:
         coefficients = torch.zeros(len(pool), len(pool.names))

@@ -17,6 +17,7 @@ from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.models.modules.surgery import corrected
+from stockpot.types import Count, Natural, Positive
 
 
 @fusers.register(
@@ -24,15 +25,15 @@ from stockpot.models.modules.surgery import corrected
 )
 def surgery(
     *,
-    steps: int = 1000,
-    lr: float = 1e-3,
+    steps: Natural = 1000,
+    lr: Positive = 1e-3,
     init: float = 0.3,
-    rank: int = 16,
-    surgery_steps: int = 1000,
-    surgery_lr: float = 1e-3,
-    examples: int = 4096,
-    batch_size: int = 16,
-    together: int = 1,
+    rank: Count = 16,
+    surgery_steps: Natural = 1000,
+    surgery_lr: Positive = 1e-3,
+    examples: Count = 4096,
+    batch_size: Count = 16,
+    together: Count = 1,
     seed: int = 0,
 ) -> ModuleFuser:
     """Layer-wise AdaMerging, and for each task a small correction of the features.

@@ -27,6 +27,7 @@ from stockpot.models.modules.weight_ensemble import (
     mix_block,
     unmix_block,
 )
+from stockpot.types import Count, Natural, Positive
 
 
 @fusers.register(
@@ -34,15 +35,15 @@ from stockpot.models.modules.weight_ensemble import (
 )
 def wemoe(
     *,
-    steps: int = 1000,
-    lr: float = 1e-4,
+    steps: Natural = 1000,
+    lr: Positive = 1e-4,
     scale: float = 0.3,
-    batch_size: int = 16,
-    depth: int = 2,
+    batch_size: Count = 16,
+    depth: Natural = 2,
     density: float = 1.0,
     shared: bool = False,
     routing: Routing = "image",
-    together: int = 1,
+    together: Count = 1,
     seed: int = 0,
 ) -> ModuleFuser:
     """Mix the members' MLPs anew for every image with routers learned on unlabelled images.

@@ -8,10 +8,11 @@ from torch import Tensor
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.sparse.combine import add_up
+from stockpot.types import Count
 
 
 @fusers.register("consensus_ta", paper="arXiv:2405.07813", needs_base=True, symmetric=True)
-def consensus_ta(*, scale: float = 0.3, strictness: float = 0.6, agree: int = 2) -> TensorFuser:
+def consensus_ta(*, scale: float = 0.3, strictness: float = 0.6, agree: Count = 2) -> TensorFuser:
     """Add up the changes of the weights that at least `agree` members use.
 
     A member uses a weight when |tau_t| > strictness |tau - tau_t|, tau the sum of all changes.

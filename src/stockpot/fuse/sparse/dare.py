@@ -16,6 +16,7 @@ from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import match_l1
 from stockpot.fuse.sparse.ties import global_ties
+from stockpot.types import Fraction01
 
 Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]
@@ -28,7 +29,7 @@ def dare(
     scale: float = 0.3,
     merge: Merge = "sum",
     rescale: Rescale = "inverse",
-    keep: float = 0.2,
+    keep: Fraction01 = 0.2,
     reduce: Reduce = "sum",
     weights: list[float] | None = None,
     seed: int = 0,
@@ -52,7 +53,6 @@ def dare(
     """
     check_share("density", density)
     check_positive("density", density)
-    check_share("keep", keep)
     changes = Dropped(density, rescale, seed)
     if merge == "ties":
         if rescale == "l1":

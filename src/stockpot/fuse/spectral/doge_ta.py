@@ -19,6 +19,7 @@ from stockpot.fuse.spectral.decompose import (
     leading_triples,
     rounding_floor,
 )
+from stockpot.types import Count, Natural, NonNegative, Positive
 
 
 @fusers.register("doge_ta", paper="arXiv:2501.01230", needs_base=True)
@@ -26,12 +27,12 @@ def doge_ta(
     *,
     density: float = 0.3,
     scale: float = 0.07,
-    subspace: int = 6,
-    steps: int = 400,
-    lr: float = 1e-4,
+    subspace: Count = 6,
+    steps: Natural = 400,
+    lr: Positive = 1e-4,
     targets: str = "*encoder*weight",
     skip: str = "*norm*",
-    rank_tolerance: float = RANK_TOLERANCE,
+    rank_tolerance: NonNegative = RANK_TOLERANCE,
 ) -> StagedFuser:
     """Task arithmetic with a learned shared change and a scale for every layer.
 

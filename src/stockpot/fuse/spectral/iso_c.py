@@ -13,10 +13,11 @@ from stockpot.fuse.spectral.decompose import (
     leading_triples,
     rounding_floor,
 )
+from stockpot.types import NonNegative
 
 
 @fusers.register("iso_c", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
-def iso_c(*, scale: float = 1.0, rank_tolerance: float = RANK_TOLERANCE) -> TensorFuser:
+def iso_c(*, scale: float = 1.0, rank_tolerance: NonNegative = RANK_TOLERANCE) -> TensorFuser:
     """Replace the singular values of every matrix of the summed change by their mean.
 
     Directions in which there is no change stay without one, and do not count in the mean.

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
-from stockpot.fuse.parameters import check_share
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
@@ -17,11 +16,12 @@ from stockpot.fuse.spectral.decompose import (
 )
 from stockpot.fuse.spectral.iso_c import total_change
 from stockpot.fuse.spectral.tsv_m import running_mean
+from stockpot.types import Fraction01, NonNegative
 
 
 @fusers.register("iso_cts", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
 def iso_cts(
-    *, scale: float = 1.0, common: float = 0.8, rank_tolerance: float = RANK_TOLERANCE
+    *, scale: float = 1.0, common: Fraction01 = 0.8, rank_tolerance: NonNegative = RANK_TOLERANCE
 ) -> TensorFuser:
     """Merge a common subspace with one for each member, all with the same singular value.
 
@@ -36,7 +36,6 @@ def iso_cts(
         rank_tolerance: singular values up to this share of a change's Frobenius norm count as
             rounding and are left out; 0 keeps all, as FusionBench does.
     """
-    check_share("common", common)
     check_tolerance(rank_tolerance)
 
     def merge(slab: Slab) -> Tensor:

@@ -14,6 +14,7 @@ from stockpot.fuse.spectral.decompose import (
     orthogonal_factor,
     rounding_floor,
 )
+from stockpot.types import NonNegative
 
 
 @fusers.register("tsv_m", paper="arXiv:2412.00081", needs_base=True, symmetric=True)
@@ -21,7 +22,7 @@ def tsv_m(
     *,
     scale: float = 1.0,
     weights: list[float] | None = None,
-    rank_tolerance: float = RANK_TOLERANCE,
+    rank_tolerance: NonNegative = RANK_TOLERANCE,
 ) -> TensorFuser:
     """Give each member an equal share of the rank of every matrix, made orthogonal to the others.
 

@@ -9,10 +9,11 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.iso_c import total_change
+from stockpot.types import Natural, Positive
 
 
 @fusers.register("wudi", paper="arXiv:2503.08099", needs_base=True, symmetric=True)
-def wudi(*, steps: int = 300, lr: float = 1e-5, scale: float = 1.0) -> TensorFuser:
+def wudi(*, steps: Natural = 300, lr: Positive = 1e-5, scale: float = 1.0) -> TensorFuser:
     """Find, for every matrix, the change that disturbs each member's own change least.
 
     Minimises sum_t ||(tau - tau_t) tau_t'||^2 / ||tau_t||^2 with Adam from the summed change.

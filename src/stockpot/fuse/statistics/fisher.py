@@ -14,21 +14,21 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
-from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.information import Square, information
+from stockpot.types import Count, Positive
 
 
 @fusers.register("fisher", paper="arXiv:2111.09832", symmetric=True, learns=True, needs_data=True)
 def fisher(
     *,
-    examples: int = 256,
-    batch_size: int = 32,
+    examples: Count = 256,
+    batch_size: Count = 32,
     square: Square = "sample",
     expectation: Literal["joint", "exact"] = "joint",
     normalize: bool = True,
-    floor: float = 1e-6,
+    floor: Positive = 1e-6,
     weights: list[float] | None = None,
-    chunk: int = 8,
+    chunk: Count = 8,
     seed: int = 0,
 ) -> DataFuser:
     """The mean of the members, each weight counted by its diagonal Fisher information.
@@ -50,8 +50,6 @@ def fisher(
         chunk: images whose gradients are held at once; each takes the memory of one model.
         seed: of the choice of images.
     """
-    check_positive("examples", examples)
-    check_positive("floor", floor)
     if square == "batch" and expectation == "exact":
         raise BadParameterError("fisher: expectation=exact is per image; expected square=sample.")
 

@@ -14,13 +14,13 @@ from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.parameters import check_positive
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
+from stockpot.types import Count
 
 
 @fusers.register("regmean", paper="arXiv:2212.09849", symmetric=True, learns=True, needs_data=True)
 def regmean(
-    *, examples: int = 256, batch_size: int = 32, off_diagonal: float = 0.95, seed: int = 0
+    *, examples: Count = 256, batch_size: Count = 32, off_diagonal: float = 0.95, seed: int = 0
 ) -> DataFuser:
     """Solve every linear layer so that it does to each task's inputs what its member did.
 
@@ -64,7 +64,6 @@ def regmean(
 
 def check_regression(method: str, examples: int, off_diagonal: float) -> None:
     """Raise for settings that cannot be."""
-    check_positive("examples", examples)
     if not 0 <= off_diagonal <= 1:
         raise BadParameterError(
             f"{method}: off_diagonal: expected a share from 0 to 1, got {off_diagonal}."

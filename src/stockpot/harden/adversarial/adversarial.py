@@ -6,12 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.threat import Eps, threat
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.mixing import check_mixing, mixed, smoothed
-from stockpot.types import Natural, Norm
+from stockpot.harden.mixing import mixed, smoothed
+from stockpot.types import Fraction01, Natural, NonNegative, Norm, Part
 
 
 @hardeners.register("adversarial", paper="arXiv:1706.06083")
@@ -20,10 +19,10 @@ def adversarial(
     norm: Norm = "linf",
     eps: Eps = "8/255",
     steps: Natural = 10,
-    clean: float = 0.0,
-    label_smoothing: float = 0.0,
-    mixup: float = 0.0,
-    cutmix: float = 0.0,
+    clean: Fraction01 = 0.0,
+    label_smoothing: Part = 0.0,
+    mixup: NonNegative = 0.0,
+    cutmix: NonNegative = 0.0,
 ) -> Objective:
     """Cross-entropy on the worst image that APGD finds within a ball around each image.
 
@@ -36,11 +35,6 @@ def adversarial(
         mixup: alpha of the Beta distribution of blending shares; 0 does not blend.
         cutmix: alpha of the Beta distribution of pasted areas; 0 does not paste.
     """
-    check_mixing("adversarial", label_smoothing, mixup, cutmix)
-    if steps < 0 or not 0 <= clean <= 1:
-        raise BadParameterError(
-            f"adversarial: expected steps >= 0 and 0 <= clean <= 1, got {steps} and {clean}."
-        )
     ball = threat(norm, eps)
     is_soft = bool(label_smoothing or mixup or cutmix)
 

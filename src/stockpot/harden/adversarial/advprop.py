@@ -11,17 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.threat import Eps, threat
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.optimise import apart
-from stockpot.types import Natural, Norm
+from stockpot.types import Fraction01, Natural, Norm
 
 
 @hardeners.register("advprop", paper="arXiv:1911.09665")
 def advprop(
-    *, norm: Norm = "linf", eps: Eps = "4/255", steps: Natural = 5, share: float = 0.5
+    *, norm: Norm = "linf", eps: Eps = "4/255", steps: Natural = 5, share: Fraction01 = 0.5
 ) -> Objective:
     """Clean and adversarial cross-entropy, with batch norms that see each kind of image apart.
 
@@ -31,10 +30,6 @@ def advprop(
         steps: of the attack.
         share: of the loss on adversarial images.
     """
-    if steps < 0 or not 0 <= share <= 1:
-        raise BadParameterError(
-            f"advprop: expected steps >= 0 and 0 <= share <= 1, got {steps} and {share}."
-        )
     ball = threat(norm, eps)
 
     def objective(step: Step) -> Tensor:

@@ -8,16 +8,15 @@ from torch import Tensor
 
 from stockpot.attack.threat import Eps, threat
 from stockpot.attack.victim import evaluation_mode
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.types import Natural, Norm
+from stockpot.types import Natural, NonNegative, Norm
 
 
 @hardeners.register("trades", paper="arXiv:1901.08573")
 def trades(
-    *, norm: Norm = "linf", eps: Eps = "8/255", steps: Natural = 10, beta: float = 6.0
+    *, norm: Norm = "linf", eps: Eps = "8/255", steps: Natural = 10, beta: NonNegative = 6.0
 ) -> Objective:
     """Cross-entropy on clean images plus beta times the divergence of the worst near ones.
 
@@ -27,8 +26,6 @@ def trades(
         steps: of the attack, which raises the divergence from the clean prediction.
         beta: how much agreement counts against accuracy.
     """
-    if steps < 0 or beta < 0:
-        raise BadParameterError(f"trades: expected steps, beta >= 0, got {steps} and {beta}.")
     ball = threat(norm, eps)
 
     def objective(step: Step) -> Tensor:

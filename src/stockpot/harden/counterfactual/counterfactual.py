@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
 from stockpot.explain.attention import need_tower
 from stockpot.explain.relevance import Layers, explain_forward
 from stockpot.harden import hardeners
@@ -30,7 +29,6 @@ from stockpot.harden.counterfactual.distil import (
 )
 from stockpot.harden.counterfactual.masks import (
     Mask,
-    check_mask,
     dropping,
     filled,
     hiding,
@@ -48,7 +46,7 @@ from stockpot.harden.loop import Objective, Step
 from stockpot.harden.optimise import apart
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
-from stockpot.types import ModelRef
+from stockpot.types import ModelRef, Natural, NonNegative, Part, Positive
 
 _RANDOM_GRID = 8
 """Rows and columns of random masks where no transformer's patches give the grid."""
@@ -59,18 +57,18 @@ def counterfactual(
     *,
     mask: Mask = "object",
     fill: Fill = "single",
-    threshold: float = 0.3,
-    rate: float = 0.5,
-    beta: float = 30.0,
+    threshold: Part = 0.3,
+    rate: Part = 0.5,
+    beta: NonNegative = 30.0,
     feature_scale: Scale = "raw",
     target: Literal["label", "predicted"] = "label",
     layers: Layers = "all",
     fixed_rate: bool = False,
     derange: bool = False,
     source: Source = "any",
-    bank: int = 0,
-    logit_weight: float = 0.0,
-    temperature: float = 10.0,
+    bank: Natural = 0,
+    logit_weight: NonNegative = 0.0,
+    temperature: Positive = 10.0,
     logits_on: Literal["clean", "masked"] = "clean",
     teacher: ModelRef = "",
 ) -> Objective:
@@ -100,12 +98,6 @@ def counterfactual(
         teacher: a model folder whose predictions are kept (WiSE-KD: a WiSE-FT model); by default
             the model as it starts.
     """
-    check_mask("counterfactual", threshold, rate)
-    if beta < 0 or logit_weight < 0 or temperature <= 0 or bank < 0:
-        raise BadParameterError(
-            "counterfactual: expected beta, logit_weight, bank >= 0 and temperature > 0, got "
-            f"{beta}, {logit_weight}, {bank} and {temperature}."
-        )
     return Counterfactual(
         mask=mask, fill=fill, threshold=threshold, rate=rate, beta=beta, scale=feature_scale,
         target=target, layers=layers, fixed=fixed_rate or fill == "none", derange=derange,

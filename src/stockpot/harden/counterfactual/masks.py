@@ -19,19 +19,11 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import UserError
 from stockpot.explain.attention import attending, need_tower
 from stockpot.explain.relevance import enlarged, normalised
 
 Mask = Literal["none", "random", "context", "object"]
-
-
-def check_mask(method: str, threshold: float, rate: float) -> None:
-    """Refuse values that make no sense."""
-    if not 0 <= threshold < 1 or not 0 <= rate < 1:
-        raise BadParameterError(
-            f"{method}: expected 0 <= threshold < 1 and 0 <= rate < 1, got {threshold} and {rate}."
-        )
 
 
 def object_cells(relevance: Tensor, threshold: float) -> Tensor:

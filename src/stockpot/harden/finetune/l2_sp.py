@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
+from stockpot.types import NonNegative
 
 
 @hardeners.register("l2_sp", paper="arXiv:1802.01483", head="trained")
-def l2_sp(*, strength: float = 0.01) -> Objective:
+def l2_sp(*, strength: NonNegative = 0.01) -> Objective:
     """Cross-entropy plus half of `strength` times the squared distance from the starting weights.
 
     The head starts as the zero-shot classifier, so it is held like every other weight. The loop's
@@ -25,8 +25,6 @@ def l2_sp(*, strength: float = 0.01) -> Objective:
     Args:
         strength: of the pull towards the start.
     """
-    if strength < 0:
-        raise BadParameterError(f"l2_sp: expected strength >= 0, got {strength}.")
     return StartingPoint(strength)
 
 

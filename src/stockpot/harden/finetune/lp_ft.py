@@ -7,6 +7,7 @@ pictures outside the training data are distorted less.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,10 +22,12 @@ from stockpot.harden.probe import Probe, best_probe, probe_path
 from stockpot.harden.selection import hold_out
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.huggingface import last_linear
+from stockpot.score.scorer import scorer_for
+from stockpot.types import Count, Positive
 
 
 @hardeners.register("lp_ft", paper="arXiv:2202.10054", head="trained")
-def lp_ft(*, points: int = 10, weakest: float = 1e-7, strongest: float = 1e2) -> Objective:
+def lp_ft(*, points: Count = 10, weakest: Positive = 1e-7, strongest: Positive = 1e2) -> Objective:
     """Fit the head on frozen features, choose its regularisation on held-out data, then fine-tune.
 
     Args:
@@ -53,11 +56,12 @@ class ProbeFirst:
         """Give the model the head of the best probe."""
         if validation is None:
             data, validation = hold_out(data, 0.1, seed=0)
-        features, labels = _features(model, data)
-        held, truth = _features(model, validation)
+        features = _features(model, data)
+        labels = data.labels.to(model.device)
+        right = partial(scorer_for(model.classes, validation).correct, rows=slice(None))
         strengths = np.geomspace(self.weakest, self.strongest, self.points).tolist()
         path = probe_path(features, labels, len(model.classes), strengths=strengths)
-        self.probe = best_probe(path, held, truth)
+        self.probe = best_probe(path, _features(model, validation), right)
         head = last_linear(model.network)
         with torch.no_grad():
             head.weight.copy_(self.probe.weight)
@@ -67,7 +71,7 @@ class ProbeFirst:
         return F.cross_entropy(step.model(step.pixels), step.labels)
 
 
-def _features(model: Classifier, data: Dataset) -> tuple[Tensor, Tensor]:
+def _features(model: Classifier, data: Dataset) -> Tensor:
     """What the head reads, for every picture."""
     head = last_linear(model.network)
     seen: list[Tensor] = []
@@ -82,4 +86,4 @@ def _features(model: Classifier, data: Dataset) -> tuple[Tensor, Tensor]:
                 model(batch.images.to(model.device))
     finally:
         handle.remove()
-    return torch.cat(seen), data.labels.to(model.device)
+    return torch.cat(seen)

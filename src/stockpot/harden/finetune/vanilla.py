@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
+from stockpot.types import Part
 
 
 @hardeners.register("vanilla", paper="arXiv:2109.01903", head="trained")
-def vanilla(*, label_smoothing: float = 0.0) -> Objective:
+def vanilla(*, label_smoothing: Part = 0.0) -> Objective:
     """Cross-entropy for the whole model, whose head starts as the zero-shot classifier.
 
     A dual encoder becomes its image tower with a linear head on unit-length embeddings: rows are
@@ -21,10 +21,6 @@ def vanilla(*, label_smoothing: float = 0.0) -> Objective:
     Args:
         label_smoothing: the share of each target that is spread over all classes.
     """
-    if not 0 <= label_smoothing < 1:
-        raise BadParameterError(
-            f"vanilla: expected 0 <= label_smoothing < 1, got {label_smoothing}."
-        )
 
     def objective(step: Step) -> Tensor:
         logits = step.model(step.pixels)

@@ -23,7 +23,7 @@ def average(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Count = 10) -> O
         eps: a radius for each norm.
         steps: of each attack.
     """
-    threats = members("avg", norms, eps, steps)
+    threats = members(norms, eps)
 
     def objective(step: Step) -> Tensor:
         losses = [

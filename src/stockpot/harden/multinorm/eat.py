@@ -28,7 +28,7 @@ def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: Count = 10)
         eps: a radius for each norm.
         steps: of the attack.
     """
-    return _ExtremeNorms(members("eat", norms, eps, steps), steps)
+    return _ExtremeNorms(members(norms, eps), steps)
 
 
 class _ExtremeNorms:

@@ -24,7 +24,7 @@ def worst_norm(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Count = 10) -
         eps: a radius for each norm.
         steps: of each attack.
     """
-    threats = members("max", norms, eps, steps)
+    threats = members(norms, eps)
 
     def objective(step: Step) -> Tensor:
         images, loss = step.pixels, torch.full_like(step.labels, -torch.inf, dtype=torch.float32)

@@ -15,7 +15,7 @@ from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import NORMS, RADII, members
-from stockpot.types import Count
+from stockpot.types import Count, Fraction01, NonNegative
 
 
 @hardeners.register("msd", paper="arXiv:1909.04068")
@@ -24,8 +24,8 @@ def msd(
     norms: Norms = NORMS,
     eps: Radii = RADII,
     steps: Count = 10,
-    step_size: float = 0.25,
-    share: float = 0.01,
+    step_size: NonNegative = 0.25,
+    share: Fraction01 = 0.01,
 ) -> Objective:
     """Adversarial training where each attack step uses, for each image, the best norm's step.
 
@@ -36,7 +36,7 @@ def msd(
         step_size: of a step, as a share of the norm's eps.
         share: in l_1, the share of values that a step moves.
     """
-    threats = members("msd", norms, eps, steps)
+    threats = members(norms, eps)
     if step_size <= 0 or not 0 < share <= 1:
         raise BadParameterError(
             f"msd: expected step_size > 0 and 0 < share <= 1, got {step_size} and {share}."

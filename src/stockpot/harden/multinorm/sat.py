@@ -23,7 +23,7 @@ def sat(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Count = 10) -> Objec
         eps: a radius for each norm.
         steps: of the attack.
     """
-    threats = members("sat", norms, eps, steps)
+    threats = members(norms, eps)
 
     def objective(step: Step) -> Tensor:
         chosen = int(torch.randint(len(threats), (), generator=step.generator))

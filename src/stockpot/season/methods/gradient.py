@@ -6,14 +6,13 @@ import re
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.shots import Shots
+from stockpot.types import Natural, NonNegative, Positive
 
 Scope = Literal["global", "block", "tensor"]
 
@@ -25,9 +24,9 @@ def gradient(
     context: Context,
     *,
     scope: Scope = "global",
-    steps: int = 60,
-    lr: float = 0.05,
-    penalty: float = 0.1,
+    steps: Natural = 60,
+    lr: Positive = 0.05,
+    penalty: NonNegative = 0.1,
 ) -> Choice:
     """Descend the soup's cross-entropy on the images seen, starting from equal weights.
 
@@ -41,8 +40,6 @@ def gradient(
         penalty: strength of the pull to equal weights.
     """
     need_shots("gradient", shots)
-    if steps < 0 or lr <= 0:
-        raise BadParameterError(f"expected steps >= 0 and lr > 0, got {steps} and {lr}.")
     groups = torch.tensor(_groups(pool, scope), device=pool.device)
     count = int(groups.max()) + 1
 
@@ -63,12 +60,12 @@ def gradient(
     losses = []
     pool.watch()
     try:
-        for _, (pixels, labels) in zip(range(steps), batches, strict=False):
+        for _, (pixels, rows) in zip(range(steps), batches, strict=False):
             weights = weights_of(free)
             by_tensor = weights[:, groups]
             pool.form(by_tensor.detach())
             pool.zero_gradient()
-            loss = F.cross_entropy(shots.scorer.logits(pool.model(pixels).float()), labels)
+            loss = shots.losses(pool.model(pixels).float(), rows).mean()
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(float(loss.detach()))
             optimiser.zero_grad()

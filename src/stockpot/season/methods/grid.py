@@ -15,7 +15,7 @@ from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Ties
 from stockpot.season.robust import UNION, evaluate_under
 from stockpot.season.shots import Shots
-from stockpot.types import Count
+from stockpot.types import Count, Positive
 
 
 @seasoners.register("grid", paper="arXiv:2302.10164")
@@ -26,7 +26,7 @@ def grid(
     *,
     low: float = -0.4,
     high: float = 1.4,
-    step: float = 0.2,
+    step: Positive = 0.2,
     ties: Ties = "loss",
     threats: ThreatUnion = "",
     attack_steps: Count = 20,

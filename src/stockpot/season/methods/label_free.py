@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from stockpot.errors import BadParameterError
@@ -12,6 +14,7 @@ from stockpot.season.criteria import Criterion, calibrated_ensemble, judge
 from stockpot.season.evaluate import logits_of, member_logits
 from stockpot.season.grids import affine_grid
 from stockpot.season.shots import Shots
+from stockpot.types import Positive
 
 
 @seasoners.register("label_free")
@@ -24,7 +27,7 @@ def label_free(
     marginal: float = 1.0,
     low: float = -0.4,
     high: float = 1.4,
-    step: float = 0.2,
+    step: Positive = 0.2,
 ) -> Choice:
     """Rank the grid's soups on unlabelled images, each soup calibrated on labelled source images.
 
@@ -49,7 +52,8 @@ def label_free(
         )
     soups = affine_grid(len(pool), low=low, high=high, step=step)
     known, target = (list(member_logits(pool, part)) for part in (source, shots))
-    ensemble = calibrated_ensemble(known, source.labels, target)
+    losses = partial(source.scorer.losses, rows=slice(None))
+    ensemble = calibrated_ensemble(known, losses, target)
     judgements = []
     for weights in soups:
         model = pool.load(weights)
@@ -57,7 +61,7 @@ def label_free(
             judge(
                 criterion,
                 logits_of(model, source),
-                source.labels,
+                source.scorer,
                 logits_of(model, shots),
                 ensemble,
                 marginal,

@@ -17,6 +17,7 @@ from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
 from stockpot.season.shots import Shots
+from stockpot.types import Fraction01, Positive
 
 
 @seasoners.register("racing")
@@ -27,9 +28,9 @@ def racing(
     *,
     low: float = -0.4,
     high: float = 1.4,
-    step: float = 0.2,
-    first: float = 0.03,
-    keep: float = 0.25,
+    step: Positive = 0.2,
+    first: Fraction01 = 0.03,
+    keep: Fraction01 = 0.25,
 ) -> Choice:
     """Race the grid's soups: all on a few images, the better ones on more.
 

@@ -19,6 +19,7 @@ from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.matrix import Ties
 from stockpot.season.shots import Shots
+from stockpot.types import Natural, Positive
 
 
 @seasoners.register("uniform", paper="arXiv:2203.05482")
@@ -46,7 +47,7 @@ def greedy(pool: Pool, shots: Shots, context: Context, *, strict: bool = False) 
 
 @seasoners.register("learned", paper="arXiv:2203.05482")
 def learned(
-    pool: Pool, shots: Shots, context: Context, *, steps: int = 60, lr: float = 0.05
+    pool: Pool, shots: Shots, context: Context, *, steps: Natural = 60, lr: Positive = 0.05
 ) -> Choice:
     """Learn convex weights for every tensor, and one temperature, by gradient descent.
 
@@ -58,20 +59,16 @@ def learned(
         lr: its step size.
     """
     need_shots("learned", shots)
-    if steps < 0:
-        raise BadParameterError(f"learned: expected steps >= 0, got {steps}.")
     soup = LearnedSoup(pool, lr)
     losses = []
 
-    def answers(pixels: Tensor) -> Tensor:
-        return shots.scorer.logits(pool.model(pixels))
-
     pool.watch()
     try:
-        for _, (pixels, labels) in zip(
+        for _, (pixels, rows) in zip(
             range(steps), shots.epochs(context.seed, context.batch_size), strict=False
         ):
-            losses.append(float(soup.step(partial(answers, pixels), labels)))
+            outputs = partial(pool.model, pixels)
+            losses.append(float(soup.step(outputs, partial(shots.losses, rows=rows))))
     finally:
         pool.watch(False)
     images = 3 * steps * min(len(shots), context.batch_size)  # a backward pass counts as two

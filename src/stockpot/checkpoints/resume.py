@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stockpot.checkpoints.state_dict import read_torch_file
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
 
@@ -27,11 +28,8 @@ def read_state(path: Path) -> dict[str, Any] | None:
     """The saved state, or None when there is none."""
     if not path.exists():
         return None
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise BadCheckpointError(f"{path} is not a saved state: {reason}.") from problem
+    # Not mapped: the file is soon replaced by the state of a later step.
+    state: dict[str, Any] = read_torch_file(path, mapped=False)
     return state
 
 
