@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from oracles.attack_reference import load_images, load_model  # noqa: E402
-from stockpot.engine.memory import keep_freed_memory  # noqa: E402
+from stockpot.engine import keep_freed_memory  # noqa: E402
 
 EPS = 8 / 255
 SEEDS = 5  # a random start moves the count by an image or two: counts are means over seeds

@@ -24,8 +24,7 @@ from torch import nn
 from stockpot.explain.relevance import explain_forward
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, outputs, taught
-from stockpot.harden.counterfactual.fills import filled
-from stockpot.harden.counterfactual.masks import object_cells
+from stockpot.harden.counterfactual.masks import filled, object_cells
 from stockpot.harden.counterfactual.partners import batch_partners
 from stockpot.harden.loop import Step
 from stockpot.harden.optimise import make_optimiser

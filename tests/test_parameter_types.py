@@ -11,7 +11,7 @@ import pytest
 from commands import invoke
 from stockpot.attack.threat import parse_threats, threat
 from stockpot.errors import BadParameterError
-from stockpot.kinds import registry
+from stockpot.registries import registry
 from stockpot.types import Count, ModelRef, spelled
 
 

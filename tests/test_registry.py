@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from stockpot.errors import BadParameterError, UnknownNameError
-from stockpot.kinds import KINDS, registry
+from stockpot.registries import KINDS, registry
 from stockpot.registry import Kind, Registry, Tags
 
 
@@ -134,7 +134,7 @@ def test_static_listing_equals_what_registers(kind: str) -> None:
 
 def test_listing_needs_no_torch() -> None:
     code = (
-        "import sys; from stockpot.kinds import KINDS, listings; [listings(k) for k in KINDS];"
+        "import sys; from stockpot.registries import KINDS, listings; [listings(k) for k in KINDS];"
         "import stockpot, stockpot.cli.main; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -152,3 +152,38 @@ def test_choices_are_shown_as_they_may_be_written() -> None:
     assert shown["fill"] == "none | single | multi"  # not the alias that the source has
     assert shown["target"] == "label | predicted"
     assert shown["beta"] == "float >= 0"
+
+
+FAMILIES = {
+    "autoencoders": {"kl", "vqgan"},
+    "average": {"uniform_soup"},
+    "beyond_ta8": {
+        "cifar100", "emnist_letters", "fer2013", "food101", "kmnist", "oxford_flowers102",
+        "oxford_iiit_pet", "pcam", "rendered_sst2", "stl10",
+    },
+    "blur": {"defocus_blur", "gaussian_blur"},
+    "imagenet": {"imagenet_sketch", "imagenet_v2", "stylized_imagenet"},
+    "imagenet_subsets": {"imagenet_a", "imagenet_r"},
+    "networks": {"classifier", "zero_shot"},
+    "noise": {"gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"},
+    "pgd": {"fgsm"},
+    "soups": {"greedy", "greedy_soup", "learned", "learned_soup", "uniform", "wise_ft"},
+    "ta8": {"dtd", "eurosat", "gtsrb", "resisc45", "stanford_cars", "sun397", "svhn"},
+    "tone": {"brightness", "contrast", "saturate"},
+}  # fmt: skip
+"""Files and folders that hold several entries, by what they share."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_registered_name_is_found_by_its_file_or_family(kind: str) -> None:
+    for row in registry(kind).listings():
+        parts = row.module.split(".")
+        families = {part for part in parts if row.name in FAMILIES.get(part, ())}
+        assert row.name in parts or families, f"{row.name} lies in {row.module}"
+
+
+def test_no_family_is_listed_for_nothing() -> None:
+    rows = [row for kind in KINDS for row in registry(kind).listings()]
+    for family, members in FAMILIES.items():
+        found = {r.name for r in rows if family in r.module.split(".") and r.name in members}
+        assert found == members, family

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from stockpot.fuse.run import fuse
     from stockpot.fuse.similarity import similarity
     from stockpot.harden.run import harden
-    from stockpot.kinds import names as list
     from stockpot.measure.run import measure
     from stockpot.models.load import load_model
+    from stockpot.registries import names as list
     from stockpot.report.page import report
     from stockpot.results.compare import compare
     from stockpot.run.follow import run
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season")
 _FUNCTIONS = {
     "compare": "stockpot.results.compare:compare",
-    "list": "stockpot.kinds:names",
+    "list": "stockpot.registries:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
     "similarity": "stockpot.fuse.similarity:similarity",

@@ -47,7 +47,8 @@ class Plugin(NamedTuple):
 def package_listings(kind: str, package: str) -> dict[str, Listing]:
     """The names that the files of one of our own packages register."""
     spec = importlib.util.find_spec(package)
-    return {row.name: row for row in _read(kind, package, spec)} if spec else {}
+    rows = _read(kind, package, spec) if spec else []
+    return {row.name: row for row in rows}
 
 
 def plugins(kind: str) -> list[Plugin]:
@@ -90,20 +91,22 @@ def _spec(module: str) -> ModuleSpec | None:
     return spec
 
 
-def _read(kind: str, module: str, spec: ModuleSpec) -> Iterator[Listing]:
-    if spec.submodule_search_locations is None:
-        files = [(Path(spec.origin), module)] if spec.origin else []
-    else:
-        files = [
-            (path, ".".join([module, *(part for part in parts if part != "__init__")]))
-            for folder in spec.submodule_search_locations
-            for path in sorted(Path(folder).rglob("*.py"))
-            for parts in [path.relative_to(folder).with_suffix("").parts]
-        ]
-    for path, name in files:
+def _read(kind: str, module: str, spec: ModuleSpec) -> list[Listing]:
+    """What a module, or all modules of a package, register; `spec` says where it lies."""
+    files = {}
+    if spec.submodule_search_locations is None and spec.origin:
+        files[Path(spec.origin)] = module
+    for folder in spec.submodule_search_locations or ():
+        for path in sorted(Path(folder).rglob("*.py")):
+            inside = path.relative_to(folder).with_suffix("")
+            parts = (inside.parent if inside.name == "__init__" else inside).parts
+            files[path] = ".".join([module, *parts])
+    found: list[Listing] = []
+    for path, name in files.items():
         source = path.read_text(encoding="utf-8")
         if f"@{kind}.register(" in source:
-            yield from _registrations(source, kind, name)
+            found += _registrations(source, kind, name)
+    return found
 
 
 def _registrations(source: str, kind: str, module: str) -> Iterator[Listing]:

@@ -127,14 +127,15 @@ def parse_number(text: str | float, *, what: str = "value") -> float:
 
 def named_by(hint: Any) -> ReferenceKind | None:
     """What a parameter of this type names: the mark lies in the type or in a part of a union."""
-    if get_origin(hint) is Annotated:
-        for mark in hint.__metadata__:
+    waiting = [hint]
+    while waiting:
+        part = waiting.pop()
+        for mark in getattr(part, "__metadata__", ()):
             if isinstance(mark, Reference):
                 return mark.kind
-    if get_origin(hint) is Literal:
-        return None
-    parts = (named_by(part) for part in get_args(hint))
-    return next((kind for kind in parts if kind is not None), None)
+        if get_origin(part) is not Literal:  # its arguments are values, not types
+            waiting += reversed(get_args(part))
+    return None
 
 
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}

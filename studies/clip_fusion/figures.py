@@ -8,8 +8,8 @@ from __future__ import annotations
 from tables import HERE, graded
 
 from stockpot.charts import Mark, Spot, lines, save, whiskers
+from stockpot.results.score_tables import table_of_rows
 from stockpot.results.tables import percents, read_csv
-from stockpot.results.task_table import table_of_rows
 
 
 def draw() -> None:

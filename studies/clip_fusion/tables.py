@@ -19,9 +19,7 @@ from study import BASES, EXPERT_OF, RATES, SWITCHED
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
-from stockpot.results.task_table import (
+from stockpot.results.score_tables import (
     TaskRow,
     corruption_means,
     mean_score,
@@ -29,6 +27,8 @@ from stockpot.results.task_table import (
     table_of_rows,
     task_tables,
 )
+from stockpot.results.store import load_results
+from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
 
 HERE = Path(__file__).parent
 ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",

@@ -10,9 +10,9 @@ import torch
 from corruption_pictures import photographs
 from scipy import ndimage
 
-from stockpot.corrupt.blur.zoom import clipped_zoom
+from stockpot.corrupt.blur.zoom_blur import clipped_zoom
 from stockpot.corrupt.digital.dct import recompress
-from stockpot.corrupt.digital.jpeg import through_pillow
+from stockpot.corrupt.digital.jpeg_compression import through_pillow
 from stockpot.corrupt.digital.pixelate import shrink, shrink_by_pillow
 from stockpot.corrupt.separable import Border, smooth
 from stockpot.corrupt.weather.edges import distance_to_edge

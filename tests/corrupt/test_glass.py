@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stockpot.corrupt.blur.glass import chain_ends
+from stockpot.corrupt.blur.glass_blur import chain_ends
 from stockpot.corrupt.draws import Draws
 
 

@@ -8,13 +8,19 @@ from torch import nn
 
 from pico import make_classifier
 from stockpot.errors import UserError
-from stockpot.explain.attention import Watch, attending
+from stockpot.explain.attention import Tower, Watch, attending, find_tower
 from stockpot.explain.grad_cam import grad_cam, watching_maps
 from stockpot.explain.overlay import colour, overlay, sheet
-from stockpot.explain.relevance import enlarged, explain_forward, normalised, target_score
-from stockpot.explain.rollout import propagate, rollout, weighted
+from stockpot.explain.relevance import (
+    enlarged,
+    explain_forward,
+    normalised,
+    propagate,
+    rollout,
+    target_score,
+    weighted,
+)
 from stockpot.explain.run import explain
-from stockpot.explain.towers import Tower, find_tower
 from towers import FAMILIES
 
 by_family = pytest.mark.parametrize("family", FAMILIES)

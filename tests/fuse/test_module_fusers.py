@@ -16,7 +16,7 @@ from other_machine import on_another_machine
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
-from stockpot.models.identity import identify
+from stockpot.models.load import identify
 from task_pools import ClipPool, make_clip_pool, random_dataset
 
 FEW: dict[str, dict[str, Any]] = {

@@ -11,19 +11,23 @@ import torch.nn.functional as F
 
 from pico import make_classifier, make_dataset
 from stockpot.errors import UserError
-from stockpot.explain.towers import find_tower
+from stockpot.explain.attention import find_tower
 from stockpot.harden import hardeners
-from stockpot.harden.counterfactual.bank import Bank
 from stockpot.harden.counterfactual.distil import feature_gap, outputs, soft_gap
-from stockpot.harden.counterfactual.fills import filled
-from stockpot.harden.counterfactual.masks import object_cells, random_cells
+from stockpot.harden.counterfactual.masks import (
+    dropping,
+    filled,
+    hiding,
+    object_cells,
+    random_cells,
+)
 from stockpot.harden.counterfactual.partners import (
+    Bank,
     batch_partners,
     by_cell,
     by_picture,
     chosen_partners,
 )
-from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Resume, Step, train
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual

@@ -14,11 +14,11 @@ from stockpot.errors import UserError
 from stockpot.fuse.run import fuse, sweep
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import soft_gap
-from stockpot.harden.holdout import hold_out
 from stockpot.harden.loop import Step, train
 from stockpot.harden.optimise import set_rate
 from stockpot.harden.probe import best_probe, probe_loss, probe_path
 from stockpot.harden.run import harden
+from stockpot.harden.selection import hold_out
 from stockpot.models.fine_tuned import FineTunedNetwork, with_trained_head
 from stockpot.models.load import load_model
 from towers import CLASSES, FAMILIES, dual, two_towers

@@ -13,8 +13,8 @@ from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.augment import augment, crop, cutmix, flip, mixup
 from stockpot.harden.loop import Resume, train
+from stockpot.harden.optimise import factor
 from stockpot.harden.run import harden
-from stockpot.harden.schedule import factor
 from stockpot.models.load import load_model
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}

@@ -22,8 +22,7 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.identity import identify
-from stockpot.models.load import Vocabulary, load_for, load_model
+from stockpot.models.load import Vocabulary, identify, load_for, load_model
 
 State = dict[str, Tensor]
 ZOO = "icons-nominal"

@@ -20,8 +20,7 @@ from stockpot.fuse.run import fuse
 from stockpot.harden.run import harden
 from stockpot.measure.run import measure
 from stockpot.models.dual_encoder import new_tokenizer
-from stockpot.models.identity import identify
-from stockpot.models.load import load_model
+from stockpot.models.load import identify, load_model
 from stockpot.models.text_head import make_head
 from stockpot.models.vision_tower import save_dual_encoder
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import noise
-from stockpot.corrupt.blur.glass import glass
-from stockpot.corrupt.blur.motion import streak
+from stockpot.corrupt.blur.glass_blur import glass
+from stockpot.corrupt.blur.motion_blur import streak
 from stockpot.corrupt.constants import Constants
-from stockpot.corrupt.digital.elastic import displace
+from stockpot.corrupt.digital.elastic_transform import displace
 from stockpot.corrupt.weather.fog import add_cloud, cloud_side
 from stockpot.corrupt.weather.snow import let_snow
 from stockpot.corrupt.weather.spatter import splash

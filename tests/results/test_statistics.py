@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from stockpot.results.resamples import resampled_means
 from stockpot.results.statistics import (
     bootstrap_grand_mean,
     bootstrap_mean,
     paired_bootstrap,
+    resampled_means,
     wilson,
 )
 

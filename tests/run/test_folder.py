@@ -15,7 +15,7 @@ from run_recipes import pico_model
 from stockpot.errors import UserError
 from stockpot.results.manifest import read_manifest
 from stockpot.results.store import load_results
-from stockpot.run.inventory import contents, prune, runs_in
+from stockpot.run.folder import contents, prune, runs_in
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ _ENTRIES = 4096
 _memory: dict[str, str] = {}
 
 
-def sha256_of(path: Path) -> str:
-    """The sha256 of one file."""
-    return FileHashes([path]).result()[path]
-
-
 class FileHashes:
     """Hashes of files, computed by background threads that die with the process."""
 

@@ -30,9 +30,14 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
         return StateDictSource(spec, label=label or "state dict")
     if isinstance(spec, str | Path):
         spec = locate(spec)
-    if isinstance(spec, Location):
-        return _open_located(spec, label or spec.label, base)
-    return spec
+    if not isinstance(spec, Location):
+        return spec
+    label = label or spec.label
+    if spec.format == "safetensors":
+        return SafetensorsSource(spec.files, label=label, folder=spec.folder)
+    if spec.format == "torch":
+        return open_torch_files(spec.files, label=label, folder=spec.folder)
+    return _open_adapter(spec, label, base)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -41,11 +46,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {name: source.read(name) for name in source.tensors()}
 
 
-def _open_located(location: Location, label: str, base: Source | None) -> Source:
-    if location.format == "safetensors":
-        return SafetensorsSource(location.files, label=label, folder=location.folder)
-    if location.format == "torch":
-        return open_torch_files(location.files, label=label, folder=location.folder)
+def _open_adapter(location: Location, label: str, base: Source | None) -> Source:
     config: dict[str, Any] = dict(location.config)
     if base is None:
         name = config.get("base_model_name_or_path")

@@ -151,7 +151,8 @@ def zoo_names(wanted: Wanted = "model") -> list[str]:
 def zoo_folder(name: str, wanted: Wanted = "model") -> Path | None:
     """The folder of an embedded model, named with or without `zoo:`; none where there is none."""
     name = name.removeprefix("zoo:")
-    return _ZOO / _WANTS[wanted].zoo / name if name in zoo_names(wanted) else None
+    folder = _ZOO / _WANTS[wanted].zoo / name
+    return folder if folder.name == name and (folder / "config.json").is_file() else None
 
 
 def _parse(source: str | Path, wanted: Wanted) -> Resolved:

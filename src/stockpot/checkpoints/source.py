@@ -6,6 +6,7 @@ a mistake reported, before any work is done.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -23,15 +24,12 @@ class TensorInfo(NamedTuple):
     @property
     def numel(self) -> int:
         """The number of elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """The bytes it takes in a file."""
-        return self.numel * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
         size = "x".join(map(str, self.shape)) or "scalar"

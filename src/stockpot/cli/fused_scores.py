@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stockpot.cli.console import ImageProgress, err
-from stockpot.cli.scores import print_scores
+from stockpot.cli.console import ImageProgress, err, print_scores
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
@@ -58,7 +57,7 @@ def measure_fused(
 
 def _plot(results: list[CellResult], key: str, run: Path) -> None:
     from stockpot.charts import Mark, curve, save
-    from stockpot.results.task_table import task_tables
+    from stockpot.results.score_tables import task_tables
 
     over_tasks = next(iter(task_tables(results)), None)
     if over_tasks:

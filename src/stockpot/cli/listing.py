@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """List what there is of a kind."""
     from stockpot.cli.console import err
-    from stockpot.kinds import KINDS, registry
+    from stockpot.registries import KINDS, registry
 
     if kind == "zoo":
         rows = _zoo_rows()

@@ -35,7 +35,7 @@ from stockpot.cli import (
     validate,
 )
 from stockpot.cli.options import examples
-from stockpot.engine.memory import keep_freed_memory
+from stockpot.engine import keep_freed_memory
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)

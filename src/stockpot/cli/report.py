@@ -33,8 +33,7 @@ def command(
     Where a run folder keeps the recipe it followed, the page has the title and the scatter charts
     that the recipe asks for.
     """
-    from stockpot.report.figures import run_figures
-    from stockpot.report.page import write_page
+    from stockpot.report.page import run_figures, write_page
     from stockpot.report.scatter import Axes
     from stockpot.results.store import load_results
 

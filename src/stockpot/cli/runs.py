@@ -36,7 +36,7 @@ def list_(
     import json
 
     from stockpot.cli.console import table
-    from stockpot.run.inventory import runs_in
+    from stockpot.run.folder import runs_in
 
     rows = [
         {
@@ -70,7 +70,7 @@ def show(folder: Folder, as_json: AsJson = False) -> None:
     import json
 
     from stockpot.cli.console import table
-    from stockpot.run.inventory import contents
+    from stockpot.run.folder import contents
 
     items = contents(folder)
     if as_json:
@@ -92,7 +92,7 @@ def prune_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Remove the models and cells of a run that do not belong to its present recipe."""
-    from stockpot.run.inventory import prune
+    from stockpot.run.folder import prune
 
     gone = prune(folder, dry_run=dry_run)
     for item in gone:

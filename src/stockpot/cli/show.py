@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Describe one method, measure, dataset or zoo model, with its parameters."""
     from stockpot.errors import UnknownNameError
-    from stockpot.kinds import KINDS, registry
+    from stockpot.registries import KINDS, registry
 
     known: list[str] = []
     found: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def _describe(entry: Entry[Any], origin: str) -> dict[str, Any]:
     description, _, _ = entry.doc.partition("\nArgs:\n")
     rows = [parameter._asdict() for parameter in entry.parameters]
     if entry.kind == "hardeners":
-        from stockpot.harden.record import training
+        from stockpot.harden.run import training
 
         rows += [parameter._asdict() for parameter in training.parameters]
     return {

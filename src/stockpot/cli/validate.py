@@ -44,8 +44,8 @@ def command(
 
 
 def _parameters() -> dict[str, dict[str, Any]]:
-    from stockpot.harden.record import training
-    from stockpot.kinds import registry
+    from stockpot.harden.run import training
+    from stockpot.registries import registry
 
     titles = {
         "HardenEntry": "hardeners",

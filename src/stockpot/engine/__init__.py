@@ -7,7 +7,9 @@ that dies loses nothing that was finished. Work that builds on other work: see `
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stockpot.registry import Kind, Tags
@@ -75,3 +77,25 @@ def run_all(
             running -= 1
     finally:
         workers.close()
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's malloc.h
+_LARGEST_BLOCK = 32 << 20  # the most that glibc accepts
+_KEPT = 512 << 20
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let this process keep up to 512 MB that it has freed; says whether the system can do that.
+
+    On Linux the C library gives large blocks back to the system as soon as they are freed, and
+    every page of a new block costs a fault when it is first written. An attack allocates and frees
+    the same activations thousands of times: there the faults can take a fifth of the time. The
+    setting holds for a whole process, so a program makes it (the command line and the workers of
+    an engine do), and a library call never does.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False  # not glibc: other allocators keep memory by themselves
+    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK) and mallopt(_TRIM_THRESHOLD, _KEPT))

@@ -11,8 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from stockpot.engine import Job, Outcome, engines, run_all
-from stockpot.engine.memory import keep_freed_memory
+from stockpot.engine import Job, Outcome, engines, keep_freed_memory, run_all
 from stockpot.errors import BadParameterError, UserError
 
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.explain.overlay import overlay, sheet
-from stockpot.explain.relevance import Method, explain_forward
-from stockpot.explain.rollout import Layers
+from stockpot.explain.relevance import Layers, Method, explain_forward
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
 from stockpot.score.class_space import match_classes

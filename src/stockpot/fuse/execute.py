@@ -20,14 +20,13 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
-from stockpot.fuse.companions import write_companions, write_records
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.recompute import check_recompute, recompute_folders
-from stockpot.fuse.record import request_data, request_records
+from stockpot.fuse.record import request_data, request_records, write_companions, write_records
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
@@ -49,7 +48,8 @@ def execute(
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
-    if job.learns:
+    learns = job.learns  # what comes back from learning needs none any more
+    if learns:
         if job.module and out is None:
             raise BadParameterError(
                 f"{request.method}: makes a module with a forward of its own, not a state dict.",
@@ -85,7 +85,7 @@ def execute(
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details)
-    for label in request.points:
+    for label in request.points if learns else ():
         bookmark_of(out, label).unlink(missing_ok=True)
     return out
 

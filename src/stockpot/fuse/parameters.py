@@ -8,6 +8,7 @@ interpolated between. Methods know nothing of this: each gets plain values for i
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[s
     """Work out every tensor's parameters; they are validated here, before any work."""
     given = {key: _from_text(value) for key, value in params.items()}
     numbers = _numbers(entry)
-    varying = _varying(entry, given)
+    varying = _varying(numbers, given)
     fixed = {key: value for key, value in given.items() if key not in varying}
     if not varying:
         return Assignment((entry.validate(fixed),), dict.fromkeys(names, 0))
@@ -60,16 +61,16 @@ def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[s
 
 
 def _numbers(entry: Entry[FuserTags]) -> set[str]:
+    defaults = inspect.signature(entry.function).parameters.values()
     return {
         row.name
-        for row in entry.parameters
+        for row in defaults
         if isinstance(row.default, int | float) and not isinstance(row.default, bool)
     }
 
 
-def _varying(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
+def _varying(numbers: set[str], params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that differ from tensor to tensor."""
-    numbers = _numbers(entry)
     given = {key: _from_text(value) for key, value in params.items()}
     return {
         key: value
@@ -95,7 +96,7 @@ def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict
     sets = assign(entry, params, [*names, "layers.0.a", "layers.1.a"]).distinct
     for values in sets:
         entry.function(**values)
-    return sets[0] | {key: _from_text(params[key]) for key in _varying(entry, params)}
+    return sets[0] | {key: _from_text(params[key]) for key in _varying(_numbers(entry), params)}
 
 
 def check_members(entry: Entry[FuserTags], count: int, with_base: bool) -> None:

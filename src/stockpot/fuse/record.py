@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.member_names import member_names
-from stockpot.checkpoints.record import MEMBER, Input, Record, plain
+from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
+from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.learner import learned_files
 from stockpot.fuse.parameters import check_parameters
-from stockpot.fuse.request import Options, Request, make_request, split_options
+from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_options
+from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
 from stockpot.models.inputs import data_inputs
 from stockpot.models.vision_tower import settings_without_place, with_dual_encoder
+from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec, Tasks
@@ -38,7 +42,8 @@ def fusion_record(
 ) -> Record:
     """The record that `stockpot.fuse` with these arguments would write; nothing is made."""
     options, params = split_options(settings)
-    return _records(method, members, base, tasks, options, {"": params})[""]
+    request = make_request(method, members, base, tasks, options, {"": params})
+    return request_records(request, FileHashes(request.files).result())[""]
 
 
 def sweep_records(
@@ -54,17 +59,6 @@ def sweep_records(
     """The record of every point of a sweep, by its label; each is that of a fusion alone."""
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
-    return _records(method, members, base, tasks, options, points)
-
-
-def _records(
-    method: str,
-    members: Sequence[Spec] | Mapping[str, Spec],
-    base: Spec | None,
-    tasks: Tasks | None,
-    options: Options,
-    points: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Record]:
     request = make_request(method, members, base, tasks, options, points)
     return request_records(request, FileHashes(request.files).result())
 
@@ -100,6 +94,8 @@ def request_data(request: Request) -> list[Dataset]:
     its training split where BatchNorm statistics are estimated.
     """
     tasks = request.tasks
+    if tasks is None:
+        return []
     if not fusers.get(request.method).tags.learns:
         tasks = _training(tasks)
     return find_data(tasks, tuple(request.members))
@@ -187,3 +183,53 @@ def _base_name(spec: Any) -> str:
 
 def _place(spec: Any) -> str:
     return spec.label if isinstance(spec, Location) else "in memory"
+
+
+def write_companions(job: Job, options: Options, folder: Path) -> None:
+    """Put config, processor and tokenizer files beside the weights of every model of a job."""
+    template = job.stream.alignment.template.folder
+    dtype = DTYPES[options.dtype] if options.dtype else None
+    for label in job.of:
+        for model in job.models(label):
+            copy_companions(template, folder / model, dtype=dtype)
+
+
+def write_records(
+    job: Job,
+    options: Options,
+    folder: Path,
+    records: Mapping[str, Record],
+    details: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write the record and the card of every model of a job.
+
+    Args:
+        job: what was fused.
+        options: how.
+        folder: where.
+        records: label of a point -> what was asked.
+        details: model -> what came of it.
+    """
+    versions = provenance(device_name(pick_device(options.device))).model_dump()
+    for label, asked in records.items():
+        for model, member in zip(job.models(label), job.members, strict=False):
+            notes = list(job.stream.alignment.notes)
+            own = asked
+            if job.switches:
+                notes.append(f"This is the model for {member}.")
+                # Models of one fusion differ by the member that they are for.
+                own = asked.model_copy(
+                    update={"parameters": {**asked.parameters, "member": member}}
+                )
+            found = {
+                "command": options.command, "notes": notes, **details.get(model, {}),
+            }  # fmt: skip
+            whole = folder / label if job.module else folder / model
+            write_card(
+                whole,
+                own.model_copy(update={"versions": versions, "details": found}),
+                summary=job.entry.summary,
+                paper=job.entry.paper,
+            )
+        if job.switches:  # the folder that holds them is made as one, and known again as one
+            write_record(folder / label, asked.model_copy(update={"versions": versions}))

@@ -4,18 +4,22 @@
 
 Every process draws the same batch and takes its share of it; gradients are averaged. So the result
 is that of one process with the same batch size, up to the order of sums (and to what batch norms
-see: each process its own share). Without `torchrun` nothing here does anything.
+see: each process its own share). Without `torchrun` there is one process, the first.
+
+Everything random in training follows from a seed and a number, such as that of the step, so that
+all processes, and a run that was stopped and goes on, draw the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from stockpot.errors import BadParameterError
 
@@ -91,3 +95,30 @@ def wait() -> None:
 
 def _joined() -> bool:
     return dist.is_available() and dist.is_initialized()
+
+
+def generator_of(seed: int, number: int, salt: int = 0) -> Generator:
+    """A generator on the CPU, the same in every process and on every device."""
+    return Generator().manual_seed(_word(seed, number, salt))
+
+
+@contextmanager
+def layers_draw_from(seed: int, step: int, device: torch.device) -> Iterator[None]:
+    """Inside, dropout and stochastic depth draw what belongs to this step and process.
+
+    Layers can only draw from torch's global generators. These are lent to the step: seeded for it,
+    and afterwards as they were.
+    """
+    own = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=own):
+        word = _word(seed, step, f"layers:{rank()}")
+        torch.default_generator.manual_seed(word)
+        if own:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(word)
+        yield
+
+
+def _word(*parts: object) -> int:
+    text = hashlib.sha256(":".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(text[:7], "big")

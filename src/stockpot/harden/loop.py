@@ -24,12 +24,16 @@ from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
-from stockpot.harden.distributed import average_gradients, is_first, own_share, share_buffers
-from stockpot.harden.holdout import hold_out
-from stockpot.harden.optimise import follow, make_optimiser, set_rate
-from stockpot.harden.randomness import generator_of, layers_draw_from
-from stockpot.harden.schedule import Schedule
-from stockpot.harden.selection import ACCURACY, deciding, parse_selection, scores
+from stockpot.harden.distributed import (
+    average_gradients,
+    generator_of,
+    is_first,
+    layers_draw_from,
+    own_share,
+    share_buffers,
+)
+from stockpot.harden.optimise import Schedule, follow, make_optimiser, set_rate
+from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import renumbered
 from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part, Positive

@@ -1,7 +1,8 @@
 """Which epoch's weights are kept: a score on validation data, clean or under attack.
 
 Adversarial training overfits in its own way: robust accuracy on new images peaks and falls while
-clean accuracy still rises. So the choice among epochs can be made by robust accuracy.
+clean accuracy still rises. So the choice among epochs can be made by robust accuracy. Without
+validation data, a share of every class is held out from the training data.
 """
 
 from __future__ import annotations
@@ -77,3 +78,21 @@ def robust_accuracy(
         ]  # fmt: skip
         standing += int(torch.stack([each.robust for each in found]).all(dim=0).sum())
     return standing / len(data)
+
+
+def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """What is trained on, and what is held out: `share` of each class, drawn with the seed.
+
+    A class gives at least one picture as soon as it has two, so that every class is validated.
+    """
+    if not 0 < share < 1:
+        raise BadParameterError(f"holdout: expected a share between 0 and 1, got {share}.")
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(data), generator=generator)
+    labels = data.labels[order]
+    chosen = torch.zeros(len(data), dtype=torch.bool)
+    for label in range(len(data.classes)):
+        members = order[labels == label]
+        count = max(1, round(share * len(members))) if len(members) > 1 else 0
+        chosen[members[:count]] = True
+    return data.take((~chosen).nonzero()[:, 0]), data.take(chosen.nonzero()[:, 0])

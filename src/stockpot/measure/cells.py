@@ -25,8 +25,7 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
 from stockpot.models.device import device_name, pick_device
-from stockpot.models.identity import identify
-from stockpot.models.load import load_for
+from stockpot.models.load import identify, load_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,

@@ -29,8 +29,7 @@ from stockpot.measure.corruption_set import CorruptionSet
 from stockpot.measure.mce import NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.identity import identify
-from stockpot.models.load import load_for
+from stockpot.models.load import identify, load_for
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import ImageSize, ModelRef

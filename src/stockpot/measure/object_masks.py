@@ -11,8 +11,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError, BadParameterError
-from stockpot.explain.relevance import Method, enlarged, normalised
-from stockpot.explain.rollout import Layers
+from stockpot.explain.relevance import Layers, Method, enlarged, normalised
 from stockpot.explain.run import explain
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval

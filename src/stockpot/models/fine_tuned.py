@@ -10,7 +10,6 @@ the head like every other weight.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,12 @@ from torch import Tensor, nn
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.config import HEAD, read_config
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import class_names, load_weights, quietly, read_config
+from stockpot.models.huggingface import class_names, load_weights, quietly
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.zero_shot import ZeroShotNetwork
 
-HEAD = "unit_length"
-"""What `config.json` says under `head`: a linear layer on unit-length embeddings."""
 ARCHITECTURE = "FineTunedForImageClassification"
 _CLASSES = {
     "clip_vision_model": "CLIPVisionModelWithProjection",
@@ -136,11 +134,6 @@ def _tower(model: Any) -> nn.Module:
         outer.vision_model = tower
         return outer
     return tower
-
-
-def is_fine_tuned(config: Mapping[str, Any]) -> bool:
-    """Whether a folder holds such a classifier."""
-    return config.get("head") == HEAD
 
 
 def load_fine_tuned(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stockpot.checkpoints.hashes import sha256_of
+from stockpot.checkpoints.hashes import FileHashes
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
 _SETTINGS = {
@@ -33,9 +33,13 @@ def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = 
         known: the sha256 of those that were hashed before.
     """
     digest = hashlib.sha256()
-    for path in sorted(paths, key=lambda path: path.name):
-        content = (known or {}).get(path) or sha256_of(path)
-        digest.update(f"{path.name}:{content}\n".encode())
+    files = sorted(paths, key=lambda path: path.name)
+    contents = dict(known or {})
+    unknown = [path for path in files if not contents.get(path)]
+    if unknown:
+        contents |= FileHashes(unknown).result()
+    for path in files:
+        digest.update(f"{path.name}:{contents[path]}\n".encode())
     return digest.hexdigest()
 
 

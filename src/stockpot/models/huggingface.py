@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Preprocess, from_hub
 
@@ -57,21 +58,6 @@ def last_linear(model: nn.Module) -> nn.Linear:
     if not layers:
         raise UserError(f"{type(model).__name__} has no linear head.")
     return layers[-1]
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The `config.json` of a Hugging Face folder."""
-    path = folder / "config.json"
-    if not path.exists():
-        raise BadCheckpointError(
-            f"{folder} has no config.json: expected a Hugging Face model folder.",
-            hint="For a bare state dict give a factory: `module.py:factory` with weights=FILE.",
-        )
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
-    return config
 
 
 @contextmanager
@@ -120,10 +106,7 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
     """Load an image classifier with its own head."""
     from transformers import AutoModelForImageClassification
 
-    from stockpot.models import lenet, small_resnet
-
-    small_resnet.register()
-    lenet.register()
+    _teach_own_architectures()
     folder = place.local()
     config = read_config(folder)
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
@@ -141,10 +124,7 @@ def new_huggingface(
     import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
-    from stockpot.models import lenet, small_resnet
-
-    small_resnet.register()
-    lenet.register()
+    _teach_own_architectures()
     labels = dict(enumerate(classes))
     reverse = {label: index for index, label in labels.items()}
     try:
@@ -167,3 +147,18 @@ def class_names(id2label: dict[int, str]) -> tuple[str, ...]:
     if all(label == f"LABEL_{index}" for index, label in enumerate(ordered)):
         return tuple(str(index) for index in range(len(ordered)))
     return tuple(ordered)
+
+
+def _teach_own_architectures() -> None:
+    """Tell transformers of the networks that it does not have; again does nothing."""
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    from stockpot.models.lenet import LeNetConfig, LeNetForImageClassification
+    from stockpot.models.small_resnet import SmallResNetConfig, SmallResNetForImageClassification
+
+    for config, network in (
+        (LeNetConfig, LeNetForImageClassification),
+        (SmallResNetConfig, SmallResNetForImageClassification),
+    ):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+        AutoModelForImageClassification.register(config, network, exist_ok=True)

@@ -18,7 +18,7 @@ from stockpot.models.fingerprint import (
     fingerprint_folder,
     fingerprint_tensors,
 )
-from stockpot.models.identity import identify
+from stockpot.models.load import identify
 
 _PLAIN = Dataset.__dataclass_fields__["templates"].default
 

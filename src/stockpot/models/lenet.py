@@ -13,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
-    AutoModelForImageClassification,
     PretrainedConfig,
     PreTrainedModel,
 )
@@ -74,11 +72,3 @@ class LeNetForImageClassification(PreTrainedModel):  # type: ignore[misc]
         for layer in self.hidden:
             values = F.relu(layer(values))
         return ImageClassifierOutputWithNoAttention(logits=self.classifier(values))
-
-
-def register() -> None:
-    """Teach transformers the architecture; calling it again does nothing."""
-    AutoConfig.register(MODEL_TYPE, LeNetConfig, exist_ok=True)
-    AutoModelForImageClassification.register(
-        LeNetConfig, LeNetForImageClassification, exist_ok=True
-    )

@@ -18,13 +18,12 @@ import torch
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
-from stockpot.models.fingerprint import fingerprint_files
-from stockpot.models.huggingface import read_config
-from stockpot.models.modules.folder import is_module, load_module
-from stockpot.models.plain_folder import plain_loader
+from stockpot.models.config import has_text_head, kind_of, read_config
+from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
+from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.prompts import Prompts
 from stockpot.models.vision_tower import fingerprint_model
-from stockpot.models.zero_shot import has_text_head, with_classes
+from stockpot.models.zero_shot import with_classes
 
 Source = str | Path | Resolved | Classifier
 
@@ -117,7 +116,7 @@ def takes_classes(source: Source) -> bool:
     if not place.has_files:
         return place.kind == "open_clip"
     config = _config(place)
-    return has_text_head(config) or is_module(config)
+    return has_text_head(config) or kind_of(config) == "module"
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
@@ -133,8 +132,7 @@ def _loader(place: Resolved) -> Callable[..., Classifier]:
         from stockpot.models.factory import load_factory
 
         return load_factory
-    config = _config(place)
-    return load_module if is_module(config) else plain_loader(config)
+    return PLAIN_LOADERS.get(kind_of(_config(place)), load_module)
 
 
 def _config(place: Resolved) -> dict[str, Any]:
@@ -158,3 +156,20 @@ def _kept(place: Resolved, options: str, device: str) -> Classifier:
 @lru_cache(maxsize=2)
 def _load_kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     return load_model(place, **json.loads(options)).to(device).eval()
+
+
+def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
+    """The sha256 that tells this model from every other."""
+    if isinstance(source, Classifier):
+        # Weights in memory may have changed since they were loaded.
+        return fingerprint_tensors(source.state_dict().items())
+    given = dict(options or {})
+    place = resolve(source, revision=given.pop("revision", None))
+    if place.has_files:
+        return fingerprint_model(place.local(), given.get("dual_encoder"))
+    weights = given.get("weights")
+    if weights and Path(weights).is_file():
+        return fingerprint_files([Path(weights)])
+    if place.kind == "open_clip":
+        given.setdefault("classes", ("thing",))  # its identity is that of the towers alone
+    return load_model(place, **given).origin.fingerprint

@@ -6,8 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.card import write_card
-from stockpot.checkpoints.folder import staged_folder
+from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Input, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.models.dual_encoder import new_dual_encoder

@@ -172,8 +172,9 @@ def _constants(
     # Made once: a copy to an accelerator in every forward pass would make the host wait for it.
     # Not as inference tensors, which a later pass with gradients could not use.
     with torch.inference_mode(False):
-        values = [torch.tensor(v, dtype=dtype, device=device).view(1, 3, 1, 1) for v in (mean, std)]
-    return values[0], values[1]
+        middle = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
+        spread = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+    return middle, spread
 
 
 def _sides(value: Any, kind: str) -> int | ImageSize:
@@ -191,7 +192,7 @@ def _sides(value: Any, kind: str) -> int | ImageSize:
 def _triple(values: Any) -> tuple[float, float, float]:
     if isinstance(values, int | float):
         values = (values,) * 3
-    first, second, third = (float(value) for value in values)
+    first, second, third = map(float, values)
     return first, second, third
 
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
-    AutoModelForImageClassification,
     ResNetConfig,
     ResNetForImageClassification,
 )
@@ -63,11 +61,3 @@ class SmallResNetForImageClassification(ResNetForImageClassification):  # type: 
         super().__init__(config)
         self.resnet.embedder = SmallStem(config)
         self.resnet.embedder.apply(self._init_weights)
-
-
-def register() -> None:
-    """Teach transformers the architecture; calling it again does nothing."""
-    AutoConfig.register(MODEL_TYPE, SmallResNetConfig, exist_ok=True)
-    AutoModelForImageClassification.register(
-        SmallResNetConfig, SmallResNetForImageClassification, exist_ok=True
-    )

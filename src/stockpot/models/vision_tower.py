@@ -19,21 +19,16 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import resolve, zoo_folder
 from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.config import is_vision_tower, read_config
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import quietly, read_config
+from stockpot.models.huggingface import quietly
 from stockpot.models.preprocess import Preprocess
 
-VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
 _PLACES = ("dual_encoder", "_name_or_path")
 """The keys of a config that say where the dual encoder is."""
 _PASSENGERS = ("embeddings.position_ids", "visual_projection.weight")
 """Tensors that some files carry and the tower does not need: numbers 0, 1, 2, ..., and the
 projection, which experts of `CLIPVisionModelWithProjection` share with their dual encoder."""
-
-
-def is_vision_tower(config: Mapping[str, Any]) -> bool:
-    """Whether a folder holds a vision tower without its text tower."""
-    return config.get("model_type") in VISION_TOWERS
 
 
 def dual_encoder_of(folder: Path, given: str | None) -> tuple[Path, str]:

@@ -8,7 +8,6 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,18 @@ from torch import Tensor, nn
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.huggingface import load_weights, read_config
+from stockpot.models.config import is_vision_tower, read_config
+from stockpot.models.huggingface import load_weights
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.prompts import Captions, Prompts, class_prompts
 from stockpot.models.text_head import embedding, text_head, text_identity
 from stockpot.models.vision_tower import (
     dual_encoder_of,
     fingerprint_model,
-    is_vision_tower,
     place_vision_tower,
     save_dual_encoder,
     save_vision_tower,
 )
-
-DUAL_ENCODERS = ("clip", "siglip", "siglip2")
-
-
-def has_text_head(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a dual encoder or its tower: its head is made of text."""
-    has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
-    return (config.get("model_type") in DUAL_ENCODERS or is_vision_tower(config)) and not has_head
 
 
 class ZeroShotNetwork(nn.Module):

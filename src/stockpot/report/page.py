@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stockpot.charts import page_colours
 from stockpot.files import write_atomic
-from stockpot.report.figures import figure, run_figures
 from stockpot.report.galleries import galleries
 from stockpot.report.robustness import robust_sections
 from stockpot.report.scatter import Axes, scatter_section
@@ -95,3 +95,23 @@ def render(
         "colours": Markup(page_colours()),
     }
     return environment.get_template("page.html.j2").render(values)
+
+
+class Figure(NamedTuple):
+    """A picture and what it is called."""
+
+    title: str
+    picture: Markup
+
+
+def run_figures(folder: str | Path) -> list[Path]:
+    """The pictures of a run folder, by name."""
+    return sorted((Path(folder) / "figures").glob("*.svg"))
+
+
+def figure(path: Path) -> Figure:
+    """A picture as an image element; as an image, whatever the file holds runs no script."""
+    title = path.stem.replace("_", " ").capitalize()
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    picture = f'<img class="figure" alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
+    return Figure(title, Markup(picture))

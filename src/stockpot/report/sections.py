@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from stockpot.charts import Mark, whiskers
-from stockpot.results.grids import CorruptionTable, corruption_tables
 from stockpot.results.headline import (
     Column,
     Shown,
@@ -20,6 +19,7 @@ from stockpot.results.headline import (
     split_by_data,
 )
 from stockpot.results.schema import CellResult
+from stockpot.results.score_tables import CorruptionTable, corruption_tables
 from stockpot.results.statistics import paired_bootstrap
 
 _FEWEST = 3

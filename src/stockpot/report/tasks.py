@@ -11,7 +11,7 @@ from stockpot.charts import Mark, curve, whiskers
 from stockpot.report.sections import filled
 from stockpot.results.headline import format_score
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.task_table import TaskRow, corruption_means, task_tables
+from stockpot.results.score_tables import TaskRow, corruption_means, task_tables
 from stockpot.types import Variant
 
 _TITLES = {"clean": "Accuracy on every task", "corruption": "Accuracy under corruption"}

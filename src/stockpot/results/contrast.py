@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stockpot.errors import BadDataError
 from stockpot.results.groups import Answers, Draws, resampled
-from stockpot.results.resamples import Groups
-from stockpot.results.statistics import paired_bootstrap
+from stockpot.results.statistics import Groups, paired_bootstrap
 
 Verdict = Literal["held", "did not hold", "not told apart"]
 

@@ -16,8 +16,7 @@ from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Recipe, RecipeFile, load_recipe
-from stockpot.report.figures import run_figures
-from stockpot.report.page import write_page
+from stockpot.report.page import run_figures, write_page
 from stockpot.report.scatter import Axes
 from stockpot.results.schema import CellResult
 from stockpot.run.check import check

@@ -91,7 +91,19 @@ def carry_out(task: Task, progress: Progress = no_progress) -> str:
     """Make one model, in whatever process this is; gives a line to say."""
     verdict = task.verdict
     with room_for(task.folder, verdict.name) as out:
-        line = _make(task.recipe, verdict.name, task.folder, out, progress)
+        order = order_of(task.recipe, verdict.name, task.folder)
+
+        def bar(what: str, done: int, total: int) -> None:
+            progress(f"{verdict.name}: {what}", done, total)
+
+        if order.verb == "new":
+            line = _new(order, out)
+        elif order.verb == "harden":
+            line = _harden(order, task.recipe, verdict.name, out, bar)
+        elif order.verb == "season":
+            line = _season(order, task.recipe, out)
+        else:
+            line = _fuse(order, out, bar)
     anew = f"made anew ({verdict.why}), " if verdict.remade else ""
     return f"{verdict.name}: {anew}{line}"
 
@@ -103,21 +115,6 @@ def make_model(recipe: Recipe, name: str, folder: Path) -> str:
         put_in_place(folder, verdict)
         return f"{name}: already made"
     return carry_out(Task(recipe, verdict, folder))
-
-
-def _make(recipe: Recipe, name: str, folder: Path, out: Path, progress: Progress) -> str:
-    order = order_of(recipe, name, folder)
-
-    def bar(what: str, done: int, total: int) -> None:
-        progress(f"{name}: {what}", done, total)
-
-    if order.verb == "new":
-        return _new(order, out)
-    if order.verb == "harden":
-        return _harden(order, recipe, name, out, bar)
-    if order.verb == "season":
-        return _season(order, recipe, out)
-    return _fuse(order, out, bar)
 
 
 def _new(order: Order, out: Path) -> str:

@@ -18,9 +18,8 @@ from stockpot.checkpoints.record import RECORD, Record, read_record, write_recor
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.learning.learner import learned_files
 from stockpot.models.fingerprint import fingerprint_files
-from stockpot.recipe import Recipe, RecipeFile
+from stockpot.recipe import Recipe
 from stockpot.run.order import Order, order_of
-from stockpot.run.plan import build_order, parents
 
 SAVED = "saved"
 """Under `details` of a fusion's record: the content of what it learned and saved."""
@@ -44,21 +43,6 @@ class Verdict:
     def there(self) -> bool:
         """Whether nothing has to be made."""
         return self.where is not None
-
-
-def judge_models(file: RecipeFile, folder: Path) -> list[Verdict]:
-    """What would be done about each model, in the order of their making; changes nothing."""
-    made_from = parents(file.recipe)
-    verdicts: dict[str, Verdict] = {}
-    for name in build_order(file):
-        open_parents = [p for p in made_from[name] if p in verdicts and not verdicts[p].there]
-        if open_parents:
-            there = (folder / "models" / name).exists()
-            why = f"depends on {', '.join(dict.fromkeys(open_parents))}"
-            verdicts[name] = Verdict(name, why=why, remade=there)
-        else:
-            verdicts[name] = judge(file.recipe, name, folder)
-    return list(verdicts.values())
 
 
 def judge(recipe: Recipe, name: str, folder: Path) -> Verdict:
@@ -156,7 +140,7 @@ def _replace(target: Path, anew: Path, before: Path) -> None:
 def record_of(order: Order) -> Record:
     """The record that a model made by this order would have."""
     from stockpot.fuse.record import fusion_record
-    from stockpot.harden.record import hardening_record
+    from stockpot.harden.run import hardening_record
     from stockpot.season.record import seasoning_record
 
     if order.verb == "fuse":

@@ -9,8 +9,8 @@ from stockpot.errors import UserError
 from stockpot.measure.cells import Cell
 from stockpot.recipe import RecipeFile
 from stockpot.results.store import ResultStore
-from stockpot.run.plan import cells_of
-from stockpot.run.reuse import Verdict, judge_models
+from stockpot.run.plan import build_order, cells_of, parents
+from stockpot.run.reuse import Verdict, judge
 
 
 class CellState(NamedTuple):
@@ -47,13 +47,22 @@ class Survey(NamedTuple):
 
 def survey(file: RecipeFile, folder: Path) -> Survey:
     """Ask what is there and what would be made; nothing is changed."""
-    models = judge_models(file, folder)
-    places = {str(folder / "models" / v.name): v.name for v in models if not v.there}
+    made_from = parents(file.recipe)
+    models: dict[str, Verdict] = {}
+    for name in build_order(file):
+        open_parents = [p for p in made_from[name] if p in models and not models[p].there]
+        if open_parents:
+            there = (folder / "models" / name).exists()
+            why = f"depends on {', '.join(dict.fromkeys(open_parents))}"
+            models[name] = Verdict(name, why=why, remade=there)
+        else:
+            models[name] = judge(file.recipe, name, folder)
+    places = {str(folder / "models" / v.name): v.name for v in models.values() if not v.there}
     cells = []
     for cell in cells_of(file.recipe, folder):
         waits = [places[s] for s in (cell.model.source, *cell.params.values()) if _in(s, places)]
         cells.append(CellState(cell, None, why=f"depends on {waits[0]}") if waits else _known(cell))
-    return Survey(models, cells)
+    return Survey(list(models.values()), cells)
 
 
 def cell_files(cells: list[Cell]) -> list[str]:

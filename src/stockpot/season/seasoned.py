@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.checkpoints.card import write_card
-from stockpot.checkpoints.folder import staged_folder
+from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Record
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.blur.motion import streak
-from stockpot.corrupt.blur.zoom import clipped_zoom
+from stockpot.corrupt.blur.motion_blur import streak
+from stockpot.corrupt.blur.zoom_blur import clipped_zoom
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.levels import constant, truncate

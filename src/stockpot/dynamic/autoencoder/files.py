@@ -19,8 +19,8 @@ from stockpot.dynamic.autoencoder.keys import infer, to_diffusers, to_ours
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
+from stockpot.models.config import read_config
 from stockpot.models.factory import fill
-from stockpot.models.huggingface import read_config
 
 _WEIGHTS = "diffusion_pytorch_model.safetensors"
 _FILES = (_WEIGHTS, "diffusion_pytorch_model.bin", "model.safetensors", "pytorch_model.bin")

@@ -14,7 +14,7 @@ from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
-from stockpot.dynamic.generators.latent import ZOO
+from stockpot.dynamic.generators.autoencoders import ZOO
 from stockpot.types import AutoencoderRef, NonNegative
 
 

@@ -7,17 +7,14 @@ network uses. Scales and offsets are shared by both, so that the network keeps i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
 from stockpot.attack.threat import Eps, threat
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
+from stockpot.harden.optimise import apart
 from stockpot.types import Fraction01, Natural, Norm
 
 
@@ -43,17 +40,3 @@ def advprop(
         return (1 - share) * clean + share * adversarial
 
     return objective
-
-
-@contextmanager
-def apart(model: nn.Module) -> Iterator[None]:
-    """Batch norms use the batch's statistics and do not remember them."""
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    kept = [(norm, norm.track_running_stats) for norm in norms]
-    for norm in norms:
-        norm.track_running_stats = False
-    try:
-        yield
-    finally:
-        for norm, tracked in kept:
-            norm.track_running_stats = tracked

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
-from stockpot.harden.holdout import hold_out
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.probe import Probe, best_probe, probe_path
+from stockpot.harden.selection import hold_out
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.huggingface import last_linear
 from stockpot.score.scorer import scorer_for

@@ -14,10 +14,10 @@ from stockpot.datasets.load import load_dataset
 from stockpot.datasets.natural.classes import answers
 from stockpot.datasets.natural.cue_conflict import CUE_CONFLICT
 from stockpot.datasets.natural.imagenet import SKETCH, STYLIZED, V2, VAL
+from stockpot.datasets.natural.imagenet_real import real_labels
 from stockpot.datasets.natural.imagenet_subsets import ADVERSARIAL, RENDITION
 from stockpot.datasets.natural.layout import NaturalSet, located_under
 from stockpot.datasets.natural.objectnet import OBJECTNET
-from stockpot.datasets.natural.real import real_labels
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError
 from stockpot.measure import measures
 from stockpot.measure.measurement import (

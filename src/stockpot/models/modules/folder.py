@@ -24,12 +24,18 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.config import MODULE_TYPE, Kind, has_text_head, kind_of, read_config
+from stockpot.models.fine_tuned import load_fine_tuned
 from stockpot.models.fingerprint import fingerprint_folder
-from stockpot.models.huggingface import read_config
-from stockpot.models.plain_folder import plain_loader
-from stockpot.models.zero_shot import has_text_head
+from stockpot.models.huggingface import load_huggingface
+from stockpot.models.zero_shot import load_zero_shot
 
-MODULE_TYPE = "stockpot_module"
+PLAIN_LOADERS: Mapping[Kind, Callable[..., Classifier]] = {
+    "fine_tuned": load_fine_tuned,
+    "zero_shot": load_zero_shot,
+    "classifier": load_huggingface,
+}
+"""What loads a folder that is no module; that of a module holds such a folder."""
 _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
@@ -73,11 +79,6 @@ def write_module(folder: Path, module: Module) -> None:
     write_atomic(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
 
 
-def is_module(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a module folder."""
-    return config.get("model_type") == MODULE_TYPE
-
-
 def load_module(
     place: Resolved,
     *,
@@ -107,7 +108,7 @@ def load_module(
         classes = tuple(config["tasks"][number]["classes"])
     base = read_config(folder / "base")
     head = {"classes": classes, "templates": tuple(templates)} if has_text_head(base) else {}
-    plain = plain_loader(base)(resolve(folder / "base"), dtype=dtype, **head)
+    plain = PLAIN_LOADERS[kind_of(base)](resolve(folder / "base"), dtype=dtype, **head)
     tensors = {k: v.to(getattr(torch, dtype)) if v.is_floating_point() else v
                for k, v in load_file(folder / "model.safetensors").items()}  # fmt: skip
     if number is not None and _put_head(plain, tensors, number):

@@ -9,7 +9,7 @@ from pico import make_classifier, make_dataset
 from stockpot.measure.run import measure
 from stockpot.report.tasks import task_sections
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.task_table import (
+from stockpot.results.score_tables import (
     TaskRow,
     corruption_means,
     mean_score,

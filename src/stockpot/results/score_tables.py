@@ -1,4 +1,4 @@
-"""Models x tasks: one score of every model on every dataset, and their mean.
+"""Scores gathered into tables: models x tasks with their mean, and corruptions x severities.
 
 The mean over tasks is the plain mean, as is customary in model merging. Its interval comes from
 those of the tasks: independent images, so the half-widths add in squares.
@@ -142,3 +142,36 @@ def _as_accuracy(score: Score) -> Score:
     high = None if score.ci_low is None else 1 - score.ci_low
     changed = {"metric": "accuracy", "value": 1 - score.value, "ci_low": low, "ci_high": high}
     return score.model_copy(update=changed | {"higher_is_better": True})
+
+
+class CorruptionTable(NamedTuple):
+    """One model's errors by corruption and severity, and CE where a baseline gave one."""
+
+    model: str
+    severities: list[int]
+    rows: list[tuple[str, list[Score | None], Score | None]]
+    """Corruption, its error at each severity, its CE."""
+
+
+def corruption_tables(cells: Sequence[CellResult]) -> list[CorruptionTable]:
+    """A table for every cell that measured corruptions."""
+    tables = []
+    for cell in cells:
+        errors: dict[str, dict[int, Score]] = {}
+        ratios: dict[str, Score] = {}
+        for score in cell.scores:
+            name = str(score.condition.get("corruption", ""))
+            severity = score.condition.get("severity")
+            if score.metric == "error" and isinstance(severity, int):
+                errors.setdefault(name, {})[severity] = score
+            elif score.metric == "ce":
+                ratios[name] = score
+        if not errors:
+            continue
+        severities = sorted({severity for found in errors.values() for severity in found})
+        rows = [
+            (name, [found.get(severity) for severity in severities], ratios.get(name))
+            for name, found in errors.items()
+        ]
+        tables.append(CorruptionTable(cell.key.model, severities, rows))
+    return tables

@@ -15,12 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.explain.relevance import explain_forward
-from stockpot.explain.rollout import Layers
-from stockpot.explain.towers import need_tower
+from stockpot.explain.attention import need_tower
+from stockpot.explain.relevance import Layers, explain_forward
 from stockpot.harden import hardeners
-from stockpot.harden.adversarial.advprop import apart
-from stockpot.harden.counterfactual.bank import Bank
 from stockpot.harden.counterfactual.distil import (
     Outputs,
     Scale,
@@ -30,16 +27,23 @@ from stockpot.harden.counterfactual.distil import (
     soft_gap,
     taught,
 )
-from stockpot.harden.counterfactual.fills import filled
-from stockpot.harden.counterfactual.masks import Mask, object_cells, random_cells
+from stockpot.harden.counterfactual.masks import (
+    Mask,
+    dropping,
+    filled,
+    hiding,
+    object_cells,
+    random_cells,
+)
 from stockpot.harden.counterfactual.partners import (
+    Bank,
     Fill,
     Source,
     batch_partners,
     chosen_partners,
 )
-from stockpot.harden.counterfactual.tokens import dropping, hiding
 from stockpot.harden.loop import Objective, Step
+from stockpot.harden.optimise import apart
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
 from stockpot.types import ModelRef, Natural, NonNegative, Part, Positive
@@ -221,7 +225,7 @@ class Counterfactual:
 
 def cell_grid(model: Classifier) -> tuple[int, int]:
     """Rows and columns of a model's cells: its patches, or 8 x 8 where it has none."""
-    from stockpot.explain.towers import find_tower
+    from stockpot.explain.attention import find_tower
 
     tower = find_tower(model.network)
     size = model.preprocess.size

@@ -1,0 +1,52 @@
+"""What `config.json` says a folder holds; everything that loads one asks here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from stockpot.errors import BadCheckpointError
+
+DUAL_ENCODERS = ("clip", "siglip", "siglip2")
+VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
+MODULE_TYPE = "stockpot_module"
+Kind = Literal["module", "fine_tuned", "zero_shot", "classifier"]
+HEAD = "unit_length"
+"""What stands under `head`: a linear layer on unit-length embeddings."""
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The `config.json` of a Hugging Face folder."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise BadCheckpointError(
+            f"{folder} has no config.json: expected a Hugging Face model folder.",
+            hint="For a bare state dict give a factory: `module.py:factory` with weights=FILE.",
+        )
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
+    return config
+
+
+def kind_of(config: Mapping[str, Any]) -> Kind:
+    """What a folder with this config.json holds, and so what loads it."""
+    if config.get("model_type") == MODULE_TYPE:
+        return "module"
+    if config.get("head") == HEAD:
+        return "fine_tuned"
+    return "zero_shot" if has_text_head(config) else "classifier"
+
+
+def has_text_head(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a dual encoder or its tower: its head is made of text."""
+    has_head = any("ForImageClassification" in name for name in config.get("architectures") or ())
+    return (config.get("model_type") in DUAL_ENCODERS or is_vision_tower(config)) and not has_head
+
+
+def is_vision_tower(config: Mapping[str, Any]) -> bool:
+    """Whether a folder holds a vision tower without its text tower."""
+    return config.get("model_type") in VISION_TOWERS
