@@ -30,9 +30,9 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.stopwatch import Stopwatch
 from stockpot.dynamic.task import Model, Rules, Task
+from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
-from stockpot.models.device import device_name, pick_device
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess

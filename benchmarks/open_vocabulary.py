@@ -21,9 +21,9 @@ from pathlib import Path
 import torch
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.engine import pick_device
 from stockpot.fuse.run import fuse
 from stockpot.measure.run import measure
-from stockpot.models.device import pick_device
 from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess

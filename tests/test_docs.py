@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from stockpot.cli.main import app
-from stockpot.kinds import KINDS
+from stockpot.registries import KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

@@ -24,13 +24,13 @@ from stockpot.checkpoints.resolve import zoo_names
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles.networks import EXPERTS
+from stockpot.engine import pick_device
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
-from stockpot.models.device import pick_device
 from stockpot.models.load import load_model
 from stockpot.results.tables import overall, percents
 

@@ -39,7 +39,8 @@ class FileHashes:
         self._results: dict[Path, str] = {}
         self._waiting: list[Path] = []
         for path in list(dict.fromkeys(files))[::-1]:
-            known = _named_by_hash(path) or self._cache.get(path)
+            facts = path.stat()
+            known = _named_by_hash(path) or self._cache.get(_identity(facts), facts.st_size)
             if known:
                 self._results[path] = known
             else:
@@ -119,13 +120,11 @@ class HashCache:
             return {}
         return known if isinstance(known, dict) else {}
 
-    def get(self, path: Path) -> str | None:
-        """The hash of a file, if it is known and the file has not changed."""
-        facts = path.stat()
-        key = _identity(facts)
+    def get(self, key: str | None, size: int) -> str | None:
+        """The hash of a file in this state, if it is known."""
         if key is None:
             return None
-        return _memory.get(key) or (self._known.get(key) if facts.st_size >= _LARGE else None)
+        return _memory.get(key) or (self._known.get(key) if size >= _LARGE else None)
 
     def put(self, path: Path, digest: str) -> None:
         """Remember a hash; on disk small files are not worth it."""

@@ -42,10 +42,10 @@ def command(
 
     from stockpot.cli.options import key_values
     from stockpot.datasets.load import load_dataset
+    from stockpot.engine import pick_device
     from stockpot.errors import BadParameterError
     from stockpot.explain.run import overlays
     from stockpot.files import write_atomic
-    from stockpot.models.device import pick_device
     from stockpot.models.load import load_for
 
     for name, value, known in (

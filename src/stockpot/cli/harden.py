@@ -35,8 +35,8 @@ def command(
     from stockpot.cli.console import ImageProgress
     from stockpot.cli.options import key_values
     from stockpot.datasets.load import load_dataset
+    from stockpot.engine import pick_device
     from stockpot.harden.run import harden
-    from stockpot.models.device import pick_device
 
     options = key_values(data_option, "-d")
     with ImageProgress() as bar:

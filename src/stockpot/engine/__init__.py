@@ -1,4 +1,4 @@
-"""Where work runs: in this process, in several, or elsewhere.
+"""Where work runs: in this process, in several, or elsewhere; on which device, in what memory.
 
 An engine takes a function and a list of jobs and yields what became of each as it is done. Jobs
 are plain values that can be pickled; what a job makes is saved by the job itself, so an engine
@@ -10,9 +10,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from stockpot.errors import BadParameterError
 from stockpot.registry import Kind, Tags
+
+if TYPE_CHECKING:
+    import torch
 
 Job = TypeVar("Job")
 
@@ -77,6 +81,35 @@ def run_all(
             running -= 1
     finally:
         workers.close()
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is the first accelerator there is, else the CPU."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()  # `meta` is a device too, and holds no values
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        known = "device type at start of device string" not in reason
+        raise BadParameterError(
+            f"device: expected one that torch can use here, got {name!r}"
+            + (f" ({reason.rstrip('.')})." if known else "."),
+            hint="Known: auto, cpu, cuda, cuda:0, mps, ...",
+        ) from problem
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words, such as `NVIDIA H200` or `cpu, 2 threads`."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's malloc.h

@@ -14,6 +14,7 @@ from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic,
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
+from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.fuser import Fuser, StagedFuser, SwitchFuser, TensorFuser
@@ -23,7 +24,6 @@ from stockpot.fuse.parameters import assign, check_members
 from stockpot.fuse.request import DTYPES, Options, Request
 from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.models.classifier import Classifier
-from stockpot.models.device import pick_device
 from stockpot.registry import Entry
 
 _STATISTICS = TensorFuser(mean, elementwise=True, keeps_equal=True)

@@ -15,6 +15,7 @@ from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.job import Job
@@ -22,10 +23,14 @@ from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.learner import learned_files
 from stockpot.fuse.parameters import check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_options
-from stockpot.models.device import device_name, pick_device
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors, settings_files
+from stockpot.models.fingerprint import (
+    fingerprint_files,
+    fingerprint_tensors,
+    settings_files,
+    settings_without_place,
+    with_dual_encoder,
+)
 from stockpot.models.inputs import data_inputs
-from stockpot.models.vision_tower import settings_without_place, with_dual_encoder
 from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:

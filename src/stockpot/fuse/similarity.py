@@ -16,11 +16,11 @@ from stockpot.charts import heat_map
 from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
+from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream
-from stockpot.models.device import pick_device
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec

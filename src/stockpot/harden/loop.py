@@ -143,7 +143,8 @@ def train(
     if validation is None and holdout:
         data, validation = hold_out(data, holdout, seed)
     _check(keep, patience, validation)
-    parse_selection(select)
+    if select != ACCURACY:
+        parse_selection(select)
     device = model.device
     pixels, labels = _gather(model, data, device)
     per_epoch = max(1, len(labels) // batch_size)

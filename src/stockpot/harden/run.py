@@ -14,6 +14,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
+from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import dual_encoder
@@ -21,7 +22,6 @@ from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
 from stockpot.harden.optimise import fast_layout
 from stockpot.models.classifier import Classifier
-from stockpot.models.device import device_name, pick_device
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.inputs import data_inputs, model_input, named_models
 from stockpot.models.load import load_for

@@ -23,13 +23,13 @@ from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.export import LABELS
 from stockpot.dynamic.references import all_references
+from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, model_for
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
 from stockpot.measure.run import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
-from stockpot.models.device import device_name, pick_device
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import CellResult, Cost, DataFacts, ModelFacts, Score
 from stockpot.results.store import ResultStore

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.errors import BadCheckpointError
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
 MODULE_TYPE = "stockpot_module"
 Kind = Literal["module", "fine_tuned", "zero_shot", "classifier"]
+PLACES = ("dual_encoder", "_name_or_path")
+"""The keys of a vision tower's config that say where its dual encoder is."""
 HEAD = "unit_length"
 """What stands under `head`: a linear layer on unit-length embeddings."""
 
@@ -50,3 +53,26 @@ def has_text_head(config: Mapping[str, Any]) -> bool:
 def is_vision_tower(config: Mapping[str, Any]) -> bool:
     """Whether a folder holds a vision tower without its text tower."""
     return config.get("model_type") in VISION_TOWERS
+
+
+def named_dual_encoder(config: Mapping[str, Any]) -> str:
+    """Where a vision tower's config says its dual encoder is; empty where it does not."""
+    return next((str(config[key]) for key in PLACES if config.get(key)), "")
+
+
+def nearby_dual_encoder(folder: Path, named: str) -> tuple[Path, str] | None:
+    """A dual encoder in the zoo or on this machine, and a name that means it from anywhere."""
+    if found := zoo_folder(named):
+        return found, found.name
+    # A folder that moved together with its dual encoder still finds it beside itself.
+    beside = folder.parent / Path(named).name
+    places = (beside,) if named.startswith("..") else (Path(named).expanduser(), beside)
+    for place in places:
+        if _is_whole(place):
+            return place, str(place.resolve())
+    found = zoo_folder(Path(named).name)
+    return (found, found.name) if found else None
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and not is_vision_tower(read_config(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,13 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.hashes import FileHashes
+from stockpot.models.config import (
+    PLACES,
+    is_vision_tower,
+    named_dual_encoder,
+    nearby_dual_encoder,
+    read_config,
+)
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
 _SETTINGS = {
@@ -70,3 +78,42 @@ def fingerprint_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
         if flat.numel():
             digest.update(flat.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def fingerprint_model(folder: Path, dual_encoder: str | None = None) -> str:
+    """The identity of a model folder; that of a vision tower covers its dual encoder."""
+    content = fingerprint_folder(folder, settings_without_place(folder))
+    return with_dual_encoder(content, folder, dual_encoder)
+
+
+def settings_without_place(folder: Path) -> dict[Path, str]:
+    """The config of a vision tower -> the hash of what it says, except where its dual encoder is.
+
+    Nothing for other models, whose config is hashed as it is.
+    """
+    if not _is_lone(folder):
+        return {}
+    config = {key: value for key, value in read_config(folder).items() if key not in PLACES}
+    text = json.dumps(config, sort_keys=True)
+    return {folder / "config.json": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def with_dual_encoder(fingerprint: str, folder: Path, given: str | None = None) -> str:
+    """The identity of a vision tower together with its dual encoder's; of others, as it is.
+
+    A dual encoder that is not on this machine counts by its name on the hub.
+    """
+    if not _is_lone(folder):
+        return fingerprint
+    named = given or named_dual_encoder(read_config(folder))
+    found = nearby_dual_encoder(folder, named) if named else None
+    content = fingerprint_folder(found[0]) if found else named
+    return hashlib.sha256(f"{fingerprint}:{content}".encode()).hexdigest()
+
+
+def _is_lone(folder: Path) -> bool:
+    """Whether a folder holds a vision tower that needs its dual encoder, having no head."""
+    if not (folder / "config.json").is_file():
+        return False
+    config = read_config(folder)
+    return is_vision_tower(config) and "head" not in config

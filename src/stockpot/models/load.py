@@ -19,10 +19,13 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
-from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
+from stockpot.models.fingerprint import (
+    fingerprint_files,
+    fingerprint_model,
+    fingerprint_tensors,
+)
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.prompts import Prompts
-from stockpot.models.vision_tower import fingerprint_model
 from stockpot.models.zero_shot import with_classes
 
 Source = str | Path | Resolved | Classifier
@@ -98,12 +101,17 @@ def load_for(
         templates = tuple(own.pop("templates", data.templates))
         encodes_text = place.has_files and has_text_head(_config(place))
         if keep and encodes_text and not (prompts or "prompts" in own):
-            encoder = _kept(place, _plain(own | {"classes": ["thing"]}), str(device or "cpu"))
+            encoder = _kept(
+                place,
+                _plain(own | {"classes": ["thing"]}),
+                str(device or "cpu"),
+                _state(place, own),
+            )
             return with_classes(encoder, data.classes, templates)
         own |= {"classes": data.classes, "templates": templates}
         own |= {"prompts": prompts} if prompts and encodes_text else {}
     if keep:
-        return _kept(place, _plain(own), str(device or "cpu"))
+        return _kept(place, _plain(own), str(device or "cpu"), _state(place, own))
     model = load_model(place, **own)
     return model if device is None else model.to(device)
 
@@ -143,18 +151,18 @@ def _plain(options: dict[str, Any]) -> str:
     return json.dumps(options, sort_keys=True, default=str)
 
 
-def _kept(place: Resolved, options: str, device: str) -> Classifier:
-    """The model from memory, unless its files have changed since it was loaded."""
-    given = json.loads(options)
-    weights, home = given.get("weights"), given.get("dual_encoder")
-    state = fingerprint_model(place.local(), home) if place.has_files else ""
+def _state(place: Resolved, options: Mapping[str, Any]) -> str:
+    """What the files of a model hold now: another content is another model."""
+    weights = options.get("weights")
+    found = fingerprint_model(place.local(), options.get("dual_encoder")) if place.has_files else ""
     if weights and Path(weights).is_file():
-        state += fingerprint_files([Path(weights)])
-    return _load_kept(place, options, device, state)
+        found += fingerprint_files([Path(weights)])
+    return found
 
 
 @lru_cache(maxsize=2)
-def _load_kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
+def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
+    """The model from memory, unless its files have changed since it was loaded."""
     return load_model(place, **json.loads(options)).to(device).eval()
 
 

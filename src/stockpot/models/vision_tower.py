@@ -7,9 +7,7 @@ layout of `CLIPVisionModel` (which published experts have too). Its `config.json
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,16 @@ from torch import nn
 
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.checkpoints.open import open_checkpoint
-from stockpot.checkpoints.resolve import resolve, zoo_folder
+from stockpot.checkpoints.resolve import resolve
 from stockpot.errors import BadCheckpointError, UserError
-from stockpot.models.config import is_vision_tower, read_config
-from stockpot.models.fingerprint import fingerprint_folder
+from stockpot.models.config import (
+    named_dual_encoder,
+    nearby_dual_encoder,
+    read_config,
+)
 from stockpot.models.huggingface import quietly
 from stockpot.models.preprocess import Preprocess
 
-_PLACES = ("dual_encoder", "_name_or_path")
-"""The keys of a config that say where the dual encoder is."""
 _PASSENGERS = ("embeddings.position_ids", "visual_projection.weight")
 """Tensors that some files carry and the tower does not need: numbers 0, 1, 2, ..., and the
 projection, which experts of `CLIPVisionModelWithProjection` share with their dual encoder."""
@@ -33,77 +32,16 @@ projection, which experts of `CLIPVisionModelWithProjection` share with their du
 
 def dual_encoder_of(folder: Path, given: str | None) -> tuple[Path, str]:
     """The folder and the name of the dual encoder that a vision tower belongs to."""
-    named = given or _named(read_config(folder))
+    named = given or named_dual_encoder(read_config(folder))
     if not named:
         raise UserError(
             f"{folder} is a vision tower and does not say which dual encoder it belongs to.",
             hint="Give dual_encoder=..., a CLIP or SigLIP folder, zoo name or hub id.",
         )
-    if found := _nearby(folder, named):
+    if found := nearby_dual_encoder(folder, named):
         return found
     elsewhere = resolve(named)
     return elsewhere.local(), elsewhere.lasting
-
-
-def fingerprint_model(folder: Path, dual_encoder: str | None = None) -> str:
-    """The identity of a model folder; that of a vision tower covers its dual encoder."""
-    content = fingerprint_folder(folder, settings_without_place(folder))
-    return with_dual_encoder(content, folder, dual_encoder)
-
-
-def settings_without_place(folder: Path) -> dict[Path, str]:
-    """The config of a vision tower -> the hash of what it says, except where its dual encoder is.
-
-    Nothing for other models, whose config is hashed as it is.
-    """
-    if not _is_lone(folder):
-        return {}
-    config = {key: value for key, value in read_config(folder).items() if key not in _PLACES}
-    text = json.dumps(config, sort_keys=True)
-    return {folder / "config.json": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def with_dual_encoder(fingerprint: str, folder: Path, given: str | None = None) -> str:
-    """The identity of a vision tower together with its dual encoder's; of others, as it is.
-
-    A dual encoder that is not on this machine counts by its name on the hub.
-    """
-    if not _is_lone(folder):
-        return fingerprint
-    named = given or _named(read_config(folder))
-    found = _nearby(folder, named) if named else None
-    content = fingerprint_folder(found[0]) if found else named
-    return hashlib.sha256(f"{fingerprint}:{content}".encode()).hexdigest()
-
-
-def _is_lone(folder: Path) -> bool:
-    """Whether a folder holds a vision tower that needs its dual encoder, having no head."""
-    if not (folder / "config.json").is_file():
-        return False
-    config = read_config(folder)
-    return is_vision_tower(config) and "head" not in config
-
-
-def _named(config: Mapping[str, Any]) -> str:
-    return next((str(config[key]) for key in _PLACES if config.get(key)), "")
-
-
-def _nearby(folder: Path, named: str) -> tuple[Path, str] | None:
-    """A dual encoder in the zoo or on this machine, and a name that means it from anywhere."""
-    if found := zoo_folder(named):
-        return found, found.name
-    # A folder that moved together with its dual encoder still finds it beside itself.
-    beside = folder.parent / Path(named).name
-    places = (beside,) if named.startswith("..") else (Path(named).expanduser(), beside)
-    for place in places:
-        if _is_whole(place):
-            return place, str(place.resolve())
-    found = zoo_folder(Path(named).name)
-    return (found, found.name) if found else None
-
-
-def _is_whole(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and not is_vision_tower(read_config(folder))
 
 
 def place_vision_tower(model: Any, folder: Path) -> None:

@@ -19,13 +19,13 @@ from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import is_vision_tower, read_config
+from stockpot.models.fingerprint import fingerprint_model
 from stockpot.models.huggingface import load_weights
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.models.prompts import Captions, Prompts, class_prompts
 from stockpot.models.text_head import embedding, text_head, text_identity
 from stockpot.models.vision_tower import (
     dual_encoder_of,
-    fingerprint_model,
     place_vision_tower,
     save_dual_encoder,
     save_vision_tower,

@@ -126,8 +126,8 @@ def _new(order: Order, out: Path) -> str:
 
 
 def _harden(order: Order, recipe: Recipe, name: str, out: Path, bar: Progress) -> str:
+    from stockpot.engine import pick_device
     from stockpot.harden.run import harden
-    from stockpot.models.device import pick_device
 
     def report(step: int, total: int, seen: dict[str, float]) -> None:
         bar(", ".join(f"{key} {value:.4f}" for key, value in seen.items()), step, total)

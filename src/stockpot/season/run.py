@@ -13,8 +13,8 @@ from torch import Tensor
 from stockpot.checkpoints.folder import check_free
 from stockpot.checkpoints.record import plain
 from stockpot.datasets.dataset import Dataset
+from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
-from stockpot.models.device import device_name, pick_device
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.pool.batch_norm import Rule, Statistics
 from stockpot.pool.family import Member, read_pool

@@ -26,8 +26,8 @@ from stockpot.dynamic.training.corpus import Corpus, Source, gather
 from stockpot.dynamic.training.fit import Plan, fit
 from stockpot.dynamic.training.losses import FeatureDistance
 from stockpot.dynamic.training.quality import quality, strip
+from stockpot.engine import device_name, pick_device
 from stockpot.files import write_atomic
-from stockpot.models.device import device_name, pick_device
 from stockpot.models.load import load_model
 from stockpot.results.provenance import provenance
 
