@@ -18,7 +18,7 @@ demo: $(VENV)/.ready
 	$(BIN)/stockpot run recipes/demo.yaml
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # What can only be seen on the real datasets; fetches them unless they are there.
 test-data: $(VENV)/.ready

@@ -39,4 +39,5 @@ def test_a_skip_without_leave_fails_the_run(
 
 def test_tests_see_an_empty_home(home: Path) -> None:
     assert Path.home() == home
-    assert not (home / ".cache" / "stockpot").exists()
+    # Hashes of files may be remembered there by tests before this one; nothing is fetched.
+    assert not (home / ".cache" / "stockpot" / "datasets").exists()
