@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stockpot.cli.console import ImageProgress, err, print_scores
+from stockpot.cli.console import ImageProgress, err
+from stockpot.cli.scores import print_scores
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult

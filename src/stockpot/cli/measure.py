@@ -53,8 +53,9 @@ def command(
 
     With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE.
     """
-    from stockpot.cli.console import ImageProgress, err, print_scores
+    from stockpot.cli.console import ImageProgress, err
     from stockpot.cli.options import key_values, named
+    from stockpot.cli.scores import print_scores
     from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}

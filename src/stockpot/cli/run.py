@@ -42,7 +42,8 @@ def command(
     A model or cell that is there already is reused where its question is the same; one whose
     method, parameters or inputs changed is made anew.
     """
-    from stockpot.cli.console import ImageProgress, err, print_scores
+    from stockpot.cli.console import ImageProgress, err
+    from stockpot.cli.scores import print_scores
     from stockpot.engine import engines
     from stockpot.recipe import load_recipe
     from stockpot.run.follow import run

@@ -1,0 +1,61 @@
+"""Scores as tables on the terminal; apart from the console, which every command starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stockpot.cli.console import out, table
+from stockpot.results.headline import (
+    format_score,
+    gathered_notes,
+    headline_columns,
+    headline_rows,
+    split_by_data,
+)
+from stockpot.results.schema import CellResult, Score
+from stockpot.results.score_tables import corruption_tables, task_tables
+
+
+def print_scores(results: Sequence[CellResult]) -> None:
+    """One table per dataset: models down, headline scores across."""
+    for data, cells in split_by_data(results).items():
+        columns = headline_columns(cells)
+        facts = cells[0].data
+        title = f"{data}: {facts.n} images of {facts.name} ({facts.split}), 95 % intervals"
+        rows = [
+            [model, *(shown.text for shown in row)]
+            for model, row in headline_rows(cells, columns).items()
+        ]
+        out.print()
+        table(["model", *(column.title for column in columns)], rows, title=title)
+        for grid in corruption_tables(cells):
+            out.print()
+            table(
+                ["corruption", *(f"severity {severity}" for severity in grid.severities), "CE"],
+                [
+                    [name, *(_short(score) for score in scores), _short(ratio)]
+                    for name, scores, ratio in grid.rows
+                ],
+                title=f"{grid.model}: error in percent",
+            )
+        for note in gathered_notes(cells):
+            out.print(f"note: {note}")
+    print_task_tables(results)
+
+
+def print_task_tables(results: Sequence[CellResult]) -> None:
+    """Models down, tasks across, and the mean over tasks; nothing where there is one dataset."""
+    for found in task_tables(results):
+        out.print()
+        table(
+            ["model", *found.tasks, "mean"],
+            [
+                [row.model, *map(_short, row.scores), format_score(row.mean) if row.mean else "-"]
+                for row in found.rows
+            ],
+            title=f"{found.metric.replace('_', ' ')} in percent, the mean with its 95 % interval",
+        )
+
+
+def _short(score: Score | None) -> str:
+    return "-" if score is None else f"{100 * score.value:.1f}"
