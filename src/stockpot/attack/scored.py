@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stockpot.attack.flags import Flags
+from stockpot.attack.checks.flags import Flags
 from stockpot.attack.folding import Model
 from stockpot.attack.run import AttackResult, attack
 from stockpot.score.scorer import Scorer

@@ -32,10 +32,12 @@ from stockpot.results.schema import (
     CellResult,
     Cost,
     DataFacts,
+    Flag,
     ModelFacts,
     pack_bits,
 )
 from stockpot.results.store import ResultStore
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.types import Variant
 
 
@@ -117,7 +119,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    found = measures.get(cell.measure)(model, data, context, **cell.params)
+    with watching(model) as watch:
+        found = measures.get(cell.measure)(model, data, context, **cell.params)
+    broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     result = CellResult(
         key=key,
         scores=found.scores,
@@ -152,7 +156,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
-        notes=list(found.notes),
+        notes=[*found.notes, *([watch.note] if watch.broken else [])],
+        flags=[*found.flags, *broken],
         pictures=list(found.pictures),
     )
     if store:
