@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
@@ -168,7 +169,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which a model folder stands by its content: its place decides nothing."""
+    """Parameters in which a folder to be read stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -176,6 +177,8 @@ def _by_content(
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        elif references.get(role) == "images" and value:
+            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ class Flags:
     def warnings(self) -> tuple[str, ...]:
         """The flags that are up, one sentence each."""
         return tuple(_SENTENCES[name].format(count=value) for name, value in self.raised().items())
+
+
+def together(several: Sequence[Flags]) -> Flags:
+    """A yes stands if it does for any part; counts are added."""
+    joined: dict[str, Any] = {}
+    for item in fields(Flags):
+        told = [getattr(flags, item.name) for flags in several]
+        joined[item.name] = any(told) if isinstance(item.default, bool) else sum(told)
+    return Flags(**joined)
 
 
 _SENTENCES = {
