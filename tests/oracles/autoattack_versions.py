@@ -19,9 +19,9 @@ import torch
 from oracles.attack_reference import EPS, PEER_NORMS, load_images, load_model
 
 DATA = Path(__file__).parent / "data" / "autoattack_versions.npz"
-COUNT, STEPS, QUERIES, TARGETS = 30, 10, 40, 2
+COUNT, STEPS, QUERIES, TARGETS = 20, 10, 40, 2
 SEEDS = (0, 1, 2)
-CASES = (("standard", "linf"), ("standard", "l1"), ("plus", "l1"), ("rand", "l1"))
+CASES = (("standard", "l1"), ("plus", "l1"), ("rand", "l1"))
 
 
 def recorded(version: str, norm: str) -> dict[str, np.ndarray]:

@@ -79,7 +79,8 @@ def save_images(
         _check(each, pixels, _pixels(before.cpu()), "images")
     names = {each: f"adversarial.{place}" for place, each in enumerate(found)}
     tensors = {"original": before.cpu().contiguous(), "label": labels.long().cpu().contiguous()}
-    tensors |= {names[each]: pixels.contiguous() for each, pixels in found.items()}
+    # Copies: the format takes no two tensors that share memory, as an unchanged image's would.
+    tensors |= {names[each]: pixels.contiguous().clone() for each, pixels in found.items()}
     target = Path(folder)
     needs = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     with staged_folder(target, needs=needs) as work:
