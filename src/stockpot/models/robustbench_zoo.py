@@ -104,8 +104,9 @@ def _preprocess(place: Resolved, entry: Entry, facts: Any) -> Preprocess:
     called = f"{entry.name.lower().replace('-', '_')}_imagenet_{entry.threat.lower()}"
     timm = _import("timm")
     if timm.is_model(called):
-        made = timm.create_model(called)
-        config = (made.model if isinstance(made, nn.Sequential) else made).default_cfg
+        made: Any = timm.create_model(called)
+        # Some carry their normalisation before them.
+        config: Any = (made.model if hasattr(made, "model") else made).default_cfg
         side = ImageSize(*config["input_size"][1:])
         resized = int(side.height / config["crop_pct"])
         return Preprocess(side, resized, none, one, config["interpolation"])

@@ -78,8 +78,11 @@ _STRONG = {
     "l1": {"loss": "ce", "radii": "multi"},
 }
 _STANDARD = {"version": "standard", "steps": 100, "queries": 5000, "patience": 0}
-_SMALL = {"images": 10_000, "classes": (10, 100)}
-_LARGE = {"images": 5_000, "classes": (1000,)}
+
+
+def _board(name: str, ball: Threat, *, images: int, classes: tuple[int, ...]) -> Protocol:
+    return Protocol(name, "autoattack", (ball,), _STANDARD, images=images, classes=classes)
+
 
 PROTOCOLS = {
     protocol.name: protocol
@@ -90,9 +93,9 @@ PROTOCOLS = {
         Protocol(
             "autoattack-standard", "autoattack", (Linf("8/255"), L2("0.5"), L1("12")), _STANDARD
         ),
-        Protocol("robustbench", "autoattack", (Linf("8/255"),), _STANDARD, **_SMALL),  # type: ignore[arg-type]
-        Protocol("robustbench-l2", "autoattack", (L2("0.5"),), _STANDARD, **_SMALL),  # type: ignore[arg-type]
-        Protocol("robustbench-imagenet", "autoattack", (Linf("4/255"),), _STANDARD, **_LARGE),  # type: ignore[arg-type]
+        _board("robustbench", Linf("8/255"), images=10_000, classes=(10, 100)),
+        _board("robustbench-l2", L2("0.5"), images=10_000, classes=(10, 100)),
+        _board("robustbench-imagenet", Linf("4/255"), images=5_000, classes=(1000,)),
     )
 }
 
