@@ -228,6 +228,8 @@ def test_errors_say_what_to_do() -> None:
     labels = torch.zeros(40, dtype=torch.long)
     with pytest.raises(UserError, match="Normalisation belongs inside the model"):
         attack(model, images * 3, labels)
+    with pytest.raises(UserError, match="got values from nan to nan"):
+        attack(model, images * torch.nan, labels)
     with pytest.raises(UserError, match="Did you mean apgd"):
         attack(model, images, labels, method="apdg")
     with pytest.raises(UserError, match="fraction such as 8/255"):

@@ -145,7 +145,7 @@ def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | No
             "expected N x C x H x W images and N labels, "
             f"got shapes {tuple(images.shape)} and {tuple(labels.shape)}."
         )
-    if len(pixels) and (float(pixels.min()) < 0 or float(pixels.max()) > 1):
+    if len(pixels) and not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):  # or NaN
         raise BadParameterError(
             "expected pixels in [0, 1], got values from "
             f"{float(pixels.min()):g} to {float(pixels.max()):g}.",
