@@ -188,15 +188,25 @@ def _foreign(
         if len(sources) != 1:
             raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")
         method = str(next(iter(sources)))
+    elif sources:
+        raise UserError(
+            f"{path} names its models and its method; {next(iter(sources))!r} has no place beside."
+        )
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key, value in found.options.items():
+        if given.get(key, value) != value:
+            err.print(f"{path}: {key} {value} gives way to --{key} {given[key]}")
+    if base is not None and found.base is not None:
+        err.print(f"{path}: its base gives way to --base {base}")
+    for key in params:
+        if key in found.params:
+            err.print(f"{path}: {key} gives way to -p {key}={params[key]}")
     return (
         method,
         found.members,
-        base or found.base,
+        found.base if base is None else base,
         {**found.params, **params},
-        {
-            **settings,
-            **found.options,
-        },
+        {**settings, **found.options, **given},
     )
 
 

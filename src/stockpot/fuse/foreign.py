@@ -13,7 +13,7 @@ import yaml
 from stockpot.errors import BadParameterError
 from stockpot.fuse.foreign_recipe import ForeignRecipe
 from stockpot.fuse.fusionbench import from_model_pool
-from stockpot.fuse.mergekit import from_mergekit
+from stockpot.fuse.mergekit.recipe import from_mergekit
 
 
 def read_foreign(path: str | Path) -> ForeignRecipe:

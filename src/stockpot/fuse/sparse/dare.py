@@ -32,6 +32,7 @@ def dare(
     keep: Fraction01 = 0.2,
     reduce: Reduce = "sum",
     weights: list[float] | None = None,
+    densities: list[float] | None = None,
     seed: int = 0,
 ) -> Fuser:
     """Drop changes at random, rescale the rest, then merge them.
@@ -49,11 +50,13 @@ def dare(
         keep: for merge=ties, the share kept by TIES.
         reduce: for merge=ties or elect, how agreeing changes combine.
         weights: one number per member; all 1 by default.
+        densities: one density per member, instead of one for all.
         seed: the survivors depend on it, the member's place and the tensor's name.
     """
-    check_share("density", density)
-    check_positive("density", density)
-    changes = Dropped(density, rescale, seed)
+    for share in densities or [density]:
+        check_share("density", share)
+        check_positive("density", share)
+    changes = Dropped(tuple(densities or ()) or density, rescale, seed)
     if merge == "ties":
         if rescale == "l1":
             raise BadParameterError(
@@ -78,18 +81,20 @@ def dare(
 class Dropped:
     """Every member's change with a random part of it set to zero."""
 
-    density: float
+    density: float | tuple[float, ...]
+    """One for all members, or one for each."""
     rescale: Rescale
     seed: int
 
     def __call__(self, slab: Slab) -> Iterator[Tensor]:
         for member in range(slab.count):
             change = slab.delta(member)
+            density = self.density[member] if isinstance(self.density, tuple) else self.density
             chance = uniform(slab, change.numel(), seed=self.seed, member=member)
-            mask = (chance < self.density).to(change.device).view_as(change)
+            mask = (chance < density).to(change.device).view_as(change)
             part = change * mask
             if self.rescale == "inverse":
-                part /= self.density
+                part /= density
             elif self.rescale == "l1":
                 part = match_l1(change, part)
             yield part

@@ -1,0 +1,84 @@
+"""mergekit's example files, over tiny models, give what mergekit made of them.
+
+`merge_recipes` holds the recipes; `data/fuse/README.md` says how the references were recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import stockpot.fuse.sparse.dare
+import stockpot.fuse.sparse.della
+from merge_recipes import LAYERS, RECIPES, model, write_models, write_recipe
+from stockpot.fuse.foreign import read_foreign
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.run import fuse
+
+RECORDED = load_file(Path(__file__).parent / "data" / "fuse" / "mergekit_recipes.safetensors")
+RANDOM = ("dare_linear", "della_linear")
+HALF = ("bio-merge",)
+"""mergekit does its arithmetic in the dtype of the recipe, and rounds at every step."""
+
+
+def reference(case: str) -> dict[str, Tensor]:
+    found = {key.partition("/")[2]: v for key, v in RECORDED.items() if key.startswith(f"{case}/")}
+    found.pop("layers")
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+def ours(case: str, made: dict[str, Path], out: Path) -> dict[str, Tensor]:
+    recipe = read_foreign(write_recipe(case, made, out.with_suffix(".yml")))
+    assert recipe.method is not None
+    folder = fuse(
+        recipe.method, recipe.members, base=recipe.base, out=out, threads=1,
+        **recipe.options, **recipe.params,
+    )  # fmt: skip
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("case", [case for case in RECIPES if case not in RANDOM])
+def test_a_recipe_gives_mergekits_model(case: str, made: dict[str, Path], tmp_path: Path) -> None:
+    got, want = ours(case, made, tmp_path / "out"), reference(case)
+    assert set(want) <= set(got)
+    for name, values in want.items():
+        assert got[name].dtype == values.dtype
+        error = 2e-3 if case in HALF else 2e-6
+        assert torch.allclose(got[name].float(), values.float(), rtol=0, atol=error), name
+    layers = {int(name.split(".")[2]) for name in got if name.startswith("model.layers.")}
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["num_hidden_layers"] == len(layers) == int(RECORDED[f"{case}/layers"])
+
+
+@pytest.mark.parametrize("case", RANDOM)
+def test_what_is_dropped_at_random_is_the_only_difference(
+    case: str, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With mergekit's own survivors, ours is mergekit's model; their share is the density."""
+    want, base = reference(case), model("BASE")
+    kept = {name: (values != base[name]).reshape(-1) for name, values in want.items()}
+
+    def replay(slab: Slab, count: int, *, seed: int, member: int) -> Tensor:
+        survived = kept.get(slab.name, torch.ones(count, dtype=torch.bool))
+        return 1.0 - survived.float()
+
+    for module in (stockpot.fuse.sparse.dare, stockpot.fuse.sparse.della):
+        monkeypatch.setattr(module, "uniform", replay)
+    got = ours(case, made, tmp_path / "out")
+    for name, values in want.items():
+        assert torch.allclose(got[name], values, rtol=0, atol=2e-6), name
+    ends = [(0, 0.3, 0.6), (LAYERS - 1, 0.9, 0.6)] if case == "dare_linear" else []
+    for layer, even, odd in ends:
+        parts = [kept[n] for n in kept if f"layers.{layer}." in n and "proj" in n]
+        assert abs(float(torch.cat([p[::2] for p in parts]).float().mean()) - even) < 0.2
+        assert abs(float(torch.cat([p[1::2] for p in parts]).float().mean()) - odd) < 0.2
