@@ -1,7 +1,7 @@
 """Adapters that peft wrote read as the models that peft merges from them.
 
-The folders in `oracles/data/peft` are peft's own, over the whole CLIP of `tiny_clip`; `merged` holds
-what `merge_and_unload` changed.
+The folders in `oracles/data/peft` are peft's own, over the whole CLIP of `tiny_clip`; `merged`
+holds what `merge_and_unload` changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadCheckpointError
-from tiny_clip import vision_only, weights, write_clip
+from tiny_clip import vision_only, weights
 
 PEFT = Path(__file__).parents[1] / "oracles" / "data" / "peft"
 CASES = sorted(path.name for path in PEFT.iterdir() if path.is_dir())

@@ -1,9 +1,9 @@
 """A LoRA adapter applied to its base: W = W0 + s B A (Hu et al., arXiv:2106.09685).
 
 The factor s is alpha / r, or alpha / sqrt(r) for rsLoRA (arXiv:2312.03732). DoRA (arXiv:2402.09353)
-gives every row of W the length that the adapter has learned. Files, names and patterns are those of
-peft. It reads as if the adapted model had been saved: the names are the base's, and only the adapted
-tensors differ.
+gives every row of W the length that the adapter has learned. Files, names and patterns are those
+of peft. It reads as if the adapted model had been saved: the names are the base's, and only the
+adapted tensors differ.
 """
 
 from __future__ import annotations

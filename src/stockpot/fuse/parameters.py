@@ -1,9 +1,10 @@
 """The parameters of methods: values that differ from tensor to tensor, and checks of shared ones.
 
-Any parameter may be given as a mapping from globs to values, a tensor's own name counting first and
-then the first match, or, where a number is expected, as a list that is spread over the depth of the network: the first value for
-the embeddings and the first block, the last for the last block and the head, the others
-interpolated between. Methods know nothing of this: each gets plain values for its tensors.
+Any parameter may be given as a mapping from globs to values, a tensor's own name counting first
+and then the first match, or, where a number is expected, as a list that is spread over the depth of
+the network: the first value for the embeddings and the first block, the last for the last block and
+the head, the others interpolated between. Methods know nothing of this: each gets plain values for
+its tensors.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Opened = Mapping[Reference, Source]
 
 
 class _Place(NamedTuple):
-    """One tensor of the output: the slice it belongs to, its depth there, its name in each input."""
+    """One tensor of the output: its slice, its depth there, its name in each input."""
 
     name: str
     slice: Slice

@@ -2,8 +2,8 @@
 
 A list of numbers is a gradient: it is spread over the layers of a slice, the tensors outside of the
 layers having its first value. A list of `{filter, value}` holds for the tensors whose name contains
-the filter. What says nothing about a tensor leaves the word to the next: the model's entry, then the
-slice's, then the recipe's, then the method's default.
+the filter. What says nothing about a tensor leaves the word to the next: the model's entry, then
+the slice's, then the recipe's, then the method's default.
 """
 
 from __future__ import annotations
