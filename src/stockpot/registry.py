@@ -19,11 +19,12 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import (
     Any,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     TypeVar,
@@ -44,8 +45,11 @@ class Tags:
     paper: str = ""
     given: tuple[str, ...] = ()
     """Keyword parameters that the program supplies, not the user."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    """Published sets of parameters by name: `preset=NAME` takes one for what is not given."""
 
 
+PRESET = "preset"
 _CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 _CLOSED["allow_inf_nan"] = False  # no method has a use for NaN or infinity
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,6 +135,8 @@ class Entry(Generic[T]):
         for name, parameter in self._settable.items():
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (hints.get(name, Any), default)
+        if self.tags.presets:
+            fields[PRESET] = (Literal[tuple(self.tags.presets)] | None, None)
         return create_model(self.name, __config__=_CLOSED, **fields)
 
     @property
@@ -143,10 +149,19 @@ class Entry(Generic[T]):
             default = None if required else parameter.default
             text = spelled(self._hints.get(name, Any))
             rows.append(Parameter(name, text, default, required, docs.get(name, "")))
+        if presets := self.tags.presets:
+            each = (
+                f"{name} ({', '.join(f'{key}={value}' for key, value in values.items())})"
+                for name, values in presets.items()
+            )
+            text = f"Whose numbers hold for what is not given: {'; '.join(each)}."
+            rows.append(Parameter(PRESET, " | ".join(presets), None, False, text))
         return rows
 
     def validate(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Check and convert parameters (text from a command line becomes numbers, lists, ...)."""
+        if values := self.tags.presets.get(str(params.get(PRESET))):
+            params = {**values, **params}
         try:
             model = self.schema(**params)
         except ValidationError as problem:

@@ -34,10 +34,14 @@ from stockpot.models.fingerprint import (
     with_dual_encoder,
 )
 from stockpot.models.inputs import data_inputs
+from stockpot.registry import PRESET
 from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec, Tasks
+
+
+_LATER = ("densities", "gammas", "epsilons")
 
 
 def fusion_record(
@@ -84,6 +88,10 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     found = {}
     for label, params in request.points.items():
         values = plain(check_parameters(entry, params))
+        # What is unset of the later parameters decides nothing, and older records lack it.
+        values = {k: v for k, v in values.items() if v is not None or k not in _LATER}
+        if preset := params.get(PRESET):
+            values[PRESET] = preset
         seed = values.pop("seed", None)
         found[label] = Record(
             verb="fuse",

@@ -11,7 +11,18 @@ from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import keep_ranks
 
 
-@fusers.register("breadcrumbs", paper="arXiv:2312.06795", needs_base=True, symmetric=True)
+@fusers.register(
+    "breadcrumbs",
+    paper="arXiv:2312.06795",
+    needs_base=True,
+    symmetric=True,
+    presets={
+        "mergekit": {"density": 1.0, "gamma": 0.01, "scale": 1.0, "elect": False},
+        "mergekit_ties": {
+            "density": 1.0, "gamma": 0.01, "scale": 1.0, "elect": True, "reduce": "sum",
+        },
+    },
+)  # fmt: skip
 def breadcrumbs(
     *,
     density: float = 0.143,

@@ -22,7 +22,22 @@ Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]
 
 
-@fusers.register("dare", paper="arXiv:2311.03099", needs_base=True)
+@fusers.register(
+    "dare",
+    paper="arXiv:2311.03099",
+    needs_base=True,
+    presets={
+        "fusionbench": {"density": 0.5, "scale": 0.3, "merge": "sum", "rescale": "inverse"},
+        "fusionbench_ties": {
+            "density": 0.5, "scale": 0.5, "merge": "ties", "rescale": "inverse", "keep": 0.2,
+            "reduce": "sum",
+        },
+        "mergekit": {"density": 1.0, "scale": 1.0, "merge": "sum", "rescale": "l1"},
+        "mergekit_ties": {
+            "density": 1.0, "scale": 1.0, "merge": "elect", "rescale": "l1", "reduce": "sum",
+        },
+    },
+)  # fmt: skip
 def dare(
     *,
     density: float = 0.5,
@@ -38,7 +53,7 @@ def dare(
     """Drop changes at random, rescale the rest, then merge them.
 
     Each change survives with probability `density` and is divided by it, which keeps its
-    expectation.
+    expectation. The defaults are FusionBench's for DARE with task arithmetic.
 
     Args:
         density: the share of the changes that is kept (1 - p of the paper).

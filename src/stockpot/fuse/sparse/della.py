@@ -16,7 +16,20 @@ from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import match_l1
 
 
-@fusers.register("della", paper="arXiv:2406.11617", needs_base=True)
+@fusers.register(
+    "della",
+    paper="arXiv:2406.11617",
+    needs_base=True,
+    presets={
+        "mergekit": {
+            "density": 1.0, "epsilon": 0.15, "scale": 1.0, "elect": True, "reduce": "mean",
+            "rescale": "l1",
+        },
+        "mergekit_linear": {
+            "density": 1.0, "epsilon": 0.15, "scale": 1.0, "elect": False, "rescale": "l1",
+        },
+    },
+)  # fmt: skip
 def della(
     *,
     density: float = 0.5,
@@ -33,7 +46,8 @@ def della(
     """Drop changes at random by their rank in a row, elect a sign, merge what agrees.
 
     In each row of a tensor the k-th largest of n changes survives with a probability that falls
-    evenly from density + epsilon to density - epsilon.
+    evenly from density + epsilon to density - epsilon. Rescaling and election are the paper's by
+    default; its numbers differ from experiment to experiment, and epsilon is mergekit's.
 
     Args:
         density: the mean probability of surviving.

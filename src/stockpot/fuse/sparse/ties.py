@@ -30,7 +30,17 @@ from stockpot.fuse.sparse.select import (
 Scope = Literal["model", "tensor"]
 
 
-@fusers.register("ties", paper="arXiv:2306.01708", needs_base=True, symmetric=True)
+@fusers.register(
+    "ties",
+    paper="arXiv:2306.01708",
+    needs_base=True,
+    symmetric=True,
+    presets={
+        "paper": {"density": 0.2, "scale": 1.0, "reduce": "mean", "scope": "model"},
+        "fusionbench": {"density": 0.2, "scale": 0.3, "reduce": "sum", "scope": "model"},
+        "mergekit": {"density": 1.0, "scale": 1.0, "reduce": "mean", "scope": "tensor"},
+    },
+)
 def ties(
     *,
     density: float = 0.2,
@@ -41,6 +51,10 @@ def ties(
     densities: list[float] | None = None,
 ) -> StagedFuser | TensorFuser:
     """Trim small changes, elect a sign, merge what agrees.
+
+    The defaults: density 0.2 and one threshold per model as in the paper and in FusionBench, the
+    mean of what agrees as in the paper (FusionBench: the sum), scale 0.3 as in FusionBench (the
+    paper without validation data, and mergekit: 1).
 
     Args:
         density: the share of each member's changes that is kept, the largest first.
