@@ -19,6 +19,7 @@ from merge_recipes import LAYERS, RECIPES, model, write_models, write_recipe
 from stockpot.fuse.foreign import read_foreign
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.run import fuse
+from tiny_clip import weights, write_clip
 
 RECORDED = load_file(Path(__file__).parent / "data" / "fuse" / "mergekit_recipes.safetensors")
 RANDOM = ("dare_linear", "della_linear")
@@ -28,7 +29,7 @@ HALF = ("bio-merge",)
 
 def reference(case: str) -> dict[str, Tensor]:
     found = {key.partition("/")[2]: v for key, v in RECORDED.items() if key.startswith(f"{case}/")}
-    found.pop("layers")
+    found.pop("layers", None)
     return found
 
 
@@ -82,3 +83,30 @@ def test_what_is_dropped_at_random_is_the_only_difference(
         parts = [kept[n] for n in kept if f"layers.{layer}." in n and "proj" in n]
         assert abs(float(torch.cat([p[::2] for p in parts]).float().mean()) - even) < 0.2
         assert abs(float(torch.cat([p[1::2] for p in parts]).float().mean()) - odd) < 0.2
+
+
+CLIP = """
+merge_method: ties
+base_model: {place}/BASE
+models:
+  - {{model: {place}/A, parameters: {{weight: [0.2, 0.8]}}}}
+  - model: {place}/B
+    parameters:
+      weight: [{{filter: mlp, value: 0.5}}, {{value: 0.1}}]
+      density: [0.9, 0.3]
+parameters: {{density: 0.6}}
+"""
+
+
+def test_both_towers_of_a_clip_have_a_depth_of_their_own(tmp_path: Path) -> None:
+    for seed, name in enumerate(("BASE", "A", "B")):
+        write_clip(tmp_path / name, weights(seed))
+    path = tmp_path / "recipe.yml"
+    path.write_text(CLIP.format(place=tmp_path))
+    recipe = read_foreign(path)
+    assert recipe.method == "ties"
+    got = fuse(recipe.method, recipe.members, base=recipe.base, **recipe.params)
+    want = reference("clip")
+    assert len(want) > 20
+    for name, values in want.items():
+        assert torch.allclose(got[name], values, rtol=0, atol=2e-6), name

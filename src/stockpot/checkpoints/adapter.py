@@ -149,8 +149,8 @@ class AdapterSource:
         rows = merged.T if turned else merged
         wanted = self._adapter.read(pair.lengths).float().reshape(-1)
         found = rows.flatten(1).norm(dim=1)
-        rows = rows * (wanted / found).view(-1, *[1] * (rows.ndim - 1))
-        return rows.T if turned else rows
+        scaled: Tensor = rows * (wanted / found).view(-1, *[1] * (rows.ndim - 1))
+        return scaled.T if turned else scaled
 
     def _scale(self, pair: _Pair) -> float:
         rank = self._adapter.tensors()[pair.down].shape[0]

@@ -74,7 +74,7 @@ def check_as_lora(request: Request, job: Job) -> None:
 def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
     """Replace the fused weights in every folder by an adapter; returns what is told of each."""
     rank, base = request.options.as_lora, request.base
-    if rank is None:
+    if rank is None or not isinstance(base, Location):  # `check_as_lora` has seen to the base
         return {}
     details = {}
     for model, folder in folders.items():

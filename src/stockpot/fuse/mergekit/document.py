@@ -138,13 +138,13 @@ def _input(entry: Any, where: str, *, sliced: bool = False) -> Input:
     own = _settings(entry, where)
     if not sliced:
         return Input(model, None, None, own)
-    span = entry.get("layer_range")
-    whole = isinstance(span, list) and len(span) == 2 and all(isinstance(i, int) for i in span)
-    if not whole or not 0 <= span[0] < span[1]:
-        raise BadParameterError(
-            f"{where}: {model}: expected layer_range: [first, behind the last], got {span!r}."
-        )
-    return Input(model, span[0], span[1] - span[0], own)
+    match entry.get("layer_range"):
+        case [int(first), int(behind)] if 0 <= first < behind:
+            return Input(model, first, behind - first, own)
+        case span:
+            raise BadParameterError(
+                f"{where}: {model}: expected layer_range: [first, behind the last], got {span!r}."
+            )
 
 
 def _settings(entry: Mapping[str, Any], where: str) -> Settings:

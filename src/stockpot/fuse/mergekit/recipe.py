@@ -174,9 +174,9 @@ def _stack(document: Document, opened: Opened, where: str) -> list[_Place]:
             number += 1
     places += [_Place(name, last, 0.0, (name,) * width) for name in loose if not at_the_start(name)]
     for place in places:
-        for item, own in zip(place.slice.inputs, place.own, strict=True):
-            if own not in opened[item.model].tensors():
-                raise BadParameterError(f"{where}: {item.model.name} has no {own}.")
+        for item, name in zip(place.slice.inputs, place.own, strict=True):
+            if name not in opened[item.model].tensors():
+                raise BadParameterError(f"{where}: {item.model.name} has no {name}.")
     return places
 
 
