@@ -34,7 +34,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
-from stockpot.listings import Listing, Plugin, one_line, package_listings, plugins
+from stockpot.listings import Listing, Plugin, argument_docs, one_line, package_listings, plugins
 from stockpot.types import ReferenceKind, named_by, spelled
 
 
@@ -142,7 +142,7 @@ class Entry(Generic[T]):
     @property
     def parameters(self) -> list[Parameter]:
         """The parameters as rows for `stockpot show` and the docs."""
-        docs = _argument_docs(self.doc)
+        docs = argument_docs(self.doc)
         rows = []
         for name, parameter in self._settable.items():
             required = parameter.default is parameter.empty
@@ -289,25 +289,8 @@ class Kind(Generic[F]):
         return Registry(self.kind, noun=self.noun, package=self.package, tags=tags)
 
 
-def _argument_docs(doc: str) -> dict[str, str]:
-    """The `Args:` section of a Google-style docstring as name -> text."""
-    docs: dict[str, str] = {}
-    current = ""
-    _, _, section = doc.partition("\nArgs:\n")
-    for line in section.splitlines():
-        indent = len(line) - len(line.lstrip())
-        if line.strip() and indent < 4:
-            break
-        if indent == 4 and ":" in line:
-            current, _, text = line.strip().partition(":")
-            docs[current] = text.strip()
-        elif current and line.strip():
-            docs[current] += f" {line.strip()}"
-    return docs
-
-
 def _bad_parameter(entry: Entry[Any], problem: ValidationError) -> BadParameterError:
-    known = list(entry._settable)
+    known = list(entry.schema.model_fields)
     by_name: dict[str, list[Any]] = {}
     for error in problem.errors():
         by_name.setdefault(str(error["loc"][0]) if error["loc"] else "?", []).append(error)
