@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.checkpoints.stacked import StackedSource
@@ -192,8 +192,7 @@ def _under_adapter(spec: Any) -> Location | None:
     """The model that a LoRA adapter names as its own, where no base is given."""
     if not isinstance(spec, Location) or spec.format != "adapter":
         return None
-    named = dict(spec.config).get("base_model_name_or_path")
-    return locate(named) if named else None
+    return locate(base_of_adapter(spec))
 
 
 def _base_name(spec: Any) -> str:

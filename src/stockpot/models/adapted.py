@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stockpot.checkpoints.folder import copy_companions
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import base_of_adapter, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.checkpoints.write import ShardWriter
@@ -27,7 +27,7 @@ def is_adapter(place: Resolved) -> bool:
     return place.has_files and place.kind != "file" and (place.local() / CONFIG).is_file()
 
 
-def adapted(place: Resolved, base: Any = None) -> Resolved:
+def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
     """The model that an adapter makes of its base; anything else as it is.
 
     Args:
@@ -41,33 +41,20 @@ def adapted(place: Resolved, base: Any = None) -> Resolved:
             )
         return place
     own = locate(place)
-    under = locate(_base(place, own, base))
+    home = resolve(base_of_adapter(own) if base is None else base, "weights").local()
+    under = locate(home)
     if under.format == "adapter":
         raise BadCheckpointError(f"{place.text}: its base {under.label} is an adapter itself.")
     files = (*own.files, place.local() / CONFIG, *under.files)
     state = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in files)
-    merged = _merged(str(place.local()), under.label, state)
+    merged = _merged(place.local(), home, state)
     return replace(place, kind="folder", path=Path(merged.name) / "model", passing=True)
 
 
-def _base(place: Resolved, own: Location, given: Any) -> str:
-    named = str(given or dict(own.config).get("base_model_name_or_path") or "")
-    if not named:
-        raise BadCheckpointError(
-            f"{place.text}: is a LoRA adapter whose config does not name its base.",
-            hint="Give base=... (--base).",
-        )
-    # An adapter that moved together with its base still finds it beside itself.
-    beside = place.local().parent / Path(named).name
-    if given is None and not Path(named).is_dir() and (beside / "config.json").is_file():
-        return str(beside.resolve())
-    return str(resolve(named, "weights").text)
-
-
 @lru_cache(maxsize=4)  # a run takes its models one after the other; an older folder is removed
-def _merged(adapter: str, base: str, state: Any) -> TemporaryDirectory[str]:
+def _merged(adapter: Path, base: Path, state: Any) -> TemporaryDirectory[str]:
     under = locate(base)
-    source = open_checkpoint(Path(adapter), label=adapter, base=open_checkpoint(under))
+    source = open_checkpoint(adapter, base=open_checkpoint(under))
     if under.folder is None or not (under.folder / "config.json").is_file():
         raise BadCheckpointError(
             f"{under.label}: an adapter's base needs its config.json: expected a model folder."
