@@ -78,11 +78,22 @@ def test_what_is_dropped_at_random_is_the_only_difference(
     got = ours(case, made, tmp_path / "out")
     for name, values in want.items():
         assert torch.allclose(got[name], values, rtol=0, atol=2e-6), name
-    ends = [(0, 0.3, 0.6), (LAYERS - 1, 0.9, 0.6)] if case == "dare_linear" else []
-    for layer, even, odd in ends:
-        parts = [kept[n] for n in kept if f"layers.{layer}." in n and "proj" in n]
-        assert abs(float(torch.cat([p[::2] for p in parts]).float().mean()) - even) < 0.2
-        assert abs(float(torch.cat([p[1::2] for p in parts]).float().mean()) - odd) < 0.2
+
+
+def test_members_are_thinned_by_their_own_share(made: dict[str, Path], tmp_path: Path) -> None:
+    """In both programs: E from 0.3 to 0.9 over the layers, F by 0.6 everywhere."""
+    base = model("BASE")
+    for states in (reference("dare_linear"), ours("dare_linear", made, tmp_path / "out")):
+        for layer, even in ((0, 0.3), (LAYERS - 1, 0.9)):
+            kept = torch.cat(
+                [
+                    (values != base[name]).reshape(-1).float()
+                    for name, values in states.items()
+                    if f"layers.{layer}." in name and "proj" in name
+                ]
+            )
+            assert abs(float(kept[::2].mean()) - even) < 0.2
+            assert abs(float(kept[1::2].mean()) - 0.6) < 0.2
 
 
 CLIP = """
