@@ -142,4 +142,7 @@ def test_an_adapter_is_measured_alone(tmp_path: Path) -> None:
 def test_without_a_base_there_is_no_adapter(tmp_path: Path) -> None:
     with pytest.raises(BadParameterError, match="expected a base in a folder"):
         fuse("average", [member(1), member(2)], as_lora=4, out=tmp_path / "lora")
+    folder = write_clip(tmp_path / "base")
+    with pytest.raises(BadParameterError, match="changes no layer of the base"):
+        fuse("task_arithmetic", [member(1)], base=folder, scale=0, as_lora=4, out=tmp_path / "lora")
     assert not (tmp_path / "lora").exists()

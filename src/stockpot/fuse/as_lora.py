@@ -81,6 +81,8 @@ def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, d
         under = open_checkpoint(base, label="base")
         fused = open_checkpoint(folder)
         made = _adapter(under, fused, rank)
+        if not made.tensors:
+            raise BadParameterError("as_lora: the fusion changes no layer of the base.")
         short = _short_names(under)
         for path in (*fused.files, *folder.glob("*.json")):
             path.unlink()
@@ -89,7 +91,7 @@ def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, d
             folder / "adapter_model.safetensors",
             metadata={"format": "pt"},
         )
-        config = _config(made, rank, resolve(base.label, "weights").lasting, short)
+        config = _config(made, rank, _lasting(base), short)
         text = json.dumps(config, indent=2) + "\n"
         (folder / "adapter_config.json").write_text(text, encoding="utf-8")
         details[model] = {
@@ -102,6 +104,13 @@ def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, d
             }
         }
     return details
+
+
+def _lasting(base: Location) -> str:
+    """The base as a text that means the same later; a folder is a folder whatever its name."""
+    if base.folder is not None and Path(base.label).resolve() == base.folder.resolve():
+        return str(base.folder.resolve())
+    return resolve(base.label, "weights").lasting
 
 
 def _short_names(base: Source) -> Any:
