@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import stockpot.fuse.sparse.dare
@@ -19,7 +19,7 @@ from merge_recipes import LAYERS, RECIPES, model, write_models, write_recipe
 from stockpot.fuse.foreign import read_foreign
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.run import fuse
-from tiny_clip import weights, write_clip
+from tiny_clip import vision_only, weights, write_clip
 
 RECORDED = load_file(Path(__file__).parent / "data" / "fuse" / "mergekit_recipes.safetensors")
 RANDOM = ("dare_linear", "della_linear")
@@ -121,3 +121,11 @@ def test_both_towers_of_a_clip_have_a_depth_of_their_own(tmp_path: Path) -> None
     assert len(want) > 20
     for name, values in want.items():
         assert torch.allclose(got[name], values, rtol=0, atol=2e-6), name
+    # Experts that are towers alone, in the names of transformers 5, over the whole model.
+    for seed, name in ((1, "A"), (2, "B")):
+        save_file(vision_only(weights(seed)), tmp_path / name / "model.safetensors")
+    recipe = read_foreign(path)
+    got = fuse("ties", recipe.members, base=recipe.base, **recipe.params)
+    for name, values in want.items():
+        same = values if name.startswith("vision_model.") else weights()[name]
+        assert torch.allclose(got[name], same, rtol=0, atol=2e-6), name

@@ -143,10 +143,12 @@ def _depths(names: Sequence[str]) -> dict[str, float]:
 
 
 def _as_they_are(document: Document, opened: Opened) -> list[_Place]:
+    """The tensors under every name that a model has for them: any may give the result its names."""
     (one,) = document.slices
-    names = list(opened[one.inputs[0].model].tensors())
-    depths = _depths(names)
-    return [_Place(name, one, depths[name], (name,) * len(one.inputs)) for name in names]
+    depths: dict[str, float] = {}
+    for item in one.inputs:
+        depths |= _depths(list(opened[item.model].tensors()))
+    return [_Place(name, one, depth, (name,) * len(one.inputs)) for name, depth in depths.items()]
 
 
 def _stack(document: Document, opened: Opened, where: str) -> list[_Place]:
@@ -186,9 +188,9 @@ def _parameters(
     """Our parameters: plain where all tensors agree, else by the tensor's name."""
     found: dict[str, dict[str, Any]] = {}
     for place in places:
-        first = place.slice.inputs[0]
-        info = opened[first.model].tensors()[place.own[0]]
-        if not info.dtype.is_floating_point:
+        pairs = zip(place.slice.inputs, place.own, strict=True)
+        known = ((opened[item.model].tensors(), name) for item, name in pairs)
+        if not any(infos[name].dtype.is_floating_point for infos, name in known if name in infos):
             continue
         try:
             values = _values(document, method, place)
