@@ -43,7 +43,8 @@ def corrupt(
         severity: 1 (mild) to 5.
         seed: an int (image i uses seed + i) or one int per image. The pixels of an image depend on
             its own seed alone, not on the batch, the order or the device.
-        profile: `imagenet` (constants made for 224 px), `cifar` (32 px), or `auto` by the size.
+        profile: constants made for 224 px (`imagenet`), 299 px (`inception`), 64 px
+            (`tinyimagenet`) or 32 px (`cifar`); `auto` takes those of the nearest size.
         params: the corruption's own parameters, such as frost's `overlays`.
     """
     entry = corruptions.get(name)
@@ -74,7 +75,7 @@ def constants_for(
     if profile == "auto":
         profile = profile_for(size)
     if profile not in TABLES:
-        raise BadParameterError(f"profile: expected imagenet, cifar or auto, got {profile!r}.")
+        raise BadParameterError(f"profile: expected {', '.join(TABLES)} or auto, got {profile!r}.")
     return TABLES[profile][name][severity - 1]
 
 
