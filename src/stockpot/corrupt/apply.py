@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,8 @@ from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import ImageSize
 
 SMALLEST_SIDE = 16
+STRIDE = 1 << 32
+"""How far the seeds of two runs lie apart: farther than any set has pictures."""
 _HALF_A_LEVEL = 0.5 / 255  # what rounding to the 256 levels takes back
 
 # On a CPU the batch is worked off in portions of about this many values: two pictures of 224 px, or
@@ -64,6 +66,11 @@ def corrupt(
         parts.append(entry.function(pixels[rows], constants, draws, **settings))
     result = parts[0] if len(parts) == 1 else torch.cat([*parts, pixels[:0]])
     return result if images.dtype == torch.uint8 else result.to(images.dtype) / 255
+
+
+def picture_seeds(seed: int, rows: Iterable[int]) -> list[int]:
+    """The seed of each row of a dataset in a run with this seed; no two runs share one."""
+    return [seed * STRIDE + int(row) for row in rows]
 
 
 def constants_for(

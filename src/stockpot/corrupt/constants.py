@@ -212,5 +212,9 @@ def profile_for(size: ImageSize) -> Profile:
     The borders are geometric means: up to 45 px `cifar`, up to 119 `tinyimagenet`, up to 258
     `imagenet`, and `inception` from 259 on.
     """
-    side = max(1, min(size))
-    return min(NATIVE_SIDE, key=lambda name: max(NATIVE_SIDE[name] / side, side / NATIVE_SIDE[name]))
+    side = min(size)
+
+    def apart(name: Profile) -> float:
+        return max(NATIVE_SIDE[name] / side, side / NATIVE_SIDE[name])
+
+    return min(NATIVE_SIDE, key=apart)

@@ -13,6 +13,7 @@ from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.digital.dct import Codec, recompress
 from stockpot.corrupt.digital.pillow import map_pictures
 from stockpot.corrupt.draws import Draws
+from stockpot.types import ImageSize
 
 SMALL = 84
 """Up to this side `auto` takes the codec of the published files: halfway between 32 and 224 px."""
@@ -38,12 +39,16 @@ def jpeg_compression(
             and `libjpeg-turbo` for larger ones, where they hardly differ.
     """
     if codec == "auto":
-        small = min(pixels.shape[2:]) <= SMALL
-        codec = "libjpeg-9" if small else "libjpeg-turbo"
+        codec = codec_for(ImageSize(*pixels.shape[2:]))
     quality = int(constants[0])
     if codec == "libjpeg-turbo" and pixels.is_cpu:
         return through_pillow(pixels, quality)
     return recompress(pixels, quality, codec)
+
+
+def codec_for(size: ImageSize) -> Codec:
+    """What `auto` means at a size."""
+    return "libjpeg-9" if min(size) <= SMALL else "libjpeg-turbo"
 
 
 def through_pillow(pixels: Tensor, quality: int) -> Tensor:
