@@ -13,6 +13,7 @@ from torch import Tensor
 from stockpot.defend import defences
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.preprocess import Preprocess
 
 Change = Callable[[Tensor], Tensor]
 """Float pixels in [0, 1], N x 3 x H x W, to the same, or to k views of each, view by view."""
@@ -27,14 +28,30 @@ def defend(model: Classifier, name: str, **params: Any) -> Classifier:
 class Defended(Classifier):
     """Another classifier behind a change of its pixels; defences can be stacked."""
 
-    def __init__(self, inner: Classifier, label: str, change: Change, views: int = 1) -> None:
+    def __init__(
+        self,
+        inner: Classifier,
+        label: str,
+        change: Change,
+        views: int = 1,
+        preprocess: Preprocess | None = None,
+    ) -> None:
+        """Wrap a classifier.
+
+        Args:
+            inner: the classifier.
+            label: the defence with its parameters, for results.
+            change: what happens to the pixels.
+            views: how many pictures the change makes of one.
+            preprocess: how pictures come to the change, where not as they come to `inner`.
+        """
         whole = f"{inner.origin.fingerprint}:{label}"
         origin = Origin(
             source=f"{inner.origin.source} + {label}",
             architecture=inner.origin.architecture,
             fingerprint=hashlib.sha256(whole.encode()).hexdigest(),
         )
-        super().__init__(inner.network, inner.preprocess, inner.classes, origin)
+        super().__init__(inner.network, preprocess or inner.preprocess, inner.classes, origin)
         self.inner = inner
         self.change = change
         self.views = views
