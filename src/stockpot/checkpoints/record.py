@@ -54,6 +54,10 @@ class Record(BaseModel):
     )
     seed: int | None = None
     inputs: list[Input] = Field(default_factory=list)
+    trained_on: dict[str, str] = Field(
+        default_factory=dict,
+        description="Corruptions that the training held, and by what; follows from the rest.",
+    )
     versions: dict[str, Any] = Field(
         default_factory=dict, description="Code and machine; not part of the digest."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,10 +19,38 @@ Change = Callable[[Tensor], Tensor]
 """Float pixels in [0, 1], N x 3 x H x W, to the same, or to k views of each, view by view."""
 
 
+Wanted = str | Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None
+"""Defences as users name them."""
+
+
 def defend(model: Classifier, name: str, **params: Any) -> Classifier:
     """Wrap a classifier in the defence of that name."""
     entry = defences.get(name)
     return cast(Classifier, entry.function(model, **entry.validate(params)))
+
+
+def chosen_defences(wanted: Wanted) -> dict[str, dict[str, Any]]:
+    """Names with all their parameters; the first stands nearest to the model.
+
+    `clahe`, `[nlm, clahe]`, `{clahe: {clip: 3}}` and `none` are all understood.
+    """
+    if wanted in (None, "", "none"):
+        return {}
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    if not isinstance(wanted, Mapping):
+        wanted = {str(name): {} for name in wanted}
+    return {
+        str(name): dict(defences.get(str(name)).validate(dict(params or {})))
+        for name, params in wanted.items()
+    }
+
+
+def behind(model: Classifier, wanted: Wanted) -> Classifier:
+    """The classifier behind all these defences."""
+    for name, params in chosen_defences(wanted).items():
+        model = defend(model, name, **params)
+    return model
 
 
 class Defended(Classifier):
@@ -63,6 +91,10 @@ class Defended(Classifier):
         # Probabilities are averaged, as the paper does; their logarithms are logits again.
         chances = logits.float().log_softmax(1).view(self.views, len(pixels), -1)
         return chances.logsumexp(0) - torch.tensor(self.views).log()
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """What the network is given for these pixels, behind the change."""
+        return self.inner.seen(self.change(_as_float(pixels)))
 
     def features(self, pixels: Tensor) -> Tensor:
         """The representation of the changed pixels, averaged over the views."""
