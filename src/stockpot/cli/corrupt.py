@@ -101,7 +101,7 @@ def command(
     place = pick_device(device)
     data = load_dataset(source, **options)  # what is wrong is said once, before any work
     shown = corrupted_size(data, size)
-    settings = {
+    settings: dict[str, Any] = {
         "seed": seed,
         "profile": profile_for(shown) if profile == "auto" else profile,
         "device": str(place),
