@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from PIL import Image
 
 from commands import invoke
+from pico import make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.sizes import published_crop
 from stockpot.corrupt.stored import files
-from stockpot.corrupt.stored.names import picture_names
+from stockpot.corrupt.stored.names import class_folders, picture_names
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.natural.classes import imagenet_names
 
@@ -61,6 +63,14 @@ def test_imagenet_lies_under_its_wordnet_ids(tmp_path: Path) -> None:
         imagenet_names().index(name) for name in names
     )
     assert (folder / "n01484850" / "ILSVRC2012_val_00000000.JPEG").is_file()
+
+
+def test_words_lie_under_ids_where_they_came_from_ids() -> None:
+    data = make_dataset(n=4, classes=("tench", "great white shark"))
+    plain = {"file": tuple(f"{data.classes[label]}/1.png" for label in data.labels.tolist())}
+    assert class_folders(replace(data, columns=plain)) == ("tench", "great white shark")
+    wnids = {"file": ("n01440764/1.png", "n01484850/1.png", "n01440764/2.png", "n01484850/2.png")}
+    assert class_folders(replace(data, columns=wnids)) == ("n01440764", "n01484850")
 
 
 def test_another_question_into_the_same_folder_is_refused(photos: Path, tmp_path: Path) -> None:

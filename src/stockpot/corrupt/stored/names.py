@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from stockpot.datasets.dataset import Dataset
@@ -38,13 +39,22 @@ def picture_names(data: Dataset, suffix: str) -> list[str]:
 def class_folders(data: Dataset) -> tuple[str, ...]:
     """The folder of each class: its WordNet id for ImageNet's, else its name."""
     ids = {each.name: each.wnid for each in imagenet_classes()}
-    known = data.name.startswith("imagenet") or data.classes == imagenet_names()
-    if known and all(name in ids for name in data.classes):
+    if all(name in ids for name in data.classes) and _is_imagenet(data, ids):
         return tuple(ids[name] for name in data.classes)
     plain = [re.sub(r"[/\\\0]", "_", name).strip() or "_" for name in data.classes]
     plain = [f"_{name}" if name.startswith(".") else name for name in plain]
     numbered = [f"{name}-{number}" for number, name in enumerate(plain)]
     return tuple(_apart([""] * len(plain), [plain, numbered]))
+
+
+def _is_imagenet(data: Dataset, ids: Mapping[str, str]) -> bool:
+    """Whether words that ImageNet has too mean its classes: by the data's name, or its folders."""
+    if data.name.startswith("imagenet") or data.classes == imagenet_names():
+        return True
+    given = data.columns.get("file", ())
+    told = (ids[data.classes[label]] for label in data.labels.tolist())
+    pairs = zip(told, given, strict=False)
+    return bool(given) and all(wnid in PurePosixPath(file).parts for wnid, file in pairs)
 
 
 def _apart(folders: list[str], ways: list[list[str]]) -> list[str]:
