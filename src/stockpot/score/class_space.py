@@ -119,8 +119,8 @@ def match_classes(
         twice = " or has twice" if any(often[plain(name)] > 1 for name in unknown) else ""
         raise BadDataError(
             f"the data has {len(unknown)} of {len(data_classes)} classes that the model does not "
-            f"know{twice}: {shown}. The model has {len(model_classes)}: {', '.join(model_classes[:5])}, "
-            "...",
+            f"know{twice}: {shown}. The model has {len(model_classes)}: "
+            f"{', '.join(model_classes[:5])}, ...",
             hint="Use data with the model's class names, or give it a label map.",
         )
     absent = sorted(set(range(len(model_classes))) - set(outputs))
