@@ -152,9 +152,9 @@ def test_the_recipe_runs_from_end_to_end(
     for name in ("resnet50", "resnet50-linf", "resnet50-soup"):
         assert found[name, "clean", "held"].score("accuracy").n == 10
     lite0 = found["lite0", "corruption", "pictures"]
-    assert "ImageNet's 1000 classes" in lite0.model.class_space or "position" in (
-        lite0.model.class_space
-    )
+    assert "1000 classes by position" in lite0.model.class_space
+    assert "crop 64x64" in lite0.model.preprocessing  # a recipe's size reaches the factory
+    assert "ImageNet's 1000 classes" in found["resnet50", "clean", "held"].model.class_space
 
 
 def test_resnet50_is_translated_as_keras_computes(networks: ModuleType) -> None:
