@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from imagenet_suite import reader, save, shared_suite
 from pico import ReadsLabel, make_classifier, make_dataset
@@ -232,6 +233,24 @@ class TestArrays:
         (folder / "fog.npy").write_bytes(b"no array")
         with pytest.raises(UserError, match=r"fog\.npy cannot be read"):
             self.errors_of(data, folder)
+
+
+def test_clean_data_without_file_names(tmp_path: Path) -> None:
+    """Pictures named by row are matched by it; counted otherwise they still have their classes."""
+    data = make_dataset(n=8, size=8)
+    assert isinstance(data.images, TensorImages)
+    by_class = sorted(range(8), key=lambda row: int(data.labels[row]))
+    for folder, order in (("rows", list(range(8))), ("classes", by_class)):
+        for number, row in enumerate(order):
+            file = (
+                tmp_path / folder / "fog/1" / data.classes[data.labels[row]] / f"{number:06d}.png"
+            )
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pixels = data.images.pixels[row].permute(1, 2, 0).numpy()
+            Image.fromarray(pixels).save(file)
+        part = CorruptionSet(tmp_path / folder, data).load("fog", 1)
+        assert torch.equal(next(part.batches(8)).images, data.images.pixels[order])
+        assert part.labels.tolist() == data.labels[order].tolist()
 
 
 class TestOtherFamilies:

@@ -123,12 +123,14 @@ class CorruptionSet:
         return found
 
     def _numbered(self, folder: Path, labels: dict[str, int]) -> list[str]:
-        """Pictures that are named by their row; none where they are not."""
+        """Pictures that are named by their row; none where the names do not tell."""
         numbers = {int(_last(name)): name for name in labels if _last(name).isdigit()}
         if set(numbers) != set(range(len(labels))):
             return []
         ordered = [numbers[row] for row in range(len(labels))]
         target = torch.tensor([labels[name] for name in ordered])
+        if len(target) == len(self.clean) and not torch.equal(target, self.clean.labels):
+            return []  # counted in another order, class by class perhaps
         return [ordered[row] for row in self._rows(target, folder, "its folders")]
 
     def _array(self, place: Place, severity: int, split: str) -> Dataset:
