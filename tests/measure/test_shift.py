@@ -19,6 +19,7 @@ from stockpot.datasets.natural.classes import (
     categories,
     imagenet_classes,
     imagenet_names,
+    imagenet_outputs,
     objectnet_classes,
     subset,
 )
@@ -30,7 +31,6 @@ from stockpot.measure.shift.shift import Line, fit_line
 from stockpot.results.schema import Score
 from stockpot.results.statistics import mean_of_sets, newcombe
 from stockpot.score.class_space import match_classes
-from stockpot.score.imagenet_outputs import imagenet_outputs
 
 
 def score(result: Measurement, metric: str, **condition: object) -> Score:

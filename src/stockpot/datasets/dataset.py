@@ -148,9 +148,7 @@ class Dataset:
             return self
         if limit < 1:
             raise BadParameterError(f"limit: expected at least 1 image, got {limit}.")
-        generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(self), generator=generator)[:limit].sort().values
-        return self.take(rows)
+        return self.take(limited_rows(len(self), limit, seed))
 
     @property
     def accepted(self) -> list[tuple[int, ...]] | None:
@@ -181,6 +179,12 @@ class Dataset:
             values = self.columns[key]
             rows = [row for row in rows if values[row] == wanted]  # type: ignore[assignment]
         return self.take(list(rows))
+
+
+def limited_rows(count: int, limit: int, seed: int = 0) -> Tensor:
+    """The rows that a limit takes of so many."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(count, generator=generator)[:limit].sort().values
 
 
 def pixel_fingerprint(pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> str:

@@ -47,8 +47,16 @@ class ModelEntry(_WithParams):
     load: str | None = None
     new: str | None = None
     data: str | None = Field(None, description="Where a new model's classes come from.")
-    size: int = Field(64, ge=8, description="The input side of a new model.")
+    size: int = Field(
+        64, ge=8, description="The input side of a new model, or of one that a factory makes."
+    )
     seed: int = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What loading is told beside the source."""
+        size = {"size": self.size} if "size" in self.model_fields_set else {}
+        return {**size, **self.params}
 
     @model_validator(mode="after")
     def _one_origin(self) -> ModelEntry:

@@ -28,7 +28,7 @@ def check(file: RecipeFile) -> None:
     for name, model in recipe.models.items():
         if model.load is not None:
             load = partial(check_model, model.load)
-            _valid(file, ("models", name), load, model.params, "load")
+            _valid(file, ("models", name), load, model.options, "load")
         _check_defence(file, ("models", name), model.params.get("defend"))
     for name, run in recipe.harden.items():
         entry = _named(file, ("harden", name, "method"), hardeners, run.method)
