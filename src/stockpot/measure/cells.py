@@ -18,6 +18,7 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.words.words import DATA
 from stockpot.defend.defended import defend
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
@@ -25,7 +26,7 @@ from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import identify, load_for
+from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -88,6 +89,8 @@ class Cell:
             references = all_references(measures.get(self.measure), self.params)
         data = self.data.load()
         spec = self.model
+        own = _undefended(spec.options)[0]
+        words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
         return CellKey(
             model=spec.name,
@@ -99,8 +102,9 @@ class Cell:
             params=_by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(spec.options),
-            model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
+            model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
+            words="" if words is None or words.convention == DATA else str(words),
         )
 
 
@@ -137,6 +141,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             parameters=model.parameter_count,
             preprocessing=str(model.preprocess),
             class_space=found.class_space,
+            words=str(words_for(cell.model.source, data, _undefended(cell.model.options)[0]) or ""),
         ),
         convention=found.convention,
         provenance=provenance(device_name(device)),

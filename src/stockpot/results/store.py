@@ -26,7 +26,9 @@ _GROUPING = {"entry", "training_seed", "sweep"}
 
 def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
-    question = key.model_dump(mode="json", exclude=_GROUPING)
+    # Without words a question reads as it did before keys had them, so that answers are found.
+    left_out = _GROUPING if key.words else _GROUPING | {"words"}
+    question = key.model_dump(mode="json", exclude=left_out)
     text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

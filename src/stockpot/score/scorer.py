@@ -191,6 +191,7 @@ def renumbered(data: Dataset, model_classes: tuple[str, ...]) -> Dataset:
         classes=model_classes,
         columns=columns,
         prompts=tuple(prompts) if all(prompts) else (),
+        vocabulary=None,  # such a model has a head of its own, and is told nothing
     )
 
 

@@ -20,9 +20,9 @@ from stockpot.datasets.encoded import (
 from stockpot.datasets.hub import hub
 from stockpot.datasets.natural.classes import plain, word_places
 from stockpot.datasets.natural.layout import NaturalSet, located, picture_names
+from stockpot.datasets.words.conventions import clip_templates, clip_words
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError
-
-TEMPLATES = ("a photo of a {}.", "a drawing of a {}.", "a close view of a {}.")
 
 
 class Source(NamedTuple):
@@ -78,7 +78,8 @@ def folder_dataset(
         classes=known.classes,
         fingerprint=content_fingerprint(kept, digests, labels, known.classes),
         licence=known.licence,
-        templates=TEMPLATES,
+        templates=clip_templates(),
+        vocabulary=spoken(known),
         columns={"file": tuple(kept)},
     )
 
@@ -101,7 +102,14 @@ def from_hub(known: NaturalSet, source: Source, split: str) -> Dataset:
         on_broken=source.on_broken,
     )
     found = relabelled(data, known, split)
-    return replace(found, licence=known.licence, templates=TEMPLATES)
+    return replace(
+        found, licence=known.licence, templates=clip_templates(), vocabulary=spoken(known)
+    )
+
+
+def spoken(known: NaturalSet) -> Words | None:
+    """CLIP's words for a set of ImageNet's classes; none where classes have names of their own."""
+    return clip_words(known.places) if len(known.places) == len(known.classes) else None
 
 
 def relabelled(data: Dataset, known: NaturalSet, split: str) -> Dataset:
