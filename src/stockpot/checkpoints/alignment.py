@@ -1,7 +1,8 @@
 """Line several checkpoints up, tensor by tensor, before a value is read.
 
 The output has the names, the order and the dtypes of the template: the first member, or the base
-when the base is a whole CLIP model and the members are vision encoders.
+when the base is a whole CLIP model and the members are vision encoders (also of a method that has
+no use for a base).
 """
 
 from __future__ import annotations
@@ -156,6 +157,7 @@ def align(
     members: Sequence[Source],
     base: Source | None = None,
     *,
+    frame: Source | None = None,
     exclude: Sequence[str] = (),
     intersect: bool = False,
     head: Head = "keep",
@@ -165,6 +167,8 @@ def align(
     Args:
         members: the checkpoints to fuse.
         base: the model they were fine-tuned from, where the method needs it.
+        frame: the same where it does not: vision encoders are written into it if it is a whole
+            CLIP, and nothing else is read from it.
         exclude: globs of names that are not fused but taken from the base (or the first member).
         intersect: fuse only what all have in one shape; the rest is taken from the first member.
         head: fuse the classification head (keep), leave it out (drop), or take the first's.
@@ -175,8 +179,9 @@ def align(
     opened = [_Opened(source) for source in members]
     opened_base = _Opened(base) if base is not None else None
     template = opened[0]
-    if opened_base and opened_base.whole and not template.whole:
-        template = opened_base
+    around = opened_base or (_Opened(frame) if frame is not None else None)
+    if around and around.whole and not template.whole:
+        template = around
     aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
     differences = Differences(template.source.label)
     tied = aligner.tied()

@@ -73,12 +73,18 @@ def prepare(request: Request) -> Job:
     """Open, check and build; raises for everything that can be found wrong beforehand."""
     entry = fusers.get(request.method)
     options = request.options
-    members, base = _open(request, entry)
+    members, around = _open(request, entry)
     exclude = options.exclude
-    if entry.tags.learns and _any_whole_clip([*members, *([base] if base else [])]):
+    if entry.tags.learns and _any_whole_clip([*members, *([around] if around else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
-        members, base, exclude=exclude, intersect=options.intersect, head=options.head
+        members,
+        around if entry.tags.needs_base else None,
+        # What a method computes without a base may still belong into one.
+        frame=around,
+        exclude=exclude,
+        intersect=options.intersect,
+        head=options.head,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
     stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)
@@ -126,7 +132,7 @@ def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Sour
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
-    return members, opened if entry.tags.needs_base else None
+    return members, opened
 
 
 def _as_state(spec: Any) -> Any:
