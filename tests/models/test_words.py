@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from commands import invoke
 from dual_encoders import make_clip, make_expert
 from pico import make_dataset
-
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.natural.classes import imagenet_names, subset
@@ -48,7 +48,7 @@ def head(source: Path, data: Dataset, **options: object) -> torch.Tensor:
 
 
 def test_clips_words_for_imagenet_are_those_of_open_clip() -> None:
-    """The digest is that of open_clip 3.3's `IMAGENET_CLASSNAMES` in `OPENAI_IMAGENET_TEMPLATES`."""
+    """The digest is of open_clip 3.3's `IMAGENET_CLASSNAMES` in `OPENAI_IMAGENET_TEMPLATES`."""
     words = clip_words()
     text = json.dumps(words.prompts, ensure_ascii=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
