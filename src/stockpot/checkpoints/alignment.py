@@ -16,12 +16,12 @@ from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_hea
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError, BadParameterError
 
-Head = Literal["keep", "drop", "first"]
+Head = Literal["keep", "drop", "first", "each"]
 _SHOWN = 4
 _KINDS = {
     "missing": ("lacks", "--intersect, --exclude"),
     "extra": ("has, beyond {template},", "--intersect, --exclude"),
-    "head": ("has another number of classes than {template}:", "--head drop, --head first"),
+    "head": ("has another number of classes than {template}:", "--head each, --head first"),
     "shape": (
         "has another shape than {template}:",
         "--exclude, --intersect; another architecture cannot be fused",
@@ -59,6 +59,8 @@ class Alignment:
     copies: tuple[Copy, ...]
     tied: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    heads: tuple[tuple[Copy, ...], ...] = ()
+    """The head of each member, where each keeps its own."""
 
     def infos(self) -> dict[str, TensorInfo]:
         """Every tensor of the output, in the template's order."""
@@ -98,7 +100,7 @@ class _Aligner:
         """What becomes of one tensor of the template; None leaves it out."""
         info = self.template.infos[name]
         partly = self.template.whole and not all(other.whole for other in self.everyone)
-        if self.head == "drop" and is_head(plain):
+        if self.head in ("drop", "each") and is_head(plain):
             return None
         if self._excluded(name, plain):
             return self._copy(plain, name, self.base or self.template)
@@ -132,6 +134,24 @@ class _Aligner:
             and not (other.whole and not self.template.whole and is_beyond_vision(plain))
             and not (self.head != "keep" and is_head(plain))
         ]
+
+    def heads(self) -> tuple[tuple[Copy, ...], ...]:
+        """The head of every member as it is, under the template's names where it has them."""
+        found = tuple(
+            tuple(
+                Copy(self.template.plain.get(plain, name), each.info(plain), each.source, name)
+                for plain, name in each.plain.items()
+                if is_head(plain)
+            )
+            for each in self.members
+        )
+        for each, head in zip(self.members, found, strict=True):
+            if not head:
+                raise BadCheckpointError(
+                    f"head: {each.source.label} has no classification head to keep.",
+                    hint="Leave --head each away.",
+                )
+        return found
 
     def tied(self) -> dict[str, str]:
         """Names of the template that every checkpoint ties to another, or lacks."""
@@ -171,7 +191,8 @@ def align(
             CLIP, and nothing else is read from it.
         exclude: globs of names that are not fused but taken from the base (or the first member).
         intersect: fuse only what all have in one shape; the rest is taken from the first member.
-        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        head: fuse the classification head (keep), leave it out (drop), take the first's, or let
+            each member keep its own.
     """
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
@@ -202,7 +223,8 @@ def align(
         )
     copies = tuple(item for item in placed if isinstance(item, Copy))
     notes = _notes(aligner, rows)
-    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes)
+    heads = aligner.heads() if head == "each" else ()
+    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes, heads)
 
 
 def _refuse_same_files(members: Sequence[Source]) -> None:

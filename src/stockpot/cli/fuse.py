@@ -61,7 +61,7 @@ def command(
         bool, typer.Option("--intersect", help="Fuse only what all checkpoints share.")
     ] = False,
     head: Annotated[
-        str, typer.Option(help="Classification heads: keep, drop or first.")
+        str, typer.Option(help="Classification heads: keep, drop, first or each.")
     ] = PLAIN.head,
     dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
     max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",

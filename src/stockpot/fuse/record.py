@@ -206,8 +206,11 @@ def write_companions(job: Job, options: Options, folder: Path) -> None:
     template = job.stream.alignment.template.folder
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
+        heads = job.heads(label)
         for model in job.models(label):
-            copy_companions(template, folder / model, dtype=dtype)
+            # A head's classes stand in the config of the member that it comes from.
+            own = heads[model][0].source.folder if model in heads else None
+            copy_companions(own or template, folder / model, dtype=dtype)
 
 
 def write_records(

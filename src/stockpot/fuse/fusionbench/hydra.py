@@ -5,7 +5,7 @@ An entry of the list names another file and the place where its content goes:
     - /model/clip-vit@models: clip-vit-base-patch32     one file, or a list of them, under `models`
     - CLIPVisionModelPool@: _template                   a group below this one, at this place
     - clip-vit-base-patch32                             a file beside this one
-    - override /model/clip-vit@models: other            another choice for an entry further inside
+    - override /model/clip-vit@modelpool.models: other  another choice for an entry further inside
     - _self_                                            this file; last where it is not listed
 
 Later entries win. What the readers here have no use for (datasets, devices, logging) is left out
@@ -47,7 +47,7 @@ def compose(path: Path, wanted: tuple[str, ...]) -> Composed:
         wanted: the places that are read; entries for others are left out.
     """
     found = Composed()
-    found.content = _Reader(wanted, found.left_out).file(path, {}, 0)
+    found.content = _Reader(wanted, found.left_out).file(path, "", {}, 0)
     found.left_out = list(dict.fromkeys(found.left_out))
     return found
 
@@ -76,9 +76,9 @@ class _Entry:
     overrides: bool = False
     optional: bool = False
 
-    @property
-    def key(self) -> str:
-        return f"{self.group.lstrip('/')}@{self.place}"
+    def key(self, inside: str) -> str:
+        """What an override names it by: the group and the whole place."""
+        return f"{self.group.lstrip('/')}@{_joined(inside, self.place)}"
 
 
 class _Reader:
@@ -86,7 +86,9 @@ class _Reader:
         self._wanted = wanted
         self._left_out = left_out
 
-    def file(self, path: Path, overrides: Mapping[str, tuple[str, ...]], depth: int) -> Any:
+    def file(
+        self, path: Path, inside: str, overrides: Mapping[str, tuple[str, ...]], depth: int
+    ) -> Any:
         if depth > _DEEPEST:
             raise BadParameterError(f"{path}: defaults that name one another without an end.")
         own = read_yaml(path)
@@ -94,7 +96,8 @@ class _Reader:
         if package and package[1] != "_group_":
             raise BadParameterError(f"{path}: `@package {package[1]}` is not supported here.")
         entries = list(_entries(own.pop("defaults", None) or [], path))
-        chosen = {entry.key: entry.options for entry in entries if entry.overrides} | {**overrides}
+        chosen = {entry.key(inside): entry.options for entry in entries if entry.overrides}
+        chosen |= overrides
         result: dict[str, Any] = {}
         listed = [entry for entry in entries if not entry.overrides]
         if not any(entry is SELF for entry in listed):
@@ -106,10 +109,11 @@ class _Reader:
             if entry.place.partition(".")[0] not in self._wanted:
                 self._left_out.append(entry.place)
                 continue
-            for option in chosen.get(entry.key, entry.options):
+            for option in chosen.get(entry.key(inside), entry.options):
                 named = _find(path, entry, option)
                 if named is not None:
-                    _merge(_at(result, entry.place), self.file(named, chosen, depth + 1))
+                    below = self.file(named, _joined(inside, entry.place), chosen, depth + 1)
+                    _merge(_at(result, entry.place), below)
         return result
 
 
@@ -153,6 +157,10 @@ def _find(path: Path, entry: _Entry, option: str) -> Path | None:
         f"{path}: defaults: there is no {inside} beside it or in a folder above.",
         hint="Keep the file where it is in its tree of configurations.",
     )
+
+
+def _joined(inside: str, place: str) -> str:
+    return f"{inside}.{place}" if inside and place else inside or place
 
 
 def _at(content: dict[str, Any], place: str) -> dict[str, Any]:
