@@ -59,7 +59,6 @@ def test_clips_words_for_imagenet_are_those_of_open_clip() -> None:
     # Every set of these classes is spoken of so: under its own name, as a plain folder, in part.
     assert words_of(Vocabulary(imagenet_names())) == words
     part = spoken(RENDITION)
-    assert part is not None
     assert part.names == tuple(words.names[place] for place in subset("r"))
 
 
@@ -148,14 +147,14 @@ def test_the_result_names_the_words_and_other_words_are_another_question(
         for options in ({}, {"templates": str(sentences)})
     )
     data = load_dataset(str(toy_file), templates=str(sentences))
-    assert plain.model.words.startswith("data:")
-    assert given.model.words == f"given:{words_of(data).digest[:12]}"
+    assert plain.key.words.startswith("data:")
+    assert given.key.words == f"given:{words_of(data).digest[:12]}"
     assert len(list((tmp_path / "run" / "results").iterdir())) == 2
     done = invoke(
         "measure", clip, "--data", toy_file, "-d", f"templates={sentences}", "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert given.model.words in done.output
+    assert given.key.words in done.output
 
 
 def test_a_model_keeps_the_words_that_a_user_trained_it_with(clip: Path, tmp_path: Path) -> None:

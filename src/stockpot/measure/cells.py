@@ -18,7 +18,6 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.datasets.words.words import DATA
 from stockpot.defend.defended import defend
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
@@ -104,7 +103,7 @@ class Cell:
             model_options=_plain(spec.options),
             model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
-            words="" if words is None or words.convention == DATA else str(words),
+            words=str(words or ""),
         )
 
 
@@ -141,7 +140,6 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             parameters=model.parameter_count,
             preprocessing=str(model.preprocess),
             class_space=found.class_space,
-            words=str(words_for(cell.model.source, data, _undefended(cell.model.options)[0]) or ""),
         ),
         convention=found.convention,
         provenance=provenance(device_name(device)),

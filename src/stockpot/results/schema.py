@@ -53,7 +53,11 @@ class CellKey(_Document):
     model_options: dict[str, Any] = Field(default_factory=dict)
     model_fingerprint: str = ""
     data_fingerprint: str = ""
-    words: str = Field("", description="What a text tower is told, where that is a convention.")
+    words: str = Field(
+        "",
+        description="What a text tower is told, by convention and digest, such as "
+        "`fusionbench:8fd45ee96f83`; `data` stands for the data's own names and templates.",
+    )
 
 
 class DataFacts(_Document):
@@ -77,9 +81,6 @@ class ModelFacts(_Document):
     parameters: int = 0
     preprocessing: str = ""
     class_space: str = Field("", description="How the model's outputs meet the data's classes.")
-    words: str = Field(
-        "", description="Class names and templates of a text head: convention and digest."
-    )
 
 
 class Provenance(_Document):

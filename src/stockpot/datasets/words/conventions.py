@@ -32,11 +32,6 @@ def clip_words(places: Sequence[int] | None = None) -> Words:
     return Words(tuple(whole.names[place] for place in places), whole.templates, CLIP)
 
 
-def clip_templates() -> tuple[str, ...]:
-    """CLIP's 80 templates, for data of ImageNet's family with class names of its own."""
-    return clip_words().templates
-
-
 def words_of(data: Spoken) -> Words:
     """What is said of some data: by its convention, or its names in its templates.
 
