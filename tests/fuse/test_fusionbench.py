@@ -272,7 +272,7 @@ def test_resnets_keep_the_heads_of_their_tasks(tmp_path: Path) -> None:
         wanted = before[key] + 0.5 * sum(each[key] - before[key] for each in members)
         torch.testing.assert_close(made[key], wanted)
         assert load_model(tmp_path / "out" / name).classes == classes
-    with pytest.raises(UserError, match=r"--head each, --head first"):
+    with pytest.raises(UserError, match=r"--head first, --head each"):
         fuse("average", [tmp_path / "lab" / name for name in tasks])
 
 

@@ -21,7 +21,10 @@ _SHOWN = 4
 _KINDS = {
     "missing": ("lacks", "--intersect, --exclude"),
     "extra": ("has, beyond {template},", "--intersect, --exclude"),
-    "head": ("has another number of classes than {template}:", "--head each, --head first"),
+    "head": (
+        "has another number of classes than {template}:",
+        "--head drop, --head first, --head each",
+    ),
     "shape": (
         "has another shape than {template}:",
         "--exclude, --intersect; another architecture cannot be fused",
