@@ -6,10 +6,12 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import stockpot
 from commands import invoke
 from dual_encoders import make_clip, make_expert
 from pico import make_dataset
@@ -20,7 +22,7 @@ from stockpot.datasets.natural.imagenet_subsets import RENDITION
 from stockpot.datasets.natural.public import spoken
 from stockpot.datasets.words.conventions import clip_words, words_of
 from stockpot.datasets.words.words import Words
-from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.harden.run import harden
 from stockpot.measure.run import measure
@@ -155,6 +157,21 @@ def test_the_result_names_the_words_and_other_words_are_another_question(
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert given.key.words in done.output
+
+
+def test_a_recipe_gives_words(clip: Path, toy_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('["see {}"]')
+    recipe: dict[str, Any] = {
+        "version": 1,
+        "data": {"toys": {"dataset": str(toy_file), "templates": str(tmp_path / "t.json")}},
+        "models": {"clip": {"load": str(clip)}},
+        "measure": {"with": [{"measure": "clean", "data": "toys"}]},
+    }
+    (cell,) = stockpot.run(recipe, out=tmp_path / "run").results
+    assert cell.key.words.startswith("given:")
+    recipe["data"]["toys"]["templates"] = "nowhere.txt"
+    with pytest.raises(UserError, match=r"templates: expected a text file.*nowhere\.txt"):
+        stockpot.run(recipe, out=tmp_path / "other")
 
 
 def test_a_model_keeps_the_words_that_a_user_trained_it_with(clip: Path, tmp_path: Path) -> None:
