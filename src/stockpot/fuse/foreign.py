@@ -11,7 +11,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse.foreign_recipe import ForeignRecipe
 from stockpot.fuse.fusionbench.hydra import compose, read_yaml
 from stockpot.fuse.fusionbench.pool import PLACES, from_composed, is_pool, under_root
-from stockpot.fuse.mergekit import from_mergekit
+from stockpot.fuse.mergekit.recipe import from_mergekit
 
 
 def read_foreign(path: str | Path, *, models_root: str | Path | None = None) -> ForeignRecipe:

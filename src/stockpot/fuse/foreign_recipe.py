@@ -10,8 +10,9 @@ from typing import Any
 class ForeignRecipe:
     """A fusion as another program describes it, in the words of `stockpot.fuse`."""
 
-    members: dict[str, str]
-    base: str | None = None
+    members: dict[str, Any]
+    """Name -> where it lies, or an opened checkpoint where it lies in no files of its own."""
+    base: Any | None = None
     method: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
