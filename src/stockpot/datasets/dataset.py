@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError, BadParameterError
 
 Fit = Callable[[Image.Image], Image.Image]
@@ -89,6 +90,9 @@ class Dataset:
     templates: tuple[str, ...] = ("a photo of a {}.",)
     prompts: tuple[tuple[str, ...], ...] = ()
     """All captions of each class, where templates around its name would not say them."""
+    vocabulary: Words | None = None
+    """How classes are called and in which sentences, by a convention or a user's own words; class
+    names in `templates` where this is none."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further facts of each row, such as an icon's style and design family."""
     masks: Tensor | None = None
@@ -99,6 +103,11 @@ class Dataset:
             raise BadDataError(
                 f"{self.name}: expected one label per image, got {len(self.images)} images and "
                 f"{len(self.labels)} labels."
+            )
+        if self.vocabulary is not None and len(self.vocabulary.names) != len(self.classes):
+            raise BadDataError(
+                f"{self.name}: expected words for {len(self.classes)} classes, got "
+                f"{len(self.vocabulary.names)}."
             )
         if self.masks is not None and len(self.masks) != len(self.labels):
             raise BadDataError(

@@ -21,9 +21,9 @@ from stockpot.datasets.hub import hub
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import plain, word_places
 from stockpot.datasets.natural.layout import NaturalSet, located, picture_names
+from stockpot.datasets.words.conventions import CLIP, clip_words
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError
-
-TEMPLATES = ("a photo of a {}.", "a drawing of a {}.", "a close view of a {}.")
 
 
 class Source(NamedTuple):
@@ -90,7 +90,7 @@ def folder_dataset(
         classes=known.classes,
         fingerprint=content_fingerprint(kept, digests, labels, known.classes),
         licence=known.licence,
-        templates=TEMPLATES,
+        vocabulary=spoken(known),
         columns={"file": tuple(kept)},
     )
 
@@ -113,7 +113,14 @@ def from_hub(known: NaturalSet, source: Source, split: str) -> Dataset:
         on_broken=source.on_broken,
     )
     found = relabelled(data, known, split)
-    return replace(found, licence=known.licence, templates=TEMPLATES)
+    return replace(found, licence=known.licence, vocabulary=spoken(known))
+
+
+def spoken(known: NaturalSet) -> Words:
+    """CLIP's words for a set of ImageNet's classes, or its sentences around a set's own names."""
+    if len(known.places) == len(known.classes):
+        return clip_words(known.places)
+    return Words(known.classes, clip_words().templates, CLIP)
 
 
 def relabelled(data: Dataset, known: NaturalSet, split: str) -> Dataset:

@@ -155,6 +155,7 @@ def same_classes(data: Dataset, variant: Dataset) -> Dataset:
         data.take(rows),
         labels=torch.tensor([labels[row] for row in rows], dtype=torch.long),
         classes=variant.classes,
+        vocabulary=variant.vocabulary,
     )
 
 
