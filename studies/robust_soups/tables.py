@@ -267,7 +267,7 @@ class Shifted:
             for seed in range(draws):
                 order = np.random.default_rng(seed).permutation(self.n)
                 seen, score = order[: self.n // 2], matrix.accuracy(order[self.n // 2 :])
-                result = race(len(matrix.weights), seen, judge, first=first, keep=keep)
+                result = race(matrix.weights, seen, judge, first=first, keep=keep)
                 gaps.append(100 * (score[matrix.best(seen)] - score[result.winner]))
                 costs.append(100 * result.images / (len(matrix.weights) * len(seen)))
         return {"draws": len(gaps), "mean gap (points)": np.mean(gaps), "sd": np.std(gaps),

@@ -26,6 +26,11 @@ ACCEPTED = "accepted"
 """The column of all classes that are right for a picture, by number with spaces between; data
 without it accepts the label alone."""
 
+ORIGINAL = "original"
+"""The column that says which picture a picture was made from, where many come from one: pictures
+of one original are not independent. Where it is, `STRATA` say how they were made."""
+STRATA = ("corruption", "severity")
+
 
 class Batch(NamedTuple):
     """Some rows of a dataset: uint8 NCHW images, labels, and their row numbers."""
@@ -151,6 +156,11 @@ class Dataset:
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randperm(len(self), generator=generator)[:limit].sort().values
         return self.take(rows)
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The original of each picture, where pictures were made from others."""
+        return self.columns.get(ORIGINAL)
 
     @property
     def accepted(self) -> list[tuple[int, ...]] | None:

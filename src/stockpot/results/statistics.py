@@ -112,15 +112,46 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
         return Interval(0.0, 1.0, method)
     if not 0 <= successes <= n:
         raise BadParameterError(f"expected 0 <= successes <= {n}, got {successes}.")
+    low, high = _score_interval(successes / n, n, confidence)
+    return Interval(low, high, method)
+
+
+def _score_interval(p: float, n: float, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of a share among n, which may be an effective number."""
     z = _normal_quantile(0.5 + confidence / 2)
-    p = successes / n
     scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z / scale * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)))
     # The ends are exact where rounding would leave 1 - 1e-17 or -1e-17.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return Interval(low, high, method)
+    low = 0.0 if p == 0 else max(0.0, centre - half)
+    high = 1.0 if p == 1 else min(1.0, centre + half)
+    return low, high
+
+
+def share_interval(
+    flags: ArrayLike, groups: Groups | None = None, confidence: float = 0.95
+) -> Interval:
+    """Wilson's interval of a share of images; with groups, at their effective number.
+
+    Pictures of one group (an image under many corruptions) are not independent. Their number counts
+    by as many as would give a mean the variance that whole groups give it; with k copies of each of
+    n images the interval is that of n images.
+
+    Args:
+        flags: for each picture whether it counts.
+        groups: a label for each; equal ones belong together.
+        confidence: of the interval.
+    """
+    right = np.asarray(flags, dtype=np.float64)
+    if groups is None or not right.size:
+        return wilson(int(right.sum()), int(right.size), confidence)
+    table = group_sums(right[:, None], groups)
+    share, count = float(right.mean()), float(len(table))
+    variance = float(((table[:, 0] - share * table[:, 1]) ** 2).sum()) / right.size**2
+    if 0 < share < 1 and variance > 0:
+        count = min(share * (1 - share) / variance, float(right.size))
+    low, high = _score_interval(share, count, confidence)
+    return Interval(low, high, f"wilson-{confidence * 100:g}:{len(table)}-groups")
 
 
 def newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:

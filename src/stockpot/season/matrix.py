@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stockpot.errors import BadParameterError
+from stockpot.season.ranking import ranking
 
 Ties = Literal["loss", "first", "random", "centroid"]
 
@@ -36,7 +37,7 @@ class Matrix:
             rows: the images to choose on.
             ties: which of equally good soups: lowest `loss`, `first`, `random`, or the one nearest
                 the `centroid` of their weights. Ten images and hundreds of soups mostly tie.
-            seed: the seed of `random`.
+            seed: of `random`, and of the draw where nothing else tells soups apart (`ranking`).
         """
         right = (self.correct if rows is None else self.correct[:, np.asarray(rows)]).sum(axis=1)
         tied = np.flatnonzero(right == right.max())
@@ -44,15 +45,23 @@ class Matrix:
             return int(tied[0])
         if ties == "random":
             return int(np.random.default_rng(seed).choice(tied))
+        points = self.weights[tied]
         if ties == "centroid":
-            points = self.weights[tied]
-            return int(tied[((points - points.mean(axis=0)) ** 2).sum(axis=1).argmin()])
-        loss = self.loss[tied] if rows is None else self.loss[np.ix_(tied, np.asarray(rows))]
-        return int(tied[np.nan_to_num(loss.mean(axis=1), nan=np.inf).argmin()])
+            far = ((points - points.mean(axis=0)) ** 2).sum(axis=1).round(9)
+            return int(tied[ranking(points, -far, seed=seed)[0]])
+        return int(tied[ranking(points, right[tied], self.mean_loss(rows)[tied], seed=seed)[0]])
 
-    def top(self, count: int, rows: ArrayLike | None = None) -> NDArray[np.intp]:
-        """The best soups in falling order; equally good ones keep the grid's order."""
-        return np.argsort(-self.accuracy(rows), kind="stable")[:count]
+    def top(self, count: int, rows: ArrayLike | None = None, *, seed: int = 0) -> NDArray[np.intp]:
+        """The best soups in falling order; equally good ones as `ranking` has them."""
+        losses = self.mean_loss(rows)
+        return ranking(self.weights, self.accuracy(rows), losses, seed=seed)[:count]
+
+    def mean_loss(self, rows: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The mean loss of every soup on these images, or on all."""
+        seen = self.loss if rows is None else self.loss[:, np.asarray(rows)]
+        # In double precision: a few large losses must not swallow the others.
+        mean: NDArray[np.float64] = seen.mean(axis=1, dtype=np.float64)
+        return mean
 
     def few_shot(
         self, shots: int, *, held_out: int, draws: int = 50, seed: int = 0, ties: Ties = "loss"
@@ -103,9 +112,13 @@ class Matrix:
             return cls(stored["weights"], correct.astype(bool), stored["loss"])
 
 
-def single_soup(matrices: Sequence[Matrix], rows: Sequence[ArrayLike] | None = None) -> int:
+def single_soup(
+    matrices: Sequence[Matrix], rows: Sequence[ArrayLike] | None = None, *, seed: int = 0
+) -> int:
     """The soup that is best on the mean over several datasets, each counted once."""
-    means = [
-        matrix.accuracy(rows[index] if rows else None) for index, matrix in enumerate(matrices)
-    ]
-    return int(np.mean(means, axis=0).argmax())
+    chosen = [rows[index] if rows else None for index in range(len(matrices))]
+    found = zip(matrices, chosen, strict=True)
+    scores, losses = zip(*((m.accuracy(part), m.mean_loss(part)) for m, part in found), strict=True)
+    # Rounded: equal shares of equal images must not differ by the order of a sum.
+    means = np.mean(scores, axis=0).round(12)
+    return int(ranking(matrices[0].weights, means, np.mean(losses, axis=0), seed=seed)[0])
