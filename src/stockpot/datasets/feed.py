@@ -87,14 +87,15 @@ class Feed:
     def blocks(self, size: int) -> Iterator[list[Tensor]]:
         """The same batches in lists of at most `RESIDENT` bytes, for who meets each several times.
 
-        A set that is held is one block.
+        A set that is held is one block. A list is emptied when the next one is asked for, so that
+        no two are alive.
         """
         together: list[Tensor] = []
         most = len(self) if self.held is not None else RESIDENT // max(self.bytes_each, 1)
         for batch in self.batches(size):
             if together and sum(map(len, together)) + len(batch) > most:
                 yield together
-                together = []
+                together.clear()
             together.append(batch)
             del batch
         if together:

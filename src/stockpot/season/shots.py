@@ -45,10 +45,15 @@ class Shots:
         return tuple(slice(start, min(start + size, n)) for start in range(0, n, size))
 
     def blocks(self) -> Iterator[list[tuple[Tensor, slice]]]:
-        """Batches with their rows, as many together as may be held: for who meets them often."""
+        """Batches with their rows, as many together as may be held: for who meets them often.
+
+        A block is emptied when the next one is asked for.
+        """
         rows = iter(self.slices)
         for block in self.feed.blocks(self.batch_size):
-            yield [(batch, next(rows)) for batch in block]
+            pairs = [(batch, next(rows)) for batch in block]
+            yield pairs
+            pairs.clear()
 
     def losses(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """The loss of a model's outputs on each of these rows."""
