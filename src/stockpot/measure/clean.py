@@ -17,7 +17,7 @@ from stockpot.measure.measurement import (
     with_interval,
 )
 from stockpot.models.classifier import Classifier
-from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
+from stockpot.results.statistics import Groups, Interval, bootstrap_mean, bootstrap_of_means
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
@@ -57,16 +57,17 @@ def clean(
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     confidence = torch.cat(confidences).cpu().double().numpy()
-    seed = context.seed
-    scores = [proportion("accuracy", correct)]
+    seed, groups = context.seed, data.groups
+    scores = [proportion("accuracy", correct, groups=groups)]
     if top > 1 and len(model.classes) > top:
-        scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).cpu().numpy()))
+        hit = torch.cat(right_top).cpu().numpy()
+        scores.append(proportion(f"top{top}_accuracy", hit, groups=groups))
     scores += [
         with_interval(
             "nll",
             float(nll.mean()),
             len(data),
-            bootstrap_mean(nll, seed=seed),
+            bootstrap_mean(nll, seed=seed, groups=groups),
             better=False,
             unit="nats",
         ),
@@ -74,7 +75,7 @@ def clean(
             "ece",
             calibration_error(confidence, correct, bins),
             len(data),
-            _calibration_interval(confidence, correct, bins, seed),
+            _calibration_interval(confidence, correct, bins, seed, groups),
             better=False,
         ),
     ]
@@ -83,7 +84,9 @@ def clean(
         for index, name in enumerate(data.classes):
             members = labels == index
             if members.any():
-                scores.append(proportion("class_accuracy", correct[members], {"class": name}))
+                own = None if groups is None else np.asarray(groups)[members]
+                condition = {"class": name}
+                scores.append(proportion("class_accuracy", correct[members], condition, groups=own))
     several = ":any-of-the-accepted" if scorer.several else ""
     return Measurement(
         scores=scores,
@@ -105,13 +108,17 @@ def calibration_error(
 
 
 def _calibration_interval(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int, seed: int
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    bins: int,
+    seed: int,
+    groups: Groups | None,
 ) -> Interval:
     # Percentile bootstrap; ECE is biased upwards on few images, and so is its interval.
     gaps = np.zeros((len(confidence), bins))
     gaps[np.arange(len(confidence)), _bins(confidence, bins)] = confidence - correct
     return bootstrap_of_means(
-        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500
+        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500, groups=groups
     )
 
 
