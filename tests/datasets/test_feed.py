@@ -86,7 +86,9 @@ def test_streamed_batches_are_the_held_ones(decoded: bool, monkeypatch) -> None:
         assert torch.equal(torch.cat(list(source.batches(5))), whole)
         assert torch.equal(torch.cat(list(source.batches(5, order))), whole[order])
         assert torch.equal(torch.cat(list(source.take(order).batches(4))), whole[order])
-        assert torch.equal(torch.cat([batch for block in source.blocks(5) for batch in block]), whole)
+        assert torch.equal(
+            torch.cat([batch for block in source.blocks(5) for batch in block]), whole
+        )
         assert list(Feed(images.take([]), None, device).batches(5)) == []
 
 

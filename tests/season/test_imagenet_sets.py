@@ -46,8 +46,8 @@ def test_subsets_are_scored_among_their_own_classes() -> None:
     # all outputs the model is wrong, among the 200 its scores are all equal but for chance.
     places = [place for place in subset("a")[::40] if place + 1 not in subset("a")]
     data = on("imagenet_a")
-    rows = [row for row, name in enumerate(data.columns["file"])
-            if name.split("/")[0] in {imagenet_classes()[place].wnid for place in places}]  # fmt: skip
+    wnids = {imagenet_classes()[place].wnid for place in places}
+    rows = [row for row, name in enumerate(data.columns["file"]) if name.split("/")[0] in wnids]
     data = data.take(rows)
     usual, strict = (
         season("uniform", family(wrong=places), data, shots=0, class_space=space)

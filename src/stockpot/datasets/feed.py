@@ -54,9 +54,7 @@ class Feed:
         if len(self) * self.bytes_each > RESIDENT:
             return None
         # Filled in place: joining the batches afterwards would take the memory twice.
-        pixels = torch.empty(
-            len(self), *self._first.shape, dtype=torch.uint8, device=self.device
-        )
+        pixels = torch.empty(len(self), *self._first.shape, dtype=torch.uint8, device=self.device)
         start = 0
         for batch in self.images.batches(_CHUNK, self.fit):
             pixels[start : start + len(batch)] = batch

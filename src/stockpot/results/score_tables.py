@@ -61,9 +61,7 @@ def task_tables(results: Sequence[CellResult]) -> list[TaskTable]:
     return tables
 
 
-def mean_score(
-    scores: Sequence[Score | None], right: Sequence[Shares | None] = ()
-) -> Score | None:
+def mean_score(scores: Sequence[Score | None], right: Sequence[Shares | None] = ()) -> Score | None:
     """The mean of several scores with its interval; none unless all are there.
 
     Args:

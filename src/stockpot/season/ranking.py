@@ -1,4 +1,4 @@
-"""The order of soups, best first: by score, and where scores are equal by a rule without favourites.
+"""The order of soups, best first: by score, and among equals by a rule without favourites.
 
 Few images give many soups the same score, and the first of a grid is its corner: the least weight
 of the first member. So equal soups are told apart by their loss, then by how near their weights are
@@ -25,7 +25,9 @@ def ranking(
     points = np.asarray(weights, dtype=np.float64)
     far = _from_equal(points)
     lot = np.random.default_rng(seed).permutation(len(points))
-    found = np.nan_to_num(np.asarray(scores, np.float64), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    found = np.nan_to_num(
+        np.asarray(scores, np.float64), nan=-np.inf, posinf=np.inf, neginf=-np.inf
+    )
     loss = np.zeros(len(points)) if losses is None else np.asarray(losses, np.float64)
     loss = np.nan_to_num(loss, nan=np.inf, posinf=np.inf, neginf=-np.inf)
     order: NDArray[np.intp] = np.lexsort((lot, far, loss, -found))

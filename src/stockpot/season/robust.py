@@ -153,7 +153,9 @@ class Attacked:
         ensemble = np.zeros(len(shots), dtype=bool)
         for batch, rows in zip(shots.batches, shots.slices, strict=True):
             found = under_attack(together, batch, rows, columns, self.threats, steps=self.steps)
-            ensemble[rows] = np.logical_and.reduce([found[str(each)][0] for each in self.threats.members])
+            ensemble[rows] = np.logical_and.reduce(
+                [found[str(each)][0] for each in self.threats.members]
+            )
         return Answers(soup, alone, ensemble)
 
 

@@ -127,8 +127,7 @@ def season(
         matrix = judge(pool, soups, every)
     model = pool.load(choice.weights)
     accuracy, together = (
-        accuracy_score(flags, scored.groups, **condition)
-        for flags in (found.soup, found.ensemble)
+        accuracy_score(flags, scored.groups, **condition) for flags in (found.soup, found.ensemble)
     )
     by_member = {
         name: accuracy_score(flags, scored.groups, **condition)

@@ -1,4 +1,4 @@
-"""ImageNet-C as one set: every corruption at every severity, and which picture each was made from."""
+"""ImageNet-C as one set: every corruption at every severity, each picture with its original."""
 
 from __future__ import annotations
 

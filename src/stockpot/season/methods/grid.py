@@ -54,6 +54,4 @@ def grid(
     notes: dict[str, Any] = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
     if under:
         notes["decided under"] = str(under.threats)
-    return Choice(
-        torch.from_numpy(matrix.weights[best]), matrix, under, matrix.correct.size, notes
-    )
+    return Choice(torch.from_numpy(matrix.weights[best]), matrix, under, matrix.correct.size, notes)
