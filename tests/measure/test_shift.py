@@ -28,7 +28,7 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.run import measure
 from stockpot.measure.shift.shift import Line, fit_line
 from stockpot.results.schema import Score
-from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.score.class_space import match_classes
 from stockpot.score.imagenet_outputs import imagenet_outputs
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.results.statistics import (
     bootstrap_grand_mean,
     bootstrap_mean,
-    mean_of_sets,
-    newcombe,
     paired_bootstrap,
     resampled_means,
     share_interval,

@@ -14,7 +14,7 @@ import numpy as np
 
 from stockpot.results.groups import Shares, shares_right
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.statistics import mean_half_width
+from stockpot.results.several_sets import mean_half_width
 
 _METRICS = {"clean": "accuracy", "corruption": "mean_corruption_accuracy"}
 """Which score of a measure stands in the table."""

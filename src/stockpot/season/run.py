@@ -186,11 +186,11 @@ def _statistics(
         return Statistics("mix"), "mixed like weights"
     if rule["bn"] == "left":
         return Statistics("left"), "left as the first member has them"
-    on_target = rule["bn_images"] == "target" or known is None
-    images = seen if on_target else known
+    asked = rule["bn_images"]
+    images = known if asked == "source" and known is not None else seen
     if not len(images):
         raise BadParameterError("bn=recompute: expected images to estimate on, got none.")
-    words = f"estimated anew on {len(images)} {'target' if on_target else 'source'} images"
+    words = f"estimated anew on {len(images)} {asked} images"
     return Statistics("recompute", images.batches), words
 
 
