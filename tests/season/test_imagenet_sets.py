@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from stockpot.datasets.natural.classes import imagenet_classes, subset
 from stockpot.errors import UserError
 from stockpot.results.statistics import wilson
 from stockpot.season.draws import draw
+from stockpot.season.matrix import Matrix
 from stockpot.season.run import season
 
 
@@ -109,3 +111,20 @@ def test_intervals_on_imagenet_c_count_an_original_once() -> None:
     assert found.accuracy.ci_low == pytest.approx(want.low, abs=1e-9)
     assert found.accuracy.ci_high == pytest.approx(want.high, abs=1e-9)
     assert found.accuracy.ci_method == "wilson-95:32-groups"
+
+
+def test_experiments_on_the_matrix_keep_copies_together(tmp_path: Path) -> None:
+    # Each soup is right about one original in all of its copies, and about nothing else: whoever
+    # is chosen on one copy scores on another only if copies leak.
+    groups = np.repeat(np.arange(6), 5)
+    correct = groups[None, :] == np.arange(6)[:, None]
+    matrix = Matrix(np.eye(6), correct, np.zeros((6, 30), np.float32), groups)
+    matrix.save(tmp_path / "m.npz")
+    again = Matrix.read(tmp_path / "m.npz")
+    assert again.originals == 6
+    assert again.few_shot(1, held_out=5, draws=12).tolist() == [0.0] * 12
+    with pytest.raises(UserError, match="of 2 to 6"):
+        again.few_shot(2, held_out=5)
+    grid = season("grid", family(), on("imagenet_c"), shots=8, step=1.0, low=0.0, high=1.0)
+    assert grid.matrix is not None
+    assert grid.matrix.originals == 8

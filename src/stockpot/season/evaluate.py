@@ -44,7 +44,8 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
                     logits = shots.scorer.logits(model(batch).float())
                     correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
                     loss[row, rows] = shots.scorer.losses(logits, rows)
-    return Matrix(soups.double().numpy(), correct.cpu().numpy(), loss.cpu().numpy())
+    found = correct.cpu().numpy(), loss.cpu().numpy()
+    return Matrix(soups.double().numpy(), *found, shots.groups)
 
 
 def member_logits(pool: Pool, shots: Shots) -> Iterator[Tensor]:

@@ -23,6 +23,8 @@ class Matrix:
     weights: NDArray[np.float64]
     correct: NDArray[np.bool_]
     loss: NDArray[np.float32]
+    groups: NDArray[np.intp] | None = None
+    """Where images are copies of others: a number for each original; copies stay together."""
 
     def accuracy(self, rows: ArrayLike | None = None) -> NDArray[np.float64]:
         """The accuracy of every soup on these images, or on all."""
@@ -68,19 +70,28 @@ class Matrix:
     ) -> NDArray[np.float64]:
         """Accuracy on held-out images of the soup chosen on `shots` others, draw by draw.
 
-        The split is drawn anew each time, so that the largest `shots` varies too.
+        The split is drawn anew each time, so that the largest `shots` varies too. Of copies of one
+        original one is drawn, and both numbers count originals.
         """
-        n = self.correct.shape[1]
+        n = self.originals
         if not (shots > 0 and held_out > 0 and shots + held_out <= n):
             raise BadParameterError(
                 f"expected shots + held_out of 2 to {n} images, got {shots} + {held_out}."
             )
         scores = np.empty(draws)
         for index in range(draws):
-            order = np.random.default_rng([seed, index]).permutation(n)
+            generator = np.random.default_rng([seed, index])
+            order = generator.permutation(self.correct.shape[1])
+            if self.groups is not None:  # the first copy of each original, in drawn order
+                order = order[np.sort(np.unique(self.groups[order], return_index=True)[1])]
             chosen = self.best(order[held_out : held_out + shots], ties=ties, seed=seed + index)
             scores[index] = self.correct[chosen, order[:held_out]].mean()
         return scores
+
+    @property
+    def originals(self) -> int:
+        """How many images there are, copies not counted."""
+        return self.correct.shape[1] if self.groups is None else len(np.unique(self.groups))
 
     def composition(
         self, levels: Sequence[float], count: int = 5, rows: ArrayLike | None = None
@@ -102,14 +113,23 @@ class Matrix:
         """Write a compressed npz; booleans are packed."""
         packed = np.packbits(self.correct, axis=1)
         n = self.correct.shape[1]
-        np.savez_compressed(path, weights=self.weights, correct=packed, loss=self.loss, n=n)
+        np.savez_compressed(
+            path,
+            weights=self.weights,
+            correct=packed,
+            loss=self.loss,
+            n=n,
+            groups=np.empty(0, np.intp) if self.groups is None else self.groups,
+        )
 
     @classmethod
     def read(cls, path: Path) -> Matrix:
         """The inverse of `save`."""
         with np.load(path, allow_pickle=False) as stored:
             correct = np.unpackbits(stored["correct"], axis=1, count=int(stored["n"]))
-            return cls(stored["weights"], correct.astype(bool), stored["loss"])
+            groups = stored.get("groups")  # older files have none
+            known = groups if groups is not None and len(groups) else None
+            return cls(stored["weights"], correct.astype(bool), stored["loss"], known)
 
 
 def single_soup(

@@ -63,7 +63,7 @@ def evaluate_under(
             if done:
                 done(row + 1, len(soups))
     weights_of = soups.double().numpy()
-    found_of = {name: Matrix(weights_of, masks[name], losses[name]) for name in names}
+    found_of = {name: Matrix(weights_of, masks[name], losses[name], shots.groups) for name in names}
     return found_of | {UNION: union(list(found_of.values())[1:])}
 
 
@@ -118,7 +118,7 @@ def union(matrices: Sequence[Matrix]) -> Matrix:
     """Right only where every matrix is; the loss is the worst one."""
     correct: NDArray[np.bool_] = np.logical_and.reduce([matrix.correct for matrix in matrices])
     loss: NDArray[np.float32] = np.max([matrix.loss for matrix in matrices], axis=0)
-    return Matrix(matrices[0].weights, correct, loss)
+    return Matrix(matrices[0].weights, correct, loss, matrices[0].groups)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
@@ -27,8 +29,8 @@ class Shots:
     feed: Feed
     scorer: Scorer
     batch_size: int
-    groups: tuple[str, ...] | None = field(default=None, repr=False)
-    """Where pictures were made from others: which one, for each; they belong together."""
+    groups: NDArray[np.intp] | None = field(default=None, repr=False)
+    """Where pictures were made from others: a number of the original for each."""
 
     def __len__(self) -> int:
         return len(self.scorer.labels)
@@ -62,7 +64,7 @@ class Shots:
     def take(self, rows: Sequence[int] | Tensor, batch_size: int) -> Shots:
         """Some of the images, in this order."""
         index = torch.as_tensor(rows, dtype=torch.long)
-        kept = None if self.groups is None else tuple(self.groups[row] for row in index.tolist())
+        kept = None if self.groups is None else self.groups[index.cpu().numpy()]
         return Shots(self.feed.take(index), self.scorer.take(index), batch_size, kept)
 
     def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -86,4 +88,7 @@ def read_shots(
     """The images of a dataset at the size the model wants, and what is right for the model."""
     scorer = scorer_for(model.classes, data, space)
     feed = Feed(data.images, model.preprocess.fit, device)
-    return Shots(feed, scorer.to(device), batch_size, data.groups)
+    groups = None
+    if data.groups is not None:
+        groups = np.unique(np.asarray(data.groups), return_inverse=True)[1]
+    return Shots(feed, scorer.to(device), batch_size, groups)

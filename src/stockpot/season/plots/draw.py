@@ -46,7 +46,7 @@ def draw_matrix(
                 {data: matrix}, rows, three, kept, title=f"{score} of convex soups"
             )
     pictures["composition"] = composition({data: matrix}, names, title="the five best soups")
-    images = matrix.correct.shape[1]
+    images = matrix.originals
     if images >= 40:
         shots = [k for k in SHOTS if k <= images // 2]
         pictures["labels-needed"] = labels_needed(
