@@ -84,6 +84,8 @@ def test_the_command_prints_and_draws_what_withstood(
     ("change", "words"),
     [
         ({"method": "gird"}, "season.soup.method"),
+        ({"bn": "recompute"}, "season.soup.bn: recompute"),
+        ({"bn": "extrapolated"}, "season.soup.bn"),
         ({"ties": "coin"}, "season.soup.ties: grid: ties"),
         ({"models": ["one", "three"]}, "season.soup.models.1"),
         ({"source": "nothing"}, "season.soup.source"),

@@ -100,7 +100,8 @@ def under_attack(
             eps=member.eps,
             **own,
         )
-        found[CLEAN] = _found(model, pixels, attacked.correct, scorer, places)
+        if CLEAN not in found:
+            found[CLEAN] = _found(model, pixels, attacked.correct, scorer, places)
         found[str(member)] = _found(model, attacked.images, attacked.robust, scorer, places)
     return found
 
