@@ -98,14 +98,14 @@ def test_training_streams_to_the_same_weights_in_bounded_memory(monkeypatch) -> 
         monkeypatch.setattr(feed, "RESIDENT", limit)
         data = encoded(60)
         model = make_classifier(norm_member(1).network, size=SIDE)
-        train(model, data, nominal(), epochs=3, batch_size=8, keep="last", seed=5)
+        train(model, data, nominal(), epochs=2, batch_size=8, keep="last", seed=5)
         found[limit == 0] = ({k: v.clone() for k, v in model.state_dict().items()}, data.images)
     for name, tensor in found[True][0].items():
         assert torch.equal(tensor, found[False][0][name]), name
     streamed, held = (images.alive for _, images in (found[True], found[False]))
     # One batch in use, one handed over: never a share of the set.
     assert streamed["most"] <= 3 * 8 * EACH
-    assert streamed["decoded"] >= 3 * 56
+    assert streamed["decoded"] >= 2 * 56
     # Held: decoded once (and one picture to learn the size).
     assert held["decoded"] <= 60 + 1
 
@@ -118,7 +118,8 @@ def test_seasoning_streams_to_the_same_soup_in_bounded_memory(method: str, monke
     for limit in (2 * 5 * EACH, feed.RESIDENT):  # two batches at a time
         monkeypatch.setattr(feed, "RESIDENT", limit)
         data = encoded(60)
-        result = season(method, members, data, source=source, shots=25, batch_size=5)
+        few = {"steps": 7} if method == "gradient" else {}
+        result = season(method, members, data, source=source, shots=25, batch_size=5, **few)
         found[limit < 10_000] = (result, data.images.alive)
     streamed, held = found[True][0], found[False][0]
     assert streamed.weights == held.weights
