@@ -79,7 +79,7 @@ def test_all_of_imagenet_c_is_one_set() -> None:
     assert Counter(data.columns["corruption"]) == {"gaussian_noise": 80, "fog": 80}
     assert Counter(data.columns["severity"]) == {"1": 80, "5": 80}
     assert len(set(data.groups or ())) == 40
-    few = on("imagenet_c", corruptions="all", severities=(5,), originals=6)
+    few = on("imagenet_c", corruptions="all", severities=5, originals=6)
     assert Counter(few.columns["corruption"]) == {"gaussian_noise": 6, "fog": 6, "saturate": 6}
     assert len(set(few.groups or ())) == 6
     with pytest.raises(UserError, match="snow"):

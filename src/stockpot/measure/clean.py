@@ -56,35 +56,37 @@ def clean(
         confidences.append(logits.softmax(dim=1).amax(dim=1))
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
-    confidence = torch.cat(confidences).cpu().double().numpy()
-    seed, groups = context.seed, data.groups
+    # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
+    answered = np.isfinite(nll)
+    nll = nll[answered]
+    confidence = torch.cat(confidences).cpu().double().nan_to_num(1.0).numpy()
+    seed = context.seed
+    groups = None if data.groups is None else np.asarray(data.groups)
     scores = [proportion("accuracy", correct, groups=groups)]
     if top > 1 and len(model.classes) > top:
         hit = torch.cat(right_top).cpu().numpy()
         scores.append(proportion(f"top{top}_accuracy", hit, groups=groups))
-    scores += [
-        with_interval(
-            "nll",
-            float(nll.mean()),
-            len(data),
-            bootstrap_mean(nll, seed=seed, groups=groups),
-            better=False,
-            unit="nats",
-        ),
+    if len(nll):
+        own = None if groups is None else groups[answered]
+        interval = bootstrap_mean(nll, seed=seed, groups=own)
+        scores.append(
+            with_interval("nll", float(nll.mean()), len(nll), interval, better=False, unit="nats")
+        )
+    scores.append(
         with_interval(
             "ece",
             calibration_error(confidence, correct, bins),
             len(data),
             _calibration_interval(confidence, correct, bins, seed, groups),
             better=False,
-        ),
-    ]
+        )
+    )
     if per_class:
         labels = data.labels.numpy()
         for index, name in enumerate(data.classes):
             members = labels == index
             if members.any():
-                own = None if groups is None else np.asarray(groups)[members]
+                own = None if groups is None else groups[members]
                 condition = {"class": name}
                 scores.append(proportion("class_accuracy", correct[members], condition, groups=own))
     several = ":any-of-the-accepted" if scorer.several else ""

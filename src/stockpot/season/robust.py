@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,7 +149,9 @@ class Attacked:
 
         def together(pixels: Tensor) -> Tensor:
             parts = [shots.scorer.logits(each(pixels).float()) for each in networks]
-            return torch.stack([part.softmax(dim=1) for part in parts]).mean(dim=0).log()
+            # The log of the mean of their softmax outputs; a log of what vanished is no answer.
+            shares = torch.stack([part.log_softmax(dim=1) for part in parts])
+            return shares.logsumexp(dim=0) - math.log(len(parts))
 
         columns = shots.scorer.of_columns
         ensemble = np.zeros(len(shots), dtype=bool)

@@ -21,6 +21,7 @@ from stockpot.pool.family import Member, read_pool
 from stockpot.pool.pool import Pool
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.score.usual_space import Space, settled_space
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context
@@ -111,20 +112,20 @@ def season(
     seen = read(images.take(rows))
     pool.statistics, treated = _statistics(rule, known, seen)
     context = Context(seed, batch_size, known)
-    choice: Choice = entry(pool, seen, context, **chosen)
-    scored = read(images.take(others) if protocol == "holdout" else images)
-    found = answers(pool, choice.weights, scored)
     condition: dict[str, str] = {"protocol": protocol}
     clean = None
-    if choice.under:
-        clean = accuracy_score(found.soup, scored.groups, **condition)
-        found = choice.under.answers(pool, choice.weights, scored)
-        condition["threats"] = str(choice.under)
-    matrix = choice.matrix
-    if full_matrix and matrix is not None:
-        every, soups = read(images), torch.from_numpy(matrix.weights)
-        judge = choice.under.matrix if choice.under else evaluate
-        matrix = judge(pool, soups, every)
+    with watching(pool.model) as watch:
+        choice: Choice = entry(pool, seen, context, **chosen)
+        scored = read(images.take(others) if protocol == "holdout" else images)
+        found = answers(pool, choice.weights, scored)
+        if choice.under:
+            clean = accuracy_score(found.soup, scored.groups, **condition)
+            found = choice.under.answers(pool, choice.weights, scored)
+            condition["threats"] = str(choice.under)
+        matrix = choice.matrix
+        if full_matrix and matrix is not None:
+            judge = choice.under.matrix if choice.under else evaluate
+            matrix = judge(pool, torch.from_numpy(matrix.weights), read(images))
     model = pool.load(choice.weights)
     accuracy, together = (
         accuracy_score(flags, scored.groups, **condition) for flags in (found.soup, found.ensemble)
@@ -153,7 +154,7 @@ def season(
             "members": {name: _plain(score) for name, score in by_member.items()},
         },
         "images": choice.images,
-        "notes": dict(choice.notes),
+        "notes": {**choice.notes, **({NON_FINITE: watch.note} if watch.broken else {})},
         "seconds": round(time.perf_counter() - start, 2),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }

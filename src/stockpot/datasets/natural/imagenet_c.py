@@ -30,7 +30,7 @@ def imagenet_c(
     *,
     path: str,
     corruptions: str | tuple[str, ...] = "usual",
-    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
+    severities: int | tuple[int, ...] = (1, 2, 3, 4, 5),
     originals: Count | None = None,
     on_broken: OnBroken = "stop",
 ) -> Dataset:
@@ -45,15 +45,16 @@ def imagenet_c(
             and digital/ as the archives unpack, or the folder above.
         corruptions: names with commas between, `usual` (those that are there but for the four
             extra ones) or `all`.
-        severities: which of 1 to 5.
+        severities: which of 1 to 5: a number, or several with commas between.
         originals: at most so many of the validation images, drawn with a seed, each in all of its
             copies; the others are not even opened.
         on_broken: as for `imagenet`.
     """
     folder = _located(Path(path).expanduser())
+    levels = (severities,) if isinstance(severities, int) else severities
     there: dict[str, dict[str, str]] = {}
     for name in picture_names(folder):
-        if (corruption := _corruption(name, severities)) is not None:
+        if (corruption := _corruption(name, levels)) is not None:
             there.setdefault(corruption, {})[name] = _original(name)
     wanted = _wanted(corruptions, sorted(there), folder)
     files = {name: known for each in wanted for name, known in there[each].items()}
