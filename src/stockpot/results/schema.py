@@ -76,6 +76,9 @@ class ModelFacts(_Document):
     parameters: int = 0
     preprocessing: str = ""
     class_space: str = Field("", description="How the model's outputs meet the data's classes.")
+    trained_on: dict[str, str] = Field(
+        default_factory=dict, description="Corruptions that its training held, and by what."
+    )
 
 
 class Provenance(_Document):
