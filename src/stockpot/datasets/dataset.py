@@ -27,6 +27,11 @@ ACCEPTED = "accepted"
 """The column of all classes that are right for a picture, by number with spaces between; data
 without it accepts the label alone."""
 
+ORIGINAL = "original"
+"""The column that says which picture a picture was made from, where many come from one: pictures
+of one original are not independent. Where it is, `STRATA` say how they were made."""
+STRATA = ("corruption", "severity")
+
 
 class Batch(NamedTuple):
     """Some rows of a dataset: uint8 NCHW images, labels, and their row numbers."""
@@ -158,6 +163,11 @@ class Dataset:
         if limit < 1:
             raise BadParameterError(f"limit: expected at least 1 image, got {limit}.")
         return self.take(limited_rows(len(self), limit, seed))
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The original of each picture, where pictures were made from others."""
+        return self.columns.get(ORIGINAL)
 
     @property
     def accepted(self) -> list[tuple[int, ...]] | None:

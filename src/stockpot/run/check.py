@@ -44,6 +44,12 @@ def check(file: RecipeFile) -> None:
         entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
         _valid(file, ("season", name), entry.validate, seasoned.params)
         _check_references(file, ("season", name), entry, seasoned.params)
+        sourced = seasoned.source is not None or seasoned.bn_images == "target"
+        if seasoned.bn == "recompute" and not sourced:
+            file.fail(
+                ("season", name, "bn"),
+                "recompute estimates statistics on source images: give `source`.",
+            )
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)

@@ -92,6 +92,13 @@ class Scorer:
         """The same, with what it knows of the rows on a device."""
         return replace(self, labels=self.labels.to(device), accepted=self.accepted.to(device))
 
+    @property
+    def of_columns(self) -> Scorer:
+        """The same for outputs that are columns of the class space already."""
+        first = torch.arange(len(self.data_classes), device=self.labels.device)
+        columns = ClassMap(self.mapping.targets(first), "all", self.mapping.description)
+        return replace(self, mapping=columns)
+
     def logits(self, outputs: Tensor) -> Tensor:
         """One column for each possible answer; the best one is the prediction.
 
