@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.words.words import said
 from stockpot.errors import MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -79,6 +80,7 @@ def load_open_clip(
     place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     name: str = "",
 ) -> Classifier:
@@ -94,9 +96,8 @@ def load_open_clip(
     tokenizer = open_clip.get_tokenizer(architecture)
     rows = []
     with torch.inference_mode():
-        for label in classes:
-            prompts = [template.format(label.replace("_", " ")) for template in templates]
-            embedded = F.normalize(model.encode_text(tokenizer(prompts)), dim=-1)
+        for prompts in said(classes, names, templates).prompts:
+            embedded = F.normalize(model.encode_text(tokenizer(list(prompts))), dim=-1)
             rows.append(F.normalize(embedded.mean(dim=0), dim=-1))
     settings = open_clip.get_model_preprocess_cfg(model)
     side = settings["size"]
