@@ -1,7 +1,7 @@
 """Line several checkpoints up, tensor by tensor, before a value is read.
 
 The output has the names, the order and the dtypes of the template: the first member, or the base
-when the base is a whole CLIP model and the members are vision encoders.
+when the base is a whole CLIP model and the members are vision encoders or of another program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_head, is_whole_clip
+from stockpot.checkpoints.clip.names import Program
+from stockpot.checkpoints.clip.translate import TranslatedSource, in_one_layout
+from stockpot.checkpoints.layouts import beyond_vision, by_plain_name, is_head, is_whole_clip
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError, BadParameterError
 
@@ -75,6 +77,7 @@ class _Opened:
         self.infos = source.tensors()
         self.plain = by_plain_name(self.infos)
         self.whole = is_whole_clip(self.plain)
+        self.beyond = beyond_vision(self.plain)
 
     def info(self, plain: str) -> TensorInfo:
         return self.infos[self.plain[plain]]
@@ -96,14 +99,17 @@ class _Aligner:
     def place(self, plain: str, name: str, differences: Differences) -> Row | Copy | None:
         """What becomes of one tensor of the template; None leaves it out."""
         info = self.template.infos[name]
-        partly = self.template.whole and not all(other.whole for other in self.everyone)
+        # Towers go with whole models, and with towers that carry their projection along.
+        partly = not all(
+            other.whole if self.template.whole else plain in other.plain for other in self.everyone
+        )
         if self.head == "drop" and is_head(plain):
             return None
         if self._excluded(name, plain):
             return self._copy(plain, name, self.base or self.template)
         if self.head == "first" and is_head(plain):
             return self._copy(plain, name, self.members[0])
-        if not info.dtype.is_floating_point or (partly and is_beyond_vision(plain)):
+        if not info.dtype.is_floating_point or (partly and plain in self.template.beyond):
             return self._copy(plain, name, self.template)
         problems = [
             (other.source.label, *problem)
@@ -128,7 +134,7 @@ class _Aligner:
             and name not in other.source.tied
             and other.infos[name].dtype.is_floating_point
             and not self._excluded(name, plain)
-            and not (other.whole and not self.template.whole and is_beyond_vision(plain))
+            and not (plain in other.beyond and not self.template.whole)
             and not (self.head != "keep" and is_head(plain))
         ]
 
@@ -159,6 +165,7 @@ def align(
     exclude: Sequence[str] = (),
     intersect: bool = False,
     head: Head = "keep",
+    layout: Program | None = None,
 ) -> Alignment:
     """Check that checkpoints can be fused and pair their tensors.
 
@@ -168,14 +175,21 @@ def align(
         exclude: globs of names that are not fused but taken from the base (or the first member).
         intersect: fuse only what all have in one shape; the rest is taken from the first member.
         head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        layout: whose names a CLIP gets, `hf` or `open_clip`; by default the base's, or those of
+            the first member.
     """
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
     _refuse_same_files(members)
+    members, base = in_one_layout(members, base, layout)
     opened = [_Opened(source) for source in members]
     opened_base = _Opened(base) if base is not None else None
     template = opened[0]
-    if opened_base and opened_base.whole and not template.whole:
+    if opened_base and (
+        (opened_base.whole and not template.whole)
+        # The configuration beside the base is the one that these names need.
+        or (opened_base.whole == template.whole and _only_first_translated(template, opened_base))
+    ):
         template = opened_base
     aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
     differences = Differences(template.source.label)
@@ -198,6 +212,10 @@ def align(
     copies = tuple(item for item in placed if isinstance(item, Copy))
     notes = _notes(aligner, rows)
     return Alignment(tuple(members), base, template.source, rows, copies, tied, notes)
+
+
+def _only_first_translated(first: _Opened, second: _Opened) -> bool:
+    return isinstance(first.source, TranslatedSource) > isinstance(second.source, TranslatedSource)
 
 
 def _refuse_same_files(members: Sequence[Source]) -> None:
@@ -243,6 +261,10 @@ def _notes(aligner: _Aligner, rows: Sequence[Row]) -> tuple[str, ...]:
         notes.append(f"{template.source.label} keeps its text tower; {others} have none")
     elif others:
         notes.append(f"{others}: only the vision encoder is fused")
+    read = [o.source for o in aligner.everyone if isinstance(o.source, TranslatedSource)]
+    if read:
+        labels = ", ".join(source.label for source in read)
+        notes.append(f"{labels}: read under the names of {read[0].program}")
     return tuple(notes)
 
 

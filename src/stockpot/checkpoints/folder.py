@@ -20,6 +20,7 @@ from stockpot.files import is_running
 
 _COMPANIONS = (
     "config.json",
+    "open_clip_config.json",
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",

@@ -2,7 +2,8 @@
 
 A CLIP vision encoder is saved as `vision_model.encoder...` by transformers 4 and by every whole
 CLIP model, and as `encoder...` by transformers 5; training wrappers add `model.`, `module.` or
-`_orig_mod.`. Comparing names without those prefixes lines all of them up.
+`_orig_mod.`. Comparing names without those prefixes lines all of them up. What open_clip calls
+otherwise, and keeps in other shapes, is translated (`clip/translate.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from collections.abc import Iterable
 
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "vision_model.")
 _OTHER_TOWER = re.compile(r"text_model\.|visual_projection\.|text_projection\.|logit_(scale|bias)$")
+# An image encoder may keep what stands around a text tower that it has thrown away.
+_TEXT_TOWER = re.compile(r"text_model\.(?!embeddings\.|final_layer_norm\.)")
+_OPEN_CLIP_TEXT = re.compile(r"(text\.)?transformer\.resblocks\.")
+# open_clip keeps its text tower at the top; those names alone could be any model's.
+_OTHER_THAN_VISUAL = re.compile(
+    r"(text\.|transformer\.resblocks\.|token_embedding\.|ln_final\.)|"
+    r"(positional_embedding|text_projection|visual\.proj|logit_(scale|bias))$"
+)
 _HEAD = re.compile(
     r"(\w*classifier|head|heads|head_dist|fc|lm_head|score|classification_head)(\.|$)"
 )
+# SigLIP pools its patches with a layer of attention that it calls its head.
+_POOLING = re.compile(r"head\.(probe$|attention\.|layernorm\.|mlp\.)")
 _BATCH_NORM = re.compile(r"(^|\.)running_(mean|var)$")
 
 
@@ -33,17 +44,24 @@ def by_plain_name(names: Iterable[str]) -> dict[str, str]:
 
 def is_whole_clip(plain_names: Iterable[str]) -> bool:
     """Whether a checkpoint holds a text tower beside the vision encoder."""
-    return any(name.startswith("text_model.") for name in plain_names)
+    names = list(plain_names)
+    if any(_TEXT_TOWER.match(name) for name in names):
+        return True
+    visual = any(name.startswith("visual.") for name in names)
+    return visual and any(_OPEN_CLIP_TEXT.match(name) for name in names)
 
 
-def is_beyond_vision(plain: str) -> bool:
-    """Whether a tensor of a whole CLIP model is not part of its vision encoder."""
-    return bool(_OTHER_TOWER.match(plain))
+def beyond_vision(plain_names: Iterable[str]) -> frozenset[str]:
+    """The tensors of a CLIP model that are not part of its vision encoder."""
+    names = list(plain_names)
+    visual = any(name.startswith("visual.") for name in names)
+    pattern = _OTHER_THAN_VISUAL if visual else _OTHER_TOWER
+    return frozenset(name for name in names if pattern.match(name))
 
 
 def is_head(plain: str) -> bool:
     """Whether a tensor belongs to the classification head."""
-    return bool(_HEAD.match(plain))
+    return bool(_HEAD.match(plain)) and not _POOLING.match(plain)
 
 
 def is_batch_norm_statistic(name: str) -> bool:

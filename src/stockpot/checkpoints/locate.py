@@ -22,7 +22,11 @@ _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("model.safetensors", "safetensors"),
     ("pytorch_model.bin.index.json", "torch"),
     ("pytorch_model.bin", "torch"),
+    ("open_clip_model.safetensors", "safetensors"),
+    ("open_clip_pytorch_model.bin", "torch"),
 )
+CONFIGS = ("config.json", "open_clip_config.json")
+"""What says which architecture the weights beside it have."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ def _single_file(path: Path, label: str) -> Location:
     if path.name.endswith(".index.json"):
         form: Format = "safetensors" if "safetensors" in path.name else "torch"
         return Location(label, form, _indexed_files(path), path.parent)
-    folder = path.parent if (path.parent / "config.json").is_file() else None
+    configured = any((path.parent / name).is_file() for name in CONFIGS)
+    folder = path.parent if configured else None
     if path.suffix == ".safetensors":
         return Location(label, "safetensors", (path,), folder)
     if path.suffix in WEIGHT_SUFFIXES:

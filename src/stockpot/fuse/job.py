@@ -78,7 +78,12 @@ def prepare(request: Request) -> Job:
     if entry.tags.learns and _any_whole_clip([*members, *([base] if base else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
-        members, base, exclude=exclude, intersect=options.intersect, head=options.head
+        members,
+        base,
+        exclude=exclude,
+        intersect=options.intersect,
+        head=options.head,
+        layout=options.layout,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
     stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)

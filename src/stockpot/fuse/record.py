@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.clip.settings import translate_settings
+from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
@@ -192,11 +194,14 @@ def _place(spec: Any) -> str:
 
 def write_companions(job: Job, options: Options, folder: Path) -> None:
     """Put config, processor and tokenizer files beside the weights of every model of a job."""
-    template = job.stream.alignment.template.folder
+    template = job.stream.alignment.template
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
         for model in job.models(label):
-            copy_companions(template, folder / model, dtype=dtype)
+            copy_companions(template.folder, folder / model, dtype=dtype)
+            if isinstance(template, TranslatedSource):
+                place = folder / model
+                translate_settings(template.folder, place, template.tensors(), template.program)
 
 
 def write_records(
