@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.float8 import without_float8
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source
@@ -27,17 +28,15 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
         base: the model under a LoRA adapter, when the adapter's own config should not choose it.
     """
     if isinstance(spec, Mapping):
-        return StateDictSource(spec, label=label or "state dict")
+        return without_float8(StateDictSource(spec, label=label or "state dict"))
     if isinstance(spec, str | Path):
         spec = locate(spec)
     if not isinstance(spec, Location):
         return spec
     label = label or spec.label
-    if spec.format == "safetensors":
-        return SafetensorsSource(spec.files, label=label, folder=spec.folder)
-    if spec.format == "torch":
-        return open_torch_files(spec.files, label=label, folder=spec.folder)
-    return _open_adapter(spec, label, base)
+    if spec.format == "adapter":
+        return _open_adapter(spec, label, base)
+    return without_float8(_open_files(spec, label))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -56,8 +55,10 @@ def _open_adapter(location: Location, label: str, base: Source | None) -> Source
                 hint="Give the base with --base.",
             )
         base = open_checkpoint(name)
+    return AdapterSource(base, _open_files(location, label), config, label=label)
+
+
+def _open_files(location: Location, label: str) -> Source:
     if location.files[0].suffix == ".safetensors":
-        adapter: Source = SafetensorsSource(location.files, label=label, folder=location.folder)
-    else:
-        adapter = open_torch_files(location.files, label=label, folder=location.folder)
-    return AdapterSource(base, adapter, config, label=label)
+        return SafetensorsSource(location.files, label=label, folder=location.folder)
+    return open_torch_files(location.files, label=label, folder=location.folder)

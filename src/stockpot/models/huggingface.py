@@ -8,16 +8,24 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.float8 import Float8Source
+from stockpot.checkpoints.folder import copy_companions
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Preprocess, from_hub
+
+_WHOLE_FILES = (Path("model.safetensors"), Path("pytorch_model.bin"))
+_MAX_SHARD = 5_000_000_000
 
 
 class HuggingFaceNetwork(nn.Module):
@@ -76,12 +84,36 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def _readable(folder: Path) -> Iterator[Path]:
+    """The folder, or for a while a copy where transformers cannot read its weights as they lie:
+    shards without an index, and FP8 with scales, which it would read without them.
+    """
+    try:
+        source = open_checkpoint(folder)
+    except BadCheckpointError:
+        yield folder  # it has its own words for what is wrong
+        return
+    indexed = any((folder / f"{path.name}.index.json").is_file() for path in _WHOLE_FILES)
+    whole = any((folder / path).is_file() for path in _WHOLE_FILES)
+    if (indexed or whole) and not isinstance(source, Float8Source):
+        yield folder
+        return
+    with TemporaryDirectory() as name:
+        copy_companions(folder, Path(name))
+        infos = source.tensors()
+        with ShardWriter(Path(name), infos, max_shard=_MAX_SHARD) as writer:
+            for tensor in infos:
+                writer.write(tensor, source.read(tensor))
+        yield Path(name)
+
+
 def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:
     """`from_pretrained` that refuses to leave a weight at its random start."""
     try:
-        with quietly():
+        with quietly(), _readable(folder) as place:
             model, report = auto_class.from_pretrained(
-                folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+                place, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
     except Exception as problem:
         reason = str(problem).strip().splitlines()[0]

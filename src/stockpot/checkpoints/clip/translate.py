@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,19 +46,24 @@ class TranslatedSource:
         self.program = program
         self._source = source
         self._recipes = _recipes(source.tensors(), layout, program)
+        # A walk asks for one tensor stretch by stretch.
+        self._made = lru_cache(maxsize=2)(self._make)
 
     def tensors(self) -> Mapping[str, TensorInfo]:
         return {name: recipe.info for name, recipe in self._recipes.items()}
 
     def read(self, name: str) -> Tensor:
         recipe = self._recipes[name]
+        if len(recipe.names) > 1 or recipe.turned:
+            return self._made(name)
+        values = self._source.read(recipe.names[0])
+        return values if recipe.third is None else values.chunk(3)[recipe.third]
+
+    def _make(self, name: str) -> Tensor:
+        recipe = self._recipes[name]
         parts = [self._source.read(own) for own in recipe.names]
         values = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if recipe.third is not None:
-            values = values.chunk(3)[recipe.third]
-        if recipe.turned:
-            values = values.T.contiguous()
-        return values.to(recipe.info.dtype)
+        return (values.T.contiguous() if recipe.turned else values).to(recipe.info.dtype)
 
     def prefetch(self, name: str) -> None:
         for own in self._recipes[name].names:
