@@ -57,7 +57,7 @@ def test_safetensors_are_preferred_and_two_sets_are_not_mixed(tmp_path: Path) ->
     assert same(read_tensors(folder), STATE)
     shards(folder, "safetensors", stem="ema", state=other)
     assert same(read_tensors(folder / "ema-00001-of-00002.safetensors"), other)
-    with pytest.raises(BadCheckpointError, match="expected model.safetensors"):
+    with pytest.raises(BadCheckpointError, match=r"expected model\.safetensors"):
         open_checkpoint(folder)
 
 

@@ -15,6 +15,7 @@ import typer
 
 from stockpot.cli import (
     compare,
+    convert,
     corrupt,
     data,
     doctor,
@@ -51,6 +52,7 @@ _MAKING = (
     report,
     rescore,
     export,
+    convert,
 )
 _JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)
