@@ -16,7 +16,7 @@ from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, Resolved, resolve
 from stockpot.errors import BadCheckpointError
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.(?P<suffix>safetensors|bin)")
-Format = Literal["safetensors", "torch", "adapter"]
+Format = Literal["safetensors", "torch", "adapter", "timm", "open_clip"]
 
 _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("adapter_config.json", "adapter"),
@@ -40,12 +40,17 @@ class Location:
     files: tuple[Path, ...]
     folder: Path | None
     config: tuple[tuple[str, Any], ...] = ()
-    """The adapter's settings, when it is one."""
+    """The adapter's settings, when it is one; the name of a model that a package gives."""
 
 
 def locate(source: str | Path | Resolved) -> Location:
-    """Find the weight files of a zoo model, a folder, a file or a hub id."""
+    """Find the weight files of a zoo model, a folder, a file or a hub id.
+
+    A model that timm or open_clip names has none: the package is asked when it is opened.
+    """
     found = resolve(source, "weights")
+    if found.kind == "timm" or found.kind == "open_clip":
+        return Location(found.text, found.kind, (), None, (("name", found.name),))
     place = found.local()
     if place.is_dir():
         return _in_folder(place, found.text)

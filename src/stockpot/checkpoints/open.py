@@ -11,6 +11,7 @@ from torch import Tensor
 from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.float8 import without_float8
 from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.packages import open_package
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
@@ -36,6 +37,8 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     label = label or spec.label
     if spec.format == "adapter":
         return _open_adapter(spec, label, base)
+    if spec.format == "timm" or spec.format == "open_clip":
+        return open_package(spec.format, dict(spec.config)["name"], label=label)
     return without_float8(_open_files(spec, label))
 
 

@@ -14,6 +14,7 @@ from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -154,6 +155,8 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
 
 def _content(spec: Any, known: Mapping[Path, str]) -> str:
     """The sha256 of the weights and of the configuration beside them."""
+    if isinstance(spec, Location) and not spec.files:  # a package gives it
+        return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
         if spec.format == "adapter" and spec.folder is not None:
