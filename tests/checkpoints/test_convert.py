@@ -262,6 +262,40 @@ def test_layouts_are_converted_both_ways(tmp_path: Path) -> None:
     assert names == {"open_clip_model.safetensors", "open_clip_config.json"}
 
 
+@pytest.mark.parametrize(
+    ("end", "pooling"),
+    [
+        (11, {}),  # the highest number, where open_clip pools by itself
+        (2, {}),  # early configurations say this and mean the highest number
+        (1, {"pool_type": "eos", "eos_id": 1}),
+    ],
+)
+def test_texts_are_pooled_where_they_were(
+    end: int, pooling: dict[str, Any], tmp_path: Path
+) -> None:
+    invoke("convert", TINY, "-o", "hf", "--layout", "hf")
+    config = json.loads(Path("hf/config.json").read_text())
+    config["text_config"]["eos_token_id"] = end
+    Path("hf/config.json").write_text(json.dumps(config))
+    invoke("convert", "./hf", "-o", "out", "--layout", "open_clip")
+    written = json.loads(Path("out/open_clip_config.json").read_text())["model_cfg"]["text_cfg"]
+    assert {key: written[key] for key in ("pool_type", "eos_id") if key in written} == pooling
+    invoke("convert", "./out", "-o", "again", "--layout", "hf")
+    again = json.loads(Path("again/config.json").read_text())["text_config"]
+    assert again["eos_token_id"] == (1 if end == 1 else 11)
+
+
+def test_a_forward_pass_that_transformers_lacks_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(TINY, tmp_path / "x")
+    config = json.loads((TINY / "open_clip_config.json").read_text())
+    config["model_cfg"]["vision_cfg"]["attentional_pool"] = True
+    (tmp_path / "x/open_clip_config.json").write_text(json.dumps(config))
+    done = invoke("convert", "x", "-o", "out", "--layout", "hf")
+    assert (done.exit_code, "vision_cfg has attentional_pool: True" in done.output) == (1, True)
+    with pytest.raises(BadCheckpointError, match=r"stockpot convert .* --layout hf"):
+        stockpot.load_model("./x", classes=("a", "b"))
+
+
 def test_a_bare_state_dict_asks_for_its_activation(tmp_path: Path) -> None:
     torch.save(read_tensors(TINY), tmp_path / "bare.pt")
     done = invoke("convert", "bare.pt", "-o", "hf", "--layout", "hf")

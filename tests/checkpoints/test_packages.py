@@ -18,6 +18,7 @@ from stockpot.checkpoints import packages
 from stockpot.checkpoints.open import read_tensors
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadCheckpointError, MissingDependencyError
+from stockpot.models.load import identify
 
 TINY = Path(__file__).parents[1] / "oracles" / "data" / "tiny_clip"
 CONFIG = json.loads((TINY / "open_clip_config.json").read_text())
@@ -88,6 +89,28 @@ def test_timm_names_are_members(tmp_path: Path) -> None:
     assert record is not None
     assert [one.source for one in record.inputs] == ["timm:one", "timm:two"]
     assert len({one.fingerprint for one in record.inputs}) == 2
+
+
+def test_a_folder_of_timm_is_loaded_by_timm_with_its_own_preprocessing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stockpot.fuse("average", ["timm:one"], out=tmp_path / "out")
+    settings = {
+        "input_size": (3, 8, 8), "crop_pct": 0.8, "interpolation": "bicubic",
+        "mean": (0.1, 0.2, 0.3), "std": (0.5, 0.5, 0.5),
+    }  # fmt: skip
+    asked = []
+
+    def create(name: str, **options: Any) -> nn.Module:
+        asked.append((name, options["pretrained"]))
+        return Network(1.0)
+
+    data = SimpleNamespace(resolve_data_config=lambda _, model: settings)
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create, data=data))
+    model = stockpot.load_model(folder)
+    assert asked == [(f"local-dir:{folder}", True)]
+    assert str(model.preprocess).startswith("resize 10 bicubic | crop 8x8 | normalise 0.1:0.5")
+    assert identify(folder) == model.origin.fingerprint
 
 
 def test_open_clip_names_are_members_and_bases(tmp_path: Path, stand_ins: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from stockpot.checkpoints.packages import create_open_clip, import_extra
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Interpolation, Preprocess
 from stockpot.types import ImageSize
 
@@ -18,8 +18,9 @@ from stockpot.types import ImageSize
 def load_timm(
     place: Resolved, *, weights: str | None = None, pretrained: bool = True, name: str = ""
 ) -> Classifier:
-    """A timm model by its name; preprocessing comes from its pretrained configuration."""
-    timm, architecture = import_extra("timm", "timm"), place.name
+    """A timm model by its name or folder; preprocessing comes from its own configuration."""
+    timm = import_extra("timm", "timm")
+    architecture = f"local-dir:{place.local()}" if place.has_files else place.name
     module = timm.create_model(
         architecture, pretrained=pretrained and weights is None, checkpoint_path=weights or ""
     )
@@ -31,7 +32,10 @@ def load_timm(
         side, resized, tuple(config["mean"]), tuple(config["std"]), interpolation
     )
     labels = tuple(str(index) for index in range(module.num_classes))
-    identity = fingerprint_tensors(module.state_dict().items())
+    if place.has_files and weights is None:
+        architecture, identity = type(module).__name__, fingerprint_folder(place.local())
+    else:
+        identity = fingerprint_tensors(module.state_dict().items())
     origin = Origin(name or place.text, architecture, identity)
     return Classifier(module.eval(), preprocess, labels, origin)
 

@@ -128,7 +128,7 @@ def takes_classes(source: Source) -> bool:
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
-    if place.kind == "timm":
+    if place.kind == "timm" or (place.has_files and kind_of(_config(place)) == "timm"):
         from stockpot.models.extras import load_timm
 
         return load_timm
