@@ -125,7 +125,8 @@ def _single_file(path: Path, label: str) -> Location:
     if path.suffix in WEIGHT_SUFFIXES:
         return Location(label, "torch", (path,), folder)
     raise BadCheckpointError(
-        f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}."
+        f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}.",
+        hint=f"If torch.save wrote it: stockpot convert {path} -o NAME.safetensors",
     )
 
 
