@@ -152,7 +152,7 @@ def _from_type(function: Any, kind: Any, given: Any, *rest: Any) -> Any:
     return function(*given) if isinstance(function, _Rebuild) else Inert()
 
 
-_REBUILD = {
+_REBUILD: dict[str, Callable[..., Any]] = {
     "_rebuild_tensor": _tensor,
     "_rebuild_tensor_v2": _tensor,
     "_rebuild_tensor_v3": _tensor,
