@@ -19,8 +19,8 @@ from torch import Tensor
 import stockpot
 from commands import invoke
 from stockpot.checkpoints.alignment import align
-from stockpot.checkpoints.clip.names import CANONICAL, layout_of
 from stockpot.checkpoints.clip.translate import TranslatedSource
+from stockpot.checkpoints.layouts import CANONICAL, layout_of
 from stockpot.checkpoints.open import open_checkpoint, read_tensors
 from stockpot.errors import BadCheckpointError, UserError
 

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from stockpot.checkpoints.clip.names import Program
 from stockpot.checkpoints.clip.translate import TranslatedSource, in_one_layout
-from stockpot.checkpoints.layouts import beyond_vision, by_plain_name, is_head, is_whole_clip
+from stockpot.checkpoints.layouts import (
+    Program,
+    beyond_vision,
+    by_plain_name,
+    is_head,
+    is_whole_clip,
+    layout_of,
+)
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError, BadParameterError
 
@@ -181,7 +187,9 @@ def align(
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
     _refuse_same_files(members)
-    members, base = in_one_layout(members, base, layout)
+    layouts = {layout_of(source.tensors()) for source in (*members, *([base] if base else []))}
+    if layout or (len(layouts) > 1 and None not in layouts):
+        members, base = in_one_layout(members, base, layout)
     opened = [_Opened(source) for source in members]
     opened_base = _Opened(base) if base is not None else None
     template = opened[0]

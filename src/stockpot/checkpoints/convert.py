@@ -13,11 +13,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from stockpot.checkpoints.clip.names import PROGRAMS, Program, layout_of
 from stockpot.checkpoints.clip.settings import Activation, translate_settings
-from stockpot.checkpoints.clip.translate import TranslatedSource
-from stockpot.checkpoints.float8 import without_float8
+from stockpot.checkpoints.clip.translate import TranslatedSource, known_layout
 from stockpot.checkpoints.folder import check_free, copy_companions, parse_size, staged_folder
+from stockpot.checkpoints.layouts import PROGRAMS, Program
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.pickles.extract import Extracted, extract
@@ -88,7 +87,7 @@ def convert(
         opened, extracted = _open(source, Path(scratch), key)
         named = _stripped(opened, strip)
         known_activation = activation or ("quick_gelu" if _OF_OPENAI in named.tensors() else None)
-        final = _in_layout(named, layout) if layout else named
+        final = TranslatedSource(named, known_layout(named), layout) if layout else named
         kind = _DTYPES[dtype] if dtype else None
         infos = {
             name: info._replace(dtype=kind) if kind and info.dtype.is_floating_point else info
@@ -145,7 +144,7 @@ def _open(
         files.append(scratch / f"{number}.safetensors")
         extracted.append(extract(file, files[-1], key=key))
     read = SafetensorsSource(tuple(files), label=location.label, folder=location.folder)
-    return without_float8(read), tuple(extracted)
+    return open_checkpoint(read), tuple(extracted)
 
 
 class _Renamed:
@@ -179,16 +178,6 @@ def _stripped(source: Source, prefixes: Sequence[str]) -> Source:
             raise BadParameterError(f"strip: without {prefix!r} two tensors have one name.")
         names = shorter
     return _Renamed(source, names) if prefixes else source
-
-
-def _in_layout(source: Source, program: Program) -> Source:
-    layout = layout_of(source.tensors())
-    if layout is None:
-        raise BadCheckpointError(
-            f"{source.label}: expected a CLIP of open_clip or transformers, or its vision tower; "
-            "its names are neither's."
-        )
-    return TranslatedSource(source, layout, program)
 
 
 def _settings(

@@ -20,7 +20,7 @@ from torch import Tensor
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError
 
-_EIGHT_BITS = {
+EIGHT_BITS = {
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 }
@@ -28,13 +28,6 @@ _PLAIN = torch.bfloat16
 _SCALE_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _BLOCK = 128
 _OF_ACTIVATIONS = ("input_scale", "activation_scale", "output_scale", "scale_input")
-
-
-def without_float8(source: Source) -> Source:
-    """The source itself, or one that gives its FP8 tensors in a wider dtype."""
-    if any(info.dtype in _EIGHT_BITS for info in source.tensors().values()):
-        return Float8Source(source)
-    return source
 
 
 class Float8Source:
@@ -47,7 +40,7 @@ class Float8Source:
         self.files = source.files
         self._source = source
         self._scales = {
-            name: _scale_of(name, infos) for name, i in infos.items() if i.dtype in _EIGHT_BITS
+            name: _scale_of(name, infos) for name, i in infos.items() if i.dtype in EIGHT_BITS
         }
         left_out = {scale for scale in self._scales.values() if scale}
         left_out |= {f"{_module(name)}{kind}" for name in self._scales for kind in _OF_ACTIVATIONS}

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+Program = Literal["hf", "open_clip"]
+PROGRAMS: tuple[Program, ...] = ("hf", "open_clip")
 
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "vision_model.")
 _OTHER_TOWER = re.compile(r"text_model\.|visual_projection\.|text_projection\.|logit_(scale|bias)$")
@@ -62,6 +66,40 @@ def beyond_vision(plain_names: Iterable[str]) -> frozenset[str]:
 def is_head(plain: str) -> bool:
     """Whether a tensor belongs to the classification head."""
     return bool(_HEAD.match(plain)) and not _POOLING.match(plain)
+
+
+class Layout(NamedTuple):
+    """Whose names a CLIP has, and what stands in front of those of its towers."""
+
+    program: Program
+    vision: str
+    text: str
+
+    def canonical(self, name: str) -> str:
+        """The name as the program itself gives it to a whole model."""
+        plain = plain_name(name)
+        if self.program == "hf":
+            return plain if _OTHER_TOWER.match(plain) else f"vision_model.{plain}"
+        return plain.removeprefix(self.text) if self.vision else f"visual.{plain}"
+
+
+CANONICAL = {
+    "hf": Layout("hf", "vision_model.", "text_model."),
+    "open_clip": Layout("open_clip", "visual.", ""),
+}
+
+
+def layout_of(names: Iterable[str]) -> Layout | None:
+    """The layout of a CLIP or of its vision tower; none for any other model."""
+    plain = {plain_name(name) for name in names}
+    if {"embeddings.class_embedding", "pre_layrnorm.weight"} <= plain:
+        return CANONICAL["hf"]
+    if {"visual.class_embedding", "visual.conv1.weight"} <= plain:
+        inside = "text.token_embedding.weight" in plain
+        return Layout("open_clip", "visual.", "text." if inside else "")
+    if {"class_embedding", "conv1.weight", "ln_pre.weight"} <= plain:
+        return Layout("open_clip", "", "")
+    return None
 
 
 def is_batch_norm_statistic(name: str) -> bool:

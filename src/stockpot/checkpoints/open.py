@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from stockpot.checkpoints.adapter import AdapterSource
-from stockpot.checkpoints.float8 import without_float8
+from stockpot.checkpoints.float8 import EIGHT_BITS, Float8Source
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.packages import open_package
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
@@ -29,17 +29,23 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
         base: the model under a LoRA adapter, when the adapter's own config should not choose it.
     """
     if isinstance(spec, Mapping):
-        return without_float8(StateDictSource(spec, label=label or "state dict"))
+        return _wide(StateDictSource(spec, label=label or "state dict"))
     if isinstance(spec, str | Path):
         spec = locate(spec)
     if not isinstance(spec, Location):
-        return spec
+        return _wide(spec)
     label = label or spec.label
     if spec.format == "adapter":
         return _open_adapter(spec, label, base)
     if spec.format == "timm" or spec.format == "open_clip":
         return open_package(spec.format, dict(spec.config)["name"], label=label)
-    return without_float8(_open_files(spec, label))
+    return _wide(_open_files(spec, label))
+
+
+def _wide(source: Source) -> Source:
+    """The source itself, or one that gives its FP8 tensors in a wider dtype."""
+    eight = any(info.dtype in EIGHT_BITS for info in source.tensors().values())
+    return Float8Source(source) if eight else source
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from stockpot.checkpoints.float8 import Float8Source
 from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved
@@ -24,8 +23,13 @@ from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Preprocess, from_hub
 
-_WHOLE_FILES = (Path("model.safetensors"), Path("pytorch_model.bin"))
+_KNOWN = (
+    "model.safetensors", "model.safetensors.index.json",
+    "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+"""The files of weights that transformers looks for."""
 _MAX_SHARD = 5_000_000_000
+_LONGEST_HEADER = 100_000_000
 
 
 class HuggingFaceNetwork(nn.Module):
@@ -89,15 +93,14 @@ def _readable(folder: Path) -> Iterator[Path]:
     """The folder, or for a while a copy where transformers cannot read its weights as they lie:
     shards without an index, and FP8 with scales, which it would read without them.
     """
+    files = list(folder.glob("*.safetensors"))
+    if any((folder / name).is_file() for name in _KNOWN) and not any(map(_has_float8, files)):
+        yield folder
+        return
     try:
         source = open_checkpoint(folder)
     except BadCheckpointError:
-        yield folder  # it has its own words for what is wrong
-        return
-    indexed = any((folder / f"{path.name}.index.json").is_file() for path in _WHOLE_FILES)
-    whole = any((folder / path).is_file() for path in _WHOLE_FILES)
-    if (indexed or whole) and not isinstance(source, Float8Source):
-        yield folder
+        yield folder  # transformers has its own words for what is wrong
         return
     with TemporaryDirectory() as name:
         copy_companions(folder, Path(name))
@@ -106,6 +109,11 @@ def _readable(folder: Path) -> Iterator[Path]:
             for tensor in infos:
                 writer.write(tensor, source.read(tensor))
         yield Path(name)
+
+
+def _has_float8(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b'"F8_' in file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER))
 
 
 def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:

@@ -9,13 +9,7 @@ tower stands under `visual.` and its text tower at the top, or under `text.`. A 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
-
-from stockpot.checkpoints.layouts import plain_name
-
-Program = Literal["hf", "open_clip"]
-PROGRAMS: tuple[Program, ...] = ("hf", "open_clip")
+from typing import NamedTuple
 
 _BLOCK = {
     "ln_1": "layer_norm1",
@@ -52,9 +46,6 @@ _SAME = ("logit_scale", "logit_bias")
 _OPEN_CLIP_LAYER = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+)")
 _HF_LAYER = re.compile(r"(vision_model\.|text_model\.)encoder\.layers\.(\d+)\.(.+)")
 _HF_THIRD = re.compile(r"self_attn\.[qkv]_proj\.(weight|bias)")
-_BEYOND_HF_VISION = re.compile(
-    r"text_model\.|visual_projection\.|text_projection\.|logit_(scale|bias)$"
-)
 # Facts about a model that old files keep among its weights, or numbers 0, 1, 2, ...
 _NO_WEIGHTS = re.compile(
     r"(input_resolution|context_length|vocab_size|attn_mask|(.*\.)?position_ids)$"
@@ -68,40 +59,6 @@ class Pair(NamedTuple):
     hf: tuple[str, ...]
     turned: bool = False
     """Whether rows and columns change places."""
-
-
-class Layout(NamedTuple):
-    """Whose names a checkpoint has, and what stands in front of those of its towers."""
-
-    program: Program
-    vision: str
-    text: str
-
-    def canonical(self, name: str) -> str:
-        """The name as the program itself gives it to a whole model."""
-        plain = plain_name(name)
-        if self.program == "hf":
-            return plain if _BEYOND_HF_VISION.match(plain) else f"vision_model.{plain}"
-        return f"visual.{plain}" if not self.vision else plain.removeprefix(self.text)
-
-
-CANONICAL = {
-    "hf": Layout("hf", "vision_model.", "text_model."),
-    "open_clip": Layout("open_clip", "visual.", ""),
-}
-
-
-def layout_of(names: Iterable[str]) -> Layout | None:
-    """The layout of a CLIP or of its vision tower; none for any other model."""
-    plain = {plain_name(name) for name in names}
-    if {"embeddings.class_embedding", "pre_layrnorm.weight"} <= plain:
-        return CANONICAL["hf"]
-    if {"visual.class_embedding", "visual.conv1.weight"} <= plain:
-        inside = "text.token_embedding.weight" in plain
-        return Layout("open_clip", "visual.", "text." if inside else "")
-    if {"class_embedding", "conv1.weight", "ln_pre.weight"} <= plain:
-        return Layout("open_clip", "", "")
-    return None
 
 
 def is_no_weight(canonical: str) -> bool:

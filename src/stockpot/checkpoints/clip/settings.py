@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from stockpot.checkpoints.clip.names import Program, pair_of_open_clip
+from stockpot.checkpoints.clip.names import pair_of_open_clip
+from stockpot.checkpoints.layouts import Program
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
 

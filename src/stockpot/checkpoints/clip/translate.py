@@ -10,15 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stockpot.checkpoints.clip.names import (
-    CANONICAL,
-    Layout,
-    Program,
-    is_no_weight,
-    layout_of,
-    pair_of_hf,
-    pair_of_open_clip,
-)
+from stockpot.checkpoints.clip.names import is_no_weight, pair_of_hf, pair_of_open_clip
+from stockpot.checkpoints.layouts import CANONICAL, Layout, Program, layout_of
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError
 
@@ -73,7 +66,7 @@ class TranslatedSource:
 def in_one_layout(
     members: Sequence[Source], base: Source | None, asked: Program | None = None
 ) -> tuple[list[Source], Source | None]:
-    """Checkpoints under the names of one program.
+    """CLIPs under the names of one program.
 
     Args:
         members: the checkpoints to bring together.
@@ -81,22 +74,24 @@ def in_one_layout(
         asked: the program to take instead.
     """
     sources = [*members, *([base] if base is not None else [])]
-    layouts = [layout_of(source.tensors()) for source in sources]
-    if asked is None and (None in layouts or len(set(layouts)) == 1):
-        return list(members), base  # alike already, or not to be brought together
-    for source, layout in zip(sources, layouts, strict=True):
-        if layout is None:
-            raise BadCheckpointError(
-                f"{source.label}: expected a CLIP of open_clip or transformers, or its vision "
-                "tower; its names are neither's."
-            )
-    found = [layout for layout in layouts if layout is not None]
+    found = [known_layout(source) for source in sources]
     program = asked or (found[-1] if base is not None else found[0]).program
     brought = [
         translated(source, layout, program) for source, layout in zip(sources, found, strict=True)
     ]
     count = len(members)
     return brought[:count], brought[count] if base is not None else None
+
+
+def known_layout(source: Source) -> Layout:
+    """The layout of a checkpoint that must be a CLIP."""
+    layout = layout_of(source.tensors())
+    if layout is None:
+        raise BadCheckpointError(
+            f"{source.label}: expected a CLIP of open_clip or transformers, or its vision tower; "
+            "its names are neither's."
+        )
+    return layout
 
 
 def translated(source: Source, layout: Layout, program: Program) -> Source:
