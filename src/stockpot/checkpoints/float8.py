@@ -20,10 +20,9 @@ from torch import Tensor
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError
 
-EIGHT_BITS = {
-    getattr(torch, name)
-    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-}
+EIGHT_BITS = (
+    torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+)  # fmt: skip
 _PLAIN = torch.bfloat16
 _SCALE_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _BLOCK = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
         return _open_adapter(spec, label, base)
     if spec.format == "timm" or spec.format == "open_clip":
         return open_package(spec.format, dict(spec.config)["name"], label=label)
-    return _wide(_open_files(spec, label))
+    return _wide(_opener(spec)(spec.files, label=label, folder=spec.folder))
 
 
 def _wide(source: Source) -> Source:
@@ -64,10 +64,10 @@ def _open_adapter(location: Location, label: str, base: Source | None) -> Source
                 hint="Give the base with --base.",
             )
         base = open_checkpoint(name)
-    return AdapterSource(base, _open_files(location, label), config, label=label)
+    adapter = _opener(location)(location.files, label=label, folder=location.folder)
+    return AdapterSource(base, adapter, config, label=label)
 
 
-def _open_files(location: Location, label: str) -> Source:
-    if location.files[0].suffix == ".safetensors":
-        return SafetensorsSource(location.files, label=label, folder=location.folder)
-    return open_torch_files(location.files, label=label, folder=location.folder)
+def _opener(location: Location) -> Callable[..., Source]:
+    safe = location.files[0].suffix == ".safetensors"
+    return SafetensorsSource if safe else open_torch_files

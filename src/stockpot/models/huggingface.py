@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved
-from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
@@ -102,6 +101,8 @@ def _readable(folder: Path) -> Iterator[Path]:
     except BadCheckpointError:
         yield folder  # transformers has its own words for what is wrong
         return
+    from stockpot.checkpoints.write import ShardWriter
+
     with TemporaryDirectory() as name:
         copy_companions(folder, Path(name))
         infos = source.tensors()
