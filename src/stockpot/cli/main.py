@@ -14,6 +14,7 @@ from typing import Annotated, TextIO
 import typer
 
 from stockpot.cli import (
+    attack,
     compare,
     convert,
     corrupt,
@@ -47,6 +48,7 @@ _MAKING = (
     harden,
     season,
     measure,
+    attack,
     explain,
     corrupt,
     report,

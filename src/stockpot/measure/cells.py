@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
@@ -32,10 +33,12 @@ from stockpot.results.schema import (
     CellResult,
     Cost,
     DataFacts,
+    Flag,
     ModelFacts,
     pack_bits,
 )
 from stockpot.results.store import ResultStore
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.types import Variant
 
 
@@ -117,7 +120,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    found = measures.get(cell.measure)(model, data, context, **cell.params)
+    with watching(model) as watch:
+        found = measures.get(cell.measure)(model, data, context, **cell.params)
+    broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     result = CellResult(
         key=key,
         scores=found.scores,
@@ -152,7 +157,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
-        notes=list(found.notes),
+        notes=[*found.notes, *([watch.note] if watch.broken else [])],
+        flags=[*found.flags, *broken],
         pictures=list(found.pictures),
     )
     if store:
@@ -163,7 +169,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which a model folder stands by its content: its place decides nothing."""
+    """Parameters in which a folder to be read stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -171,6 +177,8 @@ def _by_content(
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        elif references.get(role) == "images" and value:
+            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
     return found

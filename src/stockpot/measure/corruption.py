@@ -31,6 +31,7 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.load import identify, load_for
 from stockpot.score.class_space import ClassSpace
+from stockpot.score.predictions import watching
 from stockpot.score.scorer import scorer_for
 from stockpot.types import ImageSize, ModelRef
 
@@ -177,7 +178,7 @@ class _Grids:
         right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
-        with evaluating(model):
+        with evaluating(model), watching(model) as watch:
             for batch in data.batches(context.batch_size, model.preprocess.fit):
                 images = batch.images.to(context.device, non_blocking=True)
                 seeds = (batch.rows + context.seed).tolist()
@@ -191,10 +192,12 @@ class _Grids:
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
-        while len(_KEPT) >= 8:
-            _KEPT.pop(next(iter(_KEPT)))
-        _KEPT[key] = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
-        return _KEPT[key]
+        grid = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        if not watch.broken:  # a grid from memory would not say what the outputs were
+            while len(_KEPT) >= 8:
+                _KEPT.pop(next(iter(_KEPT)))
+            _KEPT[key] = grid
+        return grid
 
     def _set(self, model: Classifier) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""

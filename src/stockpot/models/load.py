@@ -49,7 +49,7 @@ class Vocabulary(NamedTuple):
 
 
 def load_model(source: Source, **options: Any) -> Classifier:
-    """Load a classifier from a zoo name, folder, hub id, factory, timm or open_clip name.
+    """Load a classifier from a zoo name, folder, hub id, factory, or a name of another zoo.
 
     A dual encoder (CLIP, SigLIP) needs `classes=` for its zero-shot head. `revision` belongs to a
     hub id, other options to the kind of source, and unknown ones are refused.
@@ -136,6 +136,10 @@ def _loader(place: Resolved) -> Callable[..., Classifier]:
         from stockpot.models.extras import load_open_clip
 
         return load_open_clip
+    if place.kind == "robustbench":
+        from stockpot.models.robustbench_zoo import load_robustbench
+
+        return load_robustbench
     if place.kind == "factory":
         from stockpot.models.factory import load_factory
 

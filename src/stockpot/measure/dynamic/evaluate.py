@@ -18,6 +18,7 @@ from stockpot.dynamic.task import Task
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
+from stockpot.score.predictions import predictions
 from stockpot.score.scorer import Model, Scorer
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
@@ -108,8 +109,8 @@ def _doubts(task: Task, quick: Task, pixels: Tensor, scorer: Scorer) -> list[str
     would end in a search against nobody.
     """
     with quick.autocast(pixels):
-        seen = scorer.logits(quick.model(pixels).float()).argmax(dim=1)
-    meant = scorer.logits(task.model(pixels).float()).argmax(dim=1)
+        seen = predictions(scorer.logits(quick.model(pixels).float()))
+    meant = predictions(scorer.logits(task.model(pixels).float()))
     differ = float((seen != meant).float().mean())
     if differ <= _ROUNDING:
         return []
@@ -150,8 +151,8 @@ def _look(
         scorer.right(before, seen.rows)[:, 0].cpu(),
         covered.cpu(),
         scorer.right(after, seen.rows)[:, 0].cpu(),
-        before.argmax(dim=1).cpu(),
-        after.argmax(dim=1).cpu(),
+        predictions(before).cpu(),
+        predictions(after).cpu(),
         seen.rows,
     )
 
