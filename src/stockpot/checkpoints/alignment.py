@@ -21,6 +21,7 @@ from stockpot.checkpoints.layouts import (
     layout_of,
 )
 from stockpot.checkpoints.source import Source, TensorInfo
+from stockpot.checkpoints.stacked import StackedSource
 from stockpot.errors import BadCheckpointError, BadParameterError
 
 Head = Literal["keep", "drop", "first"]
@@ -229,7 +230,8 @@ def _only_first_translated(first: _Opened, second: _Opened) -> bool:
 def _refuse_same_files(members: Sequence[Source]) -> None:
     seen: dict[tuple[tuple[int, int], ...], str] = {}
     for source in members:
-        if not source.files:
+        # Stacks may take different layers from the same files.
+        if not source.files or isinstance(source, StackedSource):
             continue
         stats = [path.stat() for path in source.files]
         identity = tuple((stat.st_dev, stat.st_ino) for stat in stats)

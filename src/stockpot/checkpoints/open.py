@@ -10,12 +10,11 @@ from torch import Tensor
 
 from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.float8 import EIGHT_BITS, Float8Source
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.packages import open_package
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
-from stockpot.errors import BadCheckpointError
 
 Spec = str | Path | Location | Mapping[str, Tensor] | Source
 
@@ -57,13 +56,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _open_adapter(location: Location, label: str, base: Source | None) -> Source:
     config: dict[str, Any] = dict(location.config)
     if base is None:
-        name = config.get("base_model_name_or_path")
-        if not name:
-            raise BadCheckpointError(
-                f"{label}: is a LoRA adapter whose config does not name its base.",
-                hint="Give the base with --base.",
-            )
-        base = open_checkpoint(name)
+        base = open_checkpoint(base_of_adapter(location))
     adapter = _opener(location)(location.files, label=label, folder=location.folder)
     return AdapterSource(base, adapter, config, label=label)
 

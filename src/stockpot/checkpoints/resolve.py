@@ -93,6 +93,8 @@ class Resolved:
     """Where it lies, if it lies on this machine."""
     revision: str | None = None
     """Of a hub id."""
+    passing: bool = False
+    """Whether its folder goes away with this process."""
 
     @property
     def has_files(self) -> bool:

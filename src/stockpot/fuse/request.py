@@ -60,6 +60,8 @@ class Options:
             base's, or those of the first member.
         save: where to write what a data-driven method learned, to use it again.
         load: what such a method learned before; it then needs no data.
+        as_lora: write a LoRA adapter of this rank over the base, in peft's layout, instead of the
+            whole model.
         command: the command line to write into the model card.
     """
 
@@ -76,6 +78,7 @@ class Options:
     layout: Literal["hf", "open_clip"] | None = None
     save: str | None = None
     load: str | None = None
+    as_lora: int | None = None
     command: str | None = None
 
     def __post_init__(self) -> None:
@@ -94,8 +97,10 @@ class Options:
 
     def deciding(self) -> dict[str, Any]:
         """The options that decide which weights are made; the others say how and where."""
-        asked = {"layout": self.layout} if self.layout else {}
-        return {name: getattr(self, name) for name in _DECIDING} | asked
+        found = {name: getattr(self, name) for name in _DECIDING}
+        # Named only where they are asked for, so that the records of other fusions stay the same.
+        asked = {"as_lora": self.as_lora, "layout": self.layout}
+        return found | {name: value for name, value in asked.items() if value is not None}
 
 
 @dataclass(frozen=True)
