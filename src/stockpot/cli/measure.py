@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     ModelOptions,
     Params,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -36,7 +37,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A run folder to save the results in.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
     base: Annotated[

@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     Device,
     Params,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -60,7 +61,7 @@ def command(
         str,
         typer.Option(help="Score among all outputs, the data's (subset), or as is usual."),
     ] = LIBRARY.class_space,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     plot: Annotated[
         Path | None,

@@ -37,7 +37,9 @@ class DataEntry(_WithParams):
     """A dataset: its registered name (or a path) and its options."""
 
     dataset: str
-    split: str = "test"
+    split: str | None = Field(
+        None, description="When left out: test, or all of data that has no splits."
+    )
     limit: int | None = Field(None, ge=1)
 
 

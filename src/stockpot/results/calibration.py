@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from stockpot.results.statistics import Groups, Interval, group_sums
 
-_DRAWS = 2000
-_HALVINGS = 14
+_DRAWS = 1000
+_HALVINGS = 12
 _FARTHEST = 8.0
 """No truth is looked for beyond so many standard errors."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +13,14 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.folder import check_free
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import plain
+from stockpot.checkpoints.seen import Seen
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.inputs import seen_in, seen_of
 from stockpot.pool.batch_norm import Rule, Statistics
 from stockpot.pool.family import Member, read_pool
 from stockpot.pool.pool import Pool
@@ -134,6 +139,10 @@ def season(
         name: accuracy_score(flags, scored.groups, **condition)
         for name, flags in zip(pool.members, found.members, strict=True)
     }
+    parents = reduce(operator.or_, map(seen_of, by_name(members).values()), Seen())
+    used = seen_in("seasoning", images.take(rows))
+    if labelled is not None:
+        used |= seen_in("seasoning", labelled)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
     asked = seasoning_record(
@@ -172,8 +181,10 @@ def season(
         selected_on=tuple(rows.tolist()),
         held_out=tuple(others.tolist()),
         matrix=matrix,
+        seen=parents | used,
         record=asked.model_copy(update={"details": plain(details), "versions": versions}),
     )
+    result.model.history = parents | used
     if out:
         result.save(out)
     return result
