@@ -10,8 +10,8 @@ from torch import nn
 from pico import CLASSES, make_classifier, make_dataset
 from stockpot.errors import BadDataError
 from stockpot.measure import measures
-from stockpot.measure.clean import calibration_error
 from stockpot.measure.measurement import Context
+from stockpot.results.calibration import calibration_error
 from stockpot.score.class_space import match_classes
 
 

@@ -12,6 +12,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -69,7 +70,8 @@ def write_seen(folder: Path, seen: Seen) -> SeenImages | None:
     if not seen:
         return None
     content = io.BytesIO()
-    np.savez(content, **{use: hashes.astype("<u8") for use, hashes in seen.images.items()})
+    stored: dict[str, Any] = {use: hashes.astype("<u8") for use, hashes in seen.images.items()}
+    np.savez(content, **stored)
     (folder / SEEN).write_bytes(content.getvalue())
     return SeenImages(
         images={use: len(hashes) for use, hashes in seen.images.items()},

@@ -39,6 +39,10 @@ def command(
     ] = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    unseen_only: Annotated[
+        bool,
+        typer.Option("--unseen-only", help="Leave out images that the model saw when it was made."),
+    ] = False,
     params: Params = None,
     base: Annotated[
         str | None, typer.Option(help="What LoRA adapters are applied to, if not what they name.")
@@ -77,6 +81,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine,
+            unseen=unseen_only,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,

@@ -119,6 +119,8 @@ def command(
     if chosen.clean_accuracy:
         typer.echo(f"the soup on the same images, clean: {_shown(chosen.clean_accuracy)}")
     typer.echo(f"BatchNorm statistics: {chosen.record.details['batch_norm']}")
+    if "seen" in (notes := chosen.record.details["notes"]):
+        typer.echo(f"note: {notes['seen']}")
     typer.echo(f"\nsoup: {out}")
     if plot is not None:
         _draw(chosen, plot, data)

@@ -18,7 +18,7 @@ from PIL import Image
 from stockpot.datasets.dataset import Images, TensorImages
 
 Hashes = NDArray[np.uint64]
-SIDE = 16
+SIDE = 8
 """Thumbnails are so many pixels wide and high."""
 _BYTES = 8
 _BATCH = 256
@@ -29,7 +29,7 @@ class Look(NamedTuple):
 
     hashes: Hashes
     thumbnails: NDArray[np.uint8]
-    """One row for each: `SIDE` x `SIDE` RGB pixels, each the mean of its area."""
+    """One row for each: `SIDE` x `SIDE` RGB pixels, each a mean around its place."""
 
 
 def image_hashes(images: Images) -> Hashes:
@@ -86,6 +86,6 @@ def _strip(pixels: NDArray[np.uint8], thumbnails: bool) -> NDArray[np.uint8]:
     strip = np.zeros(_width(thumbnails), dtype=np.uint8)
     strip[:_BYTES] = np.frombuffer(digest.digest(), dtype=np.uint8)
     if thumbnails:
-        small = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BOX)
+        small = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         strip[_BYTES : _BYTES + 3 * SIDE * SIDE] = np.asarray(small).reshape(-1)
     return strip

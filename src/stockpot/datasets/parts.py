@@ -1,7 +1,7 @@
 """The splits of data that has none: parts by content, so that what is trained on is not tested on.
 
 The hash of a picture's pixels decides: 60 % of all hashes are `train`, 20 % `val` and 20 % `test`.
-Near twins go where the smallest hash among them goes. So a picture keeps its part when it is
+Near twins go where the smallest hash among them says. So a picture keeps its part when it is
 renamed, moved, or joined by other pictures; only a new twin with a smaller hash can move it.
 Classes are not balanced: a part holds of each class what the hashes give it.
 """
@@ -97,6 +97,14 @@ def parts_by_hash(hashes: Hashes, groups: NDArray[np.int64]) -> NDArray[np.str_]
     """The part of each hash; all of a group have that of its smallest."""
     smallest = np.full(groups.max(initial=-1) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
     np.minimum.at(smallest, groups, hashes)
-    percent = smallest[groups] / 2.0**64 * 100
+    # Mixed once more: the smallest of several is small, and twins would flock to the first part.
+    percent = _mixed(smallest)[groups] / 2.0**64 * 100
     ends = np.cumsum(list(SHARES.values()))[:-1]
     return np.asarray(list(SHARES))[np.searchsorted(ends, percent, side="right")]
+
+
+def _mixed(numbers: Hashes) -> Hashes:
+    """Numbers spread evenly anew (the finaliser of SplitMix64)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

@@ -1,10 +1,10 @@
 """Near twins: one picture saved twice, compressed anew, rescaled or slightly retouched.
 
-Two pictures are near twins when their thumbnails (16 x 16 RGB pixels, each the mean of its area)
+Two pictures are near twins when their thumbnails (8 x 8 RGB pixels, each a mean around its place)
 differ by at most `TOLERANCE` levels of 255 in the root mean square; twins of twins are twins.
 Crops, mirror images and other moments of one scene are not found.
 
-Candidates come from a k-d tree over means of 4 x 4 blocks, which never differ by more than the
+Candidates come from a k-d tree over means of 2 x 2 blocks, which never differ by more than the
 thumbnails do, so that no pair is missed: n log n for pictures that differ.
 """
 
@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from stockpot.datasets.image_hashes import SIDE
 
 TOLERANCE = 4.0
-_BLOCK = 4
+_BLOCK = 2
 _QUERIES = 512
 _PAIRS = 8192
 
@@ -76,4 +76,5 @@ def _joined(
     labels = connected_components(graph, directed=False)[1]
     first = np.full(labels.max() + 1, n)
     np.minimum.at(first, labels, np.arange(n))
-    return first[labels].astype(np.int64)
+    joined: NDArray[np.int64] = first[labels].astype(np.int64)
+    return joined

@@ -130,6 +130,9 @@ class MeasureEntry(_WithParams):
     measure: str
     data: str
     models: list[str] | None = Field(None, description="All models of the block when left out.")
+    unseen: bool = Field(
+        False, description="Leave out, for each model, the images that it saw when it was made."
+    )
 
 
 class MeasureBlock(_Closed):

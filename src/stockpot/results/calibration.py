@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stockpot.results.statistics import Groups, Interval, group_sums
 
 _DRAWS = 1000
-_HALVINGS = 12
+_HALVINGS = 9
 _FARTHEST = 8.0
 """No truth is looked for beyond so many standard errors."""
 
@@ -70,9 +70,12 @@ def calibration_interval(
     found = _filled(confidence, correct, bins)
     count = max(1, round(n / _design_effect(confidence - correct, groups)))
 
+    generator = np.random.default_rng(seed)
+    sizes = generator.multinomial(count, found.share / found.share.sum(), size=_DRAWS)
+
     def tails(steps: float) -> tuple[float, float]:
-        drawn = _drawn(found, _moved(found, count, steps), count, seed)
-        # Equal values are shared out: few images give few values, and ties are no surprise.
+        drawn = _drawn(found, _moved(found, count, steps), sizes, seed)
+        # Few images give few values: one that equals the observed is no surprise on either side.
         near = np.isclose(drawn, observed, rtol=1e-9, atol=1e-12)
         return float((near | (drawn < observed)).mean()), float((near | (drawn > observed)).mean())
 
@@ -114,17 +117,17 @@ def _moved(found: _Bins, count: int, steps: float) -> NDArray[np.float64]:
     errors = np.sqrt(smooth * (1 - smooth) / (sizes + 2))
     gaps = found.confidence - found.accuracy
     size = np.maximum(np.abs(gaps) + steps * errors, 0.0)
-    return np.clip(found.confidence - np.sign(gaps) * size, 0.0, 1.0)
+    moved: NDArray[np.float64] = np.clip(found.confidence - np.sign(gaps) * size, 0.0, 1.0)
+    return moved
 
 
 def _drawn(
-    found: _Bins, accuracy: NDArray[np.float64], count: int, seed: int
+    found: _Bins, accuracy: NDArray[np.float64], sizes: NDArray[np.int64], seed: int
 ) -> NDArray[np.float64]:
-    """Calibration errors of so many images drawn anew with these true accuracies."""
-    generator = np.random.default_rng(seed)
-    sizes = generator.multinomial(count, found.share / found.share.sum(), size=_DRAWS)
-    right = generator.binomial(sizes, accuracy)
-    errors: NDArray[np.float64] = np.abs(sizes * found.confidence - right).sum(axis=1) / count
+    """Calibration errors of images drawn anew with these true accuracies, so many in each bin."""
+    right = np.random.default_rng(seed + 1).binomial(sizes, accuracy)
+    gaps = np.abs(sizes * found.confidence - right).sum(axis=1)
+    errors: NDArray[np.float64] = gaps / sizes.sum(axis=1)
     return errors
 
 

@@ -148,6 +148,9 @@ class CellResult(_Document):
     outcome_sizes: dict[str, int] = Field(
         default_factory=dict, description="The length of records that are about other images."
     )
+    seen: str = Field(
+        "", description="Which images were seen when the model was made, as outcomes are written."
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     pictures: list[Picture] = Field(default_factory=list)

@@ -9,6 +9,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import plain
 from stockpot.checkpoints.seen import Seen
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.image_hashes import image_hashes
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -121,7 +123,8 @@ def season(
     clean = None
     with watching(pool.model) as watch:
         choice: Choice = entry(pool, seen, context, **chosen)
-        scored = read(images.take(others) if protocol == "holdout" else images)
+        judged = images.take(others) if protocol == "holdout" else images
+        scored = read(judged)
         found = answers(pool, choice.weights, scored)
         if choice.under:
             clean = accuracy_score(found.soup, scored.groups, **condition)
@@ -163,7 +166,11 @@ def season(
             "members": {name: _plain(score) for name, score in by_member.items()},
         },
         "images": choice.images,
-        "notes": {**choice.notes, **({NON_FINITE: watch.note} if watch.broken else {})},
+        "notes": {
+            **choice.notes,
+            **({NON_FINITE: watch.note} if watch.broken else {}),
+            **_seen_before(parents, judged),
+        },
         "seconds": round(time.perf_counter() - start, 2),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }
@@ -204,6 +211,18 @@ def _statistics(
         raise BadParameterError("bn=recompute: expected images to estimate on, got none.")
     words = f"estimated anew on {len(images)} {asked} images"
     return Statistics("recompute", images.batches), words
+
+
+def _seen_before(parents: Seen, judged: Dataset) -> dict[str, str]:
+    """A note where the images that the soup is scored on were seen when a member was made."""
+    if not parents or not len(judged):
+        return {}
+    marks = parents.among(image_hashes(judged.images), judged.fingerprint)
+    count = int(np.any(list(marks.values()), axis=0).sum()) if marks else 0
+    if not count:
+        return {}
+    uses = ", ".join(marks)
+    return {"seen": f"{count} of {len(judged)} images scored were seen by members ({uses})"}
 
 
 def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:
