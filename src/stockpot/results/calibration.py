@@ -2,15 +2,18 @@
 
 A mean of absolute gaps is never below zero: of a perfectly calibrated model it is what chance
 makes of 0, and resampling the images adds that chance a second time. So the interval asks the
-question the other way round: for which true errors would the observed one be no surprise? The true
-gaps are those observed, all moved towards zero (or away from it) by one number of their own
-standard errors; bins are drawn anew under each such truth, and the truths of which neither tail
-beyond the observed value is below 2.5 % make the interval. The observed value belongs to it even
-where it is the upper end: chance alone lifts it there.
+question the other way round: for which true errors would the observed one be no surprise?
+
+Downwards the true error stays in the bins that show it best, and the others are calibrated, so that
+chance may have made as much of the observed value as it can. Upwards all gaps grow by one number of
+their standard errors. Images are drawn anew under each such truth; where the observed value, or one
+beyond it, has less than 2.5 %, the interval ends. The observed value belongs to it even where it is
+the upper end: chance alone lifts it there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 from stockpot.results.statistics import Groups, Interval, group_sums
 
 _DRAWS = 1000
+_TAIL = 0.025
 _HALVINGS = 9
 _FARTHEST = 8.0
 """No truth is looked for beyond so many standard errors."""
@@ -73,30 +77,31 @@ def calibration_interval(
     generator = np.random.default_rng(seed)
     sizes = generator.multinomial(count, found.share / found.share.sum(), size=_DRAWS)
 
-    def tails(steps: float) -> tuple[float, float]:
-        drawn = _drawn(found, _moved(found, count, steps), sizes, seed)
+    def surprising(accuracy: NDArray[np.float64], above: bool) -> bool:
+        """Whether a value as far above (below) as the observed has less than its 2.5 %."""
+        drawn = _drawn(found, accuracy, sizes, seed)
         # Few images give few values: one that equals the observed is no surprise on either side.
         near = np.isclose(drawn, observed, rtol=1e-9, atol=1e-12)
-        return float((near | (drawn < observed)).mean()), float((near | (drawn > observed)).mean())
+        return bool((near | (drawn > observed if above else drawn < observed)).mean() < _TAIL)
 
-    def first_surprise(direction: float, tail: int) -> float:
-        """The last truth in a direction that does not surprise, by halving."""
-        if tails(direction * _FARTHEST)[tail] >= 0.025:
-            return direction * _FARTHEST
-        inside, outside = 0.0, _FARTHEST
-        if tails(0.0)[tail] < 0.025:
-            return 0.0
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            if tails(direction * middle)[tail] >= 0.025:
-                inside = middle
-            else:
-                outside = middle
-        return direction * inside
-
-    low = found.error(_moved(found, count, first_surprise(-1.0, 1)))
-    high = found.error(_moved(found, count, first_surprise(1.0, 0)))
+    share = _last(lambda part: surprising(_concentrated(found, count, 1 - part), above=True))
+    steps = _last(lambda part: surprising(_enlarged(found, count, part * _FARTHEST), above=False))
+    low = found.error(_concentrated(found, count, 1 - share))
+    high = found.error(_enlarged(found, count, steps * _FARTHEST))
     return Interval(min(low, observed), max(high, observed), method)
+
+
+def _last(surprising: Callable[[float], bool]) -> float:
+    """How far one may go from 0 to 1 before it surprises, by halving."""
+    if surprising(0.0):
+        return 0.0
+    if not surprising(1.0):
+        return 1.0
+    inside, outside = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        inside, outside = (inside, middle) if surprising(middle) else (middle, outside)
+    return inside
 
 
 def _filled(confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int) -> _Bins:
@@ -109,16 +114,35 @@ def _filled(confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: i
     return _Bins(sizes / len(confidence), sums / sizes, right / sizes)
 
 
-def _moved(found: _Bins, count: int, steps: float) -> NDArray[np.float64]:
-    """True accuracies whose gaps are larger by so many standard errors (smaller, below zero)."""
-    sizes = np.maximum(found.share * count, 1e-9)
+def _standard_errors(found: _Bins, count: int) -> NDArray[np.float64]:
+    sizes = found.share * count
     # The error of a share of 0 or 1 is not 0: two more images, one right and one wrong.
     smooth = (found.accuracy * sizes + 1) / (sizes + 2)
-    errors = np.sqrt(smooth * (1 - smooth) / (sizes + 2))
+    errors: NDArray[np.float64] = np.sqrt(smooth * (1 - smooth) / (sizes + 2))
+    return errors
+
+
+def _enlarged(found: _Bins, count: int, steps: float) -> NDArray[np.float64]:
+    """True accuracies whose gaps are all larger by so many standard errors."""
     gaps = found.confidence - found.accuracy
-    size = np.maximum(np.abs(gaps) + steps * errors, 0.0)
+    size = np.abs(gaps) + steps * _standard_errors(found, count)
     moved: NDArray[np.float64] = np.clip(found.confidence - np.sign(gaps) * size, 0.0, 1.0)
     return moved
+
+
+def _concentrated(found: _Bins, count: int, share: float) -> NDArray[np.float64]:
+    """True accuracies with a share of the observed error, left in the bins that show it best.
+
+    All other bins are calibrated, and what they show is chance: no truth explains more by chance.
+    """
+    gaps = found.confidence - found.accuracy
+    order = np.argsort(-np.abs(gaps) / _standard_errors(found, count), kind="stable")
+    parts = (found.share * np.abs(gaps))[order]
+    before = np.cumsum(parts) - parts
+    kept = np.zeros_like(parts)
+    kept[order] = np.clip(share * parts.sum() - before, 0.0, parts)
+    truth: NDArray[np.float64] = found.confidence - np.sign(gaps) * kept / found.share
+    return np.clip(truth, 0.0, 1.0)
 
 
 def _drawn(
