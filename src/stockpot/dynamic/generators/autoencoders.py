@@ -48,9 +48,11 @@ class LatentGenerator:
             return latents
         if not self.autoencoder.is_quantised:
             return latents.clamp(-self.reach, self.reach)
-        book = self.autoencoder.quantize.embedding.weight
-        middle = (book.amax(dim=0) + book.amin(dim=0)).view(1, -1, 1, 1) / 2
-        half = (book.amax(dim=0) - book.amin(dim=0)).view(1, -1, 1, 1) / 2 * self.reach
+        bounds = self.autoencoder.quantize.bounds()
+        if bounds is None:
+            return latents
+        low, high = (bound.view(1, -1, 1, 1) for bound in bounds)
+        middle, half = (high + low) / 2, (high - low) / 2 * self.reach
         return torch.minimum(torch.maximum(latents, middle - half), middle + half)
 
     def codes(self, latents: Tensor) -> Tensor | None:
