@@ -14,9 +14,6 @@ from torch import nn
 
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.files import save_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.oracles import networks
 from stockpot.errors import UserError
 from stockpot.measure.dynamic.outcomes import Outcomes, by_class, curve, headline
@@ -244,13 +241,7 @@ def test_an_fmr_table_gives_the_fmr() -> None:
     assert (means[0] / means[1]) / means[2] == pytest.approx(result.score("fmr").value)
 
 
-def test_wrong_sizes_and_names_are_said_in_one_line(tmp_path: Path) -> None:
-    shape = Architecture(channels=8, multipliers=(1, 1), groups=4, codes=8)
-    save_autoencoder(Autoencoder(shape), tmp_path)
-    odd = make_dataset(4, size=15)
-    params = {"oracle": "none", "generator_params": {"autoencoder": str(tmp_path)}}
-    with pytest.raises(UserError, match="multiples of 2"):
-        measure(make_classifier(ReadsLabel(4)), {"dynamic": params}, data=odd)
+def test_wrong_names_are_said_in_one_line() -> None:
     with pytest.raises(UserError, match=r"no generator named 'vqgn'.*vqgan"):
         run(Linear(), generator="vqgn")
     with pytest.raises(UserError, match="no oracle named 'cliip'"):

@@ -35,7 +35,11 @@ class Generator(Protocol):
     step: float
     """A step size at which a search of fifty steps changes images visibly."""
     half: bool
-    """Whether it may run in mixed precision: a network may, a formula on pixels gains nothing."""
+    """Whether it may run in mixed precision: a network may, a formula on pixels gains nothing.
+
+    One that takes only some sizes also has `grid`, what its sides are multiples of, and may have
+    `side`, at which it works best; `grid.py` resizes for it.
+    """
 
     def to(self, device: torch.device) -> Generator:
         """The same generator on a device."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -14,9 +14,11 @@ from torch import Tensor
 
 from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
+from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
 from stockpot.errors import BadParameterError
 from stockpot.score.scorer import Model
+from stockpot.types import ImageSize
 
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed
 _REACH = 5.0  # steps; how far from the image a further start lies
@@ -71,6 +73,8 @@ def search(
             "expected budget >= 1, restarts >= 1, backtrack >= 0 and fgsm >= 0, got "
             f"{task.rules.budget}, {restarts}, {task.rules.backtrack} and {fgsm}."
         )
+    size = ImageSize(*pixels.shape[-2:])
+    task = replace(task, generator=on_its_grid(task.generator, size))
     begin = _fgsm(task.model, pixels, targets, fgsm) if fgsm else pixels
     encoded = task.encode(begin, seeds)
     climb = Climb(encoded, pixels.shape)

@@ -19,6 +19,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
+from stockpot.dynamic.autoencoder.folder import identify_autoencoder
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
@@ -163,7 +164,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which a model folder stands by its content: its place decides nothing."""
+    """Parameters in which weights on disk stand by their content: their place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -171,6 +172,8 @@ def _by_content(
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        elif references.get(role) == "autoencoder" and value and Path(value).exists():
+            found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
         else:
             found[key] = value
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from stockpot.checkpoints.locate import Format, Location, indexed_files
 from stockpot.checkpoints.resolve import fetch_hub
 from stockpot.errors import BadCheckpointError
+from stockpot.models.fingerprint import fingerprint_files
 
 _PARTS = ("vae", "vqvae", "movq", "vqgan")
 """What pipelines call their autoencoder."""
@@ -51,6 +52,15 @@ def folder_weights(folder: Path) -> Location:
         f"{folder} has no weights; looked for {_STEM}.safetensors, its variants "
         f"({_STEM}.fp16.safetensors), shards and .bin files."
     )
+
+
+def identify_autoencoder(source: str | Path) -> str:
+    """The sha256 that tells an autoencoder on disk from every other."""
+    path = Path(source)
+    if path.is_file():
+        return fingerprint_files([path])
+    folder = within_pipeline(path)
+    return fingerprint_files([folder / "config.json", *folder_weights(folder).files])
 
 
 def _files(folder: Path, stem: str, suffix: str) -> tuple[Path, ...]:

@@ -18,6 +18,7 @@ from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, 
 from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.steps import StepRule
+from stockpot.dynamic.suitability import default_oracle_note, generator_notes, given_back
 from stockpot.dynamic.task import Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
@@ -30,12 +31,14 @@ from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import Scorer, scorer_for
-from stockpot.types import Count, Natural, NonNegative
+from stockpot.types import Count, ImageSize, Natural, NonNegative
 
 EMPTY_MASK = (
     "the sparse mask is empty: nothing moves, and the images are plain reconstructions; a smaller "
     "sparse_penalty lets some latents move"
 )
+_FIRST = 16
+"""Images by which generator and oracle are looked at before the search."""
 
 
 @measures.register("dynamic", paper="arXiv:2308.10632")
@@ -125,6 +128,7 @@ def dynamic(
             f"dynamic: expected step >= 0 and pictures >= 0, got {rules.step} and {pictures}."
         )
     task = Task(model, maker, judge, rules)
+    notes += _about_the_generator(task, model, data, context)
     options: dict[str, Any] = {"restarts": restarts, "fgsm": fgsm}
     condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
     extra: list[Score] = []
@@ -141,6 +145,9 @@ def dynamic(
             notes.append(EMPTY_MASK)
     found = evaluate(model, data, task, scorer, context, **options)
     outcomes = found.outcomes
+    if oracle == "zero_shot" and judge and not (oracle_params or {}).get("model"):
+        right = float(outcomes.covered.mean()) if len(data) else 0.0
+        notes += default_oracle_note(data.name, judge.name, right, len(data.classes))
     if not outcomes.validated.any():
         notes.append(
             f"the oracle {condition['oracle']} accepted no image as its class: the validation rate "
@@ -167,6 +174,18 @@ def dynamic(
         class_space=scorer.description,
         pictures=gallery(model, data, found, pictures),
     )
+
+
+def _about_the_generator(
+    task: Task, model: Classifier, data: Dataset, context: Context
+) -> list[str]:
+    """Whether it suits the data, judged by the first few images."""
+    for batch in data.take(range(min(_FIRST, len(data)))).batches(_FIRST, model.preprocess.fit):
+        pixels = batch.images.to(context.device).float() / 255
+        size = ImageSize(*pixels.shape[-2:])
+        psnr = given_back(task, pixels)
+        return generator_notes(task.generator, data.name, size, psnr)
+    return []
 
 
 def _latents(
