@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.dynamic.autoencoder.coders import Architecture, Decoder, Encoder
-from stockpot.dynamic.autoencoder.quantiser import GumbelQuantiser, Quantiser
+from stockpot.dynamic.autoencoder.quantiser import Codebook, GumbelQuantiser, Quantiser
 from stockpot.errors import BadDataError
 
 
@@ -23,7 +23,7 @@ class Autoencoder(nn.Module):
         self.post_quant_conv = nn.Conv2d(shape.code_size, shape.latent_channels, 1)
         if shape.codes:
             chosen = GumbelQuantiser if shape.gumbel else Quantiser
-            self.quantize = chosen(shape.codes, shape.code_size)
+            self.quantize: Codebook = chosen(shape.codes, shape.code_size)
 
     @property
     def is_quantised(self) -> bool:
