@@ -114,7 +114,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     data = cell.data.load()
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
-    context = Context(device, cell.batch_size, cell.seed, progress)
+    scratch = store.scratch(key) if store else None
+    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -158,6 +159,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     )
     if store:
         store.save(result)
+        store.clear_scratch(key)
     return result
 
 

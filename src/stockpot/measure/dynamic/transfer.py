@@ -38,7 +38,7 @@ def as_dataset(data: Dataset, found: Evaluation, maker: str) -> Dataset:
     rows = np.flatnonzero(found.outcomes.validated)
     if not len(rows):
         raise BadDataError(f"no image made against {maker} was validated.")
-    pixels = found.images[rows]
+    pixels = found.images(rows.tolist())
     kept = data.take(rows.tolist())
     return replace(
         kept,
