@@ -15,7 +15,7 @@ from stockpot.dynamic.kinship import shared_tensors
 from stockpot.dynamic.oracle import Setting, Vocabulary
 from stockpot.dynamic.suitability import default_oracle_note, generator_notes, given_back
 from stockpot.dynamic.task import Task
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import BadParameterError
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
@@ -61,10 +61,10 @@ def about_generator(task: Task, model: Classifier, data: Dataset, few: Tensor) -
     training = getattr(task.generator, "upbringing", None)
     if training is None or not training.perception:
         return notes
-    try:
-        eyes = read_tensors(resolve(training.perception, "weights").local())
-    except UserError:  # it is not on this machine
+    place = resolve(training.perception, "weights")
+    if place.path is None:  # it is not on this machine, and is not worth a download
         return notes
+    eyes = read_tensors(place.path)
     if share := shared_tensors(model, eyes.values()):
         notes.append(
             f"the generator {training.name} was trained on the features of {training.perception}, "

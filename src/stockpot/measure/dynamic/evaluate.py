@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -48,8 +48,8 @@ class Evaluation:
     model_queries: int
     oracle_queries: int
 
-    def images(self, rows: Sequence[int]) -> Tensor:
-        """What was returned for some rows, as uint8."""
+    def images(self, rows: Sequence[int]) -> Iterator[Tensor]:
+        """What was returned for some rows in ascending order, as uint8; one at a time in memory."""
         return self.shards.images(rows)
 
     @property
@@ -93,8 +93,8 @@ def evaluate(
     if shards.done:
         halving.notes.append(f"the search went on after {shards.done} images of an earlier start")
     twin: Model | None = None
-    rest = data.take(range(shards.done, len(data)))
     gone = shards.done
+    rest = data.take(range(gone, len(data))) if gone else data  # taking copies
     with evaluation_mode(model):
         for batch in rest.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255

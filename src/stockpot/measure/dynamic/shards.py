@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -66,17 +66,16 @@ class Shards:
                 found |= dict.fromkeys(json.loads(file.metadata()["notes"]))
         return list(found)
 
-    def images(self, rows: Sequence[int]) -> Tensor:
-        """The uint8 images of some rows, in this order; they must have been kept."""
-        wanted: dict[int, Tensor] = {}
+    def images(self, rows: Sequence[int]) -> Iterator[Tensor]:
+        """The uint8 images of some rows in ascending order, one after the other; all were kept."""
         for start, stop, path in self.parts:
-            own = {row for row in rows if start <= row < stop}
+            own = [row for row in rows if start <= row < stop]
             if not own:
                 continue
             with safe_open(path, "pt") as file:
-                kept = file.get_tensor(PICTURED).tolist()
+                places = {
+                    row: place for place, row in enumerate(file.get_tensor(PICTURED).tolist())
+                }
                 pixels = file.get_slice(IMAGES)
-                for place, row in enumerate(kept):
-                    if row in own:
-                        wanted[row] = pixels[place : place + 1][0]
-        return torch.stack([wanted[row] for row in rows])
+                for row in own:
+                    yield pixels[places[row] : places[row] + 1][0]
