@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 from fetched_layout import write_little_sets
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
+from skips import (  # noqa: F401 (hooks of pytest)
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.models.classifier import Classifier
@@ -23,17 +26,6 @@ from stockpot.types import ImageSize
 
 REAL_CACHE = cache_dir()
 """Where this machine keeps fetched data; only tests marked `data` see it."""
-
-ALLOWED_SKIPS = (
-    r"no chromium on the PATH",
-    r"could not import 'cv2'",
-    r"the photographs are not installed",
-    r"there is a GPU",
-)
-"""What a run may leave out: programs and packages that the environment of `make` does not hold.
-Any other skip fails the run, so that a test cannot go missing without a word."""
-
-_unexpected: list[str] = []
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -66,23 +58,6 @@ def little_sets(_little_sets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that holds a few pictures of every dataset that can be fetched."""
     monkeypatch.setenv("STOCKPOT_CACHE", str(_little_sets))
     return _little_sets
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2]
-        if not any(re.search(pattern, reason) for pattern in ALLOWED_SKIPS):
-            _unexpected.append(f"{report.nodeid}: {reason}")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _unexpected and session.exitstatus == 0:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    for line in _unexpected:
-        terminalreporter.write_line(f"SKIPPED WITHOUT LEAVE {line}", red=True)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_a_skip_without_leave_fails_the_run(
         f"import pytest\n\ndef test_it(): pytest.skip({reason!r})\n\ndef test_other(): pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "conftest", "-n", workers, str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-p", "skips", "-n", workers, str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=tmp_path,

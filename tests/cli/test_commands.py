@@ -14,35 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from processes import ENVIRONMENT, error_of, start, stockpot
 from stockpot.results.store import ResultStore
-
-COMMAND = [sys.executable, "-c", "from stockpot.cli.main import main; main()"]
-ENVIRONMENT = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-
-
-def stockpot(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        cwd=cwd,
-        check=False,
-    )
-
-
-def error_of(result: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """The one line of a user error."""
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, result.stderr
-    return lines[0]
 
 
 def cpu_seconds(*command: str) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT)
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | ENVIRONMENT)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before.ru_utime
 
 
@@ -201,15 +179,10 @@ def test_killed_three_times_and_run_again_gives_the_same(recipe: Path, tmp_path:
     assert stockpot("run", recipe, "-o", whole).returncode == 0
     written: dict[str, float] = {}
     for wanted in (1, 2, 4):  # kill once this many cells are on disk
-        process = subprocess.Popen(
-            [*COMMAND, "run", str(recipe), "-o", str(broken)],
-            env=ENVIRONMENT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start("run", recipe, "-o", broken)
         while len(list((broken / "results").glob("*.json"))) < wanted and process.poll() is None:
             time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+        process.send(signal.SIGKILL)
         process.wait()
         for path in (broken / "results").glob("*.json"):
             stamp = path.stat().st_mtime_ns
@@ -223,20 +196,11 @@ def test_killed_three_times_and_run_again_gives_the_same(recipe: Path, tmp_path:
 
 def test_interrupt_is_one_line(recipe: Path, tmp_path: Path) -> None:
     recipe.write_text(recipe.read_text().replace("epochs: 40", "epochs: 4000"))
-    process = subprocess.Popen(
-        [*COMMAND, "run", str(recipe), "-o", str(tmp_path / "run")],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start("run", recipe, "-o", tmp_path / "run")
     while not list((tmp_path / "run").rglob(".*.partial/*.pt")) and process.poll() is None:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in errors
-    assert "error: interrupted" in errors
+    process.send(signal.SIGINT)
+    assert "interrupted" in error_of(process.wait())
 
 
 def test_fresh_leaves_other_folders_alone(recipe: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_commands import error_of, stockpot
 
+from processes import error_of, stockpot
 from stockpot.results.store import load_results
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_commands import error_of, stockpot
 
 from pico import make_dataset
+from processes import error_of, stockpot
 from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.preprocess import Preprocess
 from stockpot.results.store import load_results

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,19 +10,17 @@ import torch
 from safetensors.torch import load_file
 
 from pico import make_dataset
+from processes import Running
 from stockpot.errors import UserError
 from stockpot.harden.distributed import is_first, own_share, workers
 from stockpot.harden.run import harden
 
 SETTINGS = {"eps": "4/255", "steps": 1, "epochs": 1, "batch_size": 8, "lr": 0.01}
 SETTINGS |= {"optimizer": "sgd", "clip": 0.0}
-PROGRAM = """
-import sys
-from pathlib import Path
-from pico import make_dataset
-from stockpot.harden.run import harden
-harden("adversarial", Path(sys.argv[1]), make_dataset(), out=sys.argv[2], **{settings})
-"""
+
+
+def train_adversarially(model: Path, out: Path) -> None:
+    harden("adversarial", model, make_dataset(), out=out, **SETTINGS)
 
 
 def test_one_process_alone_is_left_alone() -> None:
@@ -39,17 +34,18 @@ def test_two_processes_make_the_weights_of_one(pico_vit: Path, tmp_path: Path) -
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    program = PROGRAM.replace("{settings}", repr(SETTINGS))
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(pico_vit), str(tmp_path / "two")],
-            env=os.environ | shared | {"PYTHONPATH": paths, "RANK": rank, "LOCAL_RANK": rank},
+        Running(
+            train_adversarially,
+            pico_vit,
+            tmp_path / "two",
+            env=shared | {"RANK": rank, "LOCAL_RANK": rank},
         )
         for rank in ("0", "1")
     ]
-    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    ended = [process.wait() for process in running]
+    assert [process.returncode for process in ended] == [0, 0], ended
     harden("adversarial", pico_vit, make_dataset(), out=tmp_path / "one", **SETTINGS)
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     start = load_file(pico_vit / "model.safetensors")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,42 +10,33 @@ import torch
 from safetensors.torch import load_file
 
 from pico import make_dataset
+from processes import Running
 from stockpot.datasets.dataset import Dataset
+from stockpot.harden import run
 from stockpot.harden.loop import Resume, train
 from stockpot.harden.nominal import nominal
 from stockpot.harden.run import harden
 from stockpot.models.load import load_model
 
 SETTINGS = {"norm": "linf", "eps": "8/255", "steps": 1, "epochs": 160, "batch_size": 8, "lr": 0.001}
-PROGRAM = """
-import sys
-from pathlib import Path
-from pico import make_dataset
-from stockpot.harden import run
-from stockpot.harden.loop import Resume
-run.Resume = lambda path: Resume(path, every=100)  # so that a short run can be caught midway
-run.harden("adversarial", Path(sys.argv[1]), make_dataset(), out=sys.argv[2], **{settings})
-"""
 
 
-def start(model: Path, out: Path) -> subprocess.Popen[bytes]:
-    program = PROGRAM.replace("{settings}", repr(SETTINGS))
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    environment = os.environ | {"PYTHONPATH": paths}
-    return subprocess.Popen([sys.executable, "-c", program, str(model), str(out)], env=environment)
+def train_adversarially(model: Path, out: Path) -> None:
+    run.Resume = lambda path: Resume(path, every=100)  # so that a short run can be caught midway
+    harden("adversarial", model, make_dataset(), out=out, **SETTINGS)
 
 
 def test_killed_and_resumed_gives_the_same_weights(pico_vit: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
-    process = start(pico_vit, out)
+    process = Running(train_adversarially, pico_vit, out)
     limit = time.monotonic() + 300  # importing takes long on a busy machine
     while not (states := list(tmp_path.glob(".killed.partial/*.pt"))):
         assert process.poll() is None
         assert time.monotonic() < limit
         time.sleep(0.01)
     (state,) = states
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.send(signal.SIGKILL)
+    assert process.wait().returncode == -signal.SIGKILL
     assert state.exists()
     assert not out.exists()
     step = torch.load(state, weights_only=True)["step"]
