@@ -6,6 +6,7 @@ search sees images of the model's size only.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -35,9 +36,9 @@ class Resized:
         self.generator, self.outer, self.inner = generator, outer, inner
         self.name, self.step, self.half = generator.name, generator.step, generator.half
 
-    def to(self, device: object) -> Resized:
+    def to(self, device: torch.device) -> Resized:
         """Move the generator."""
-        return Resized(self.generator.to(device), self.outer, self.inner)  # type: ignore[arg-type]
+        return Resized(self.generator.to(device), self.outer, self.inner)
 
     def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
         """Of the resized images."""
@@ -61,4 +62,5 @@ class Resized:
 
 
 def _resized(pixels: Tensor, size: ImageSize) -> Tensor:
-    return F.interpolate(pixels, size=tuple(size), mode="bicubic", antialias=True)
+    # In full precision: not every device resizes in bfloat16.
+    return F.interpolate(pixels.float(), size=tuple(size), mode="bicubic", antialias=True)

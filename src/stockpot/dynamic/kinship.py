@@ -20,7 +20,7 @@ from stockpot.errors import UserError
 
 _SMALLEST = 16  # entries; tiny tensors coincide by chance or by initialisation
 _SAME = 0.98
-_AKIN = 0.8
+_AKIN = 0.6  # in the zoo strangers reach 0.46, and networks that were trained from one start 0.72
 _EQUAL = 0.01  # mean total variation of two functions' shares
 _VARIES = 0.01
 _TOO_EASY = 0.9

@@ -19,13 +19,13 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import defend
-from stockpot.dynamic.autoencoder.folder import identify_autoencoder
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
+from stockpot.models.inputs import identify_autoencoder
 from stockpot.models.load import identify, load_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weights
 from stockpot.checkpoints.open import read_tensors
-from stockpot.checkpoints.resolve import resolve
 from stockpot.dynamic.autoencoder.blocks import ACTIVATIONS, Activation
-from stockpot.dynamic.autoencoder.folder import fetch_autoencoder, folder_weights, within_pipeline
 from stockpot.dynamic.autoencoder.keys import infer, to_diffusers, to_ours
 from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.errors import BadCheckpointError
@@ -31,15 +30,13 @@ _KINDS = ("VQModel", "AutoencoderKL")
 
 def load_autoencoder(source: str | Path) -> Autoencoder:
     """An autoencoder of the zoo, a diffusers folder, pipeline or hub id, or a checkpoint file."""
-    place = resolve(source, "autoencoder")
-    path = fetch_autoencoder(place.name, place.revision) if place.kind == "hub" else place.local()
-    if path.is_dir():
-        folder = within_pipeline(path)
-        groups, activation = _from_config(folder)
-        state = read_tensors(folder_weights(folder))
+    place = autoencoder_place(source)
+    if place.is_dir():
+        groups, activation = _from_config(place)
+        state = read_tensors(folder_weights(place))
     else:
         groups, activation = _PUBLISHED_GROUPS, ACTIVATIONS[0]
-        state = read_tensors(path)
+        state = read_tensors(place)
     ours = {name: tensor.float() for name, tensor in to_ours(state).items()}
     model = Autoencoder(infer(ours, groups=groups, activation=activation))
     fill(model, ours, str(source))

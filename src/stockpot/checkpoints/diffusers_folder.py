@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 from stockpot.checkpoints.locate import Format, Location, indexed_files
-from stockpot.checkpoints.resolve import fetch_hub
+from stockpot.checkpoints.resolve import fetch_hub, resolve
 from stockpot.errors import BadCheckpointError
-from stockpot.models.fingerprint import fingerprint_files
 
 _PARTS = ("vae", "vqvae", "movq", "vqgan")
 """What pipelines call their autoencoder."""
@@ -19,9 +18,17 @@ _SHARD = re.compile(r"-\d+-of-(\d+)$")
 _FROM_HUB = ("config.json", "model_index.json", f"{_STEM}*", *(f"{part}/*" for part in _PARTS))
 
 
-def fetch_autoencoder(name: str, revision: str | None) -> Path:
-    """The folder of a hub repository with its autoencoder alone: the rest may be many times it."""
-    return fetch_hub(name, revision, _FROM_HUB)
+def autoencoder_place(source: str | Path) -> Path:
+    """The folder or file of an autoencoder; a hub id is fetched, a pipeline gives its part.
+
+    Of a hub repository nothing but the autoencoder is fetched: the rest may be many times it.
+    """
+    place = resolve(source, "autoencoder")
+    if place.kind == "hub":
+        path = fetch_hub(place.name, place.revision, _FROM_HUB)
+    else:
+        path = place.local()
+    return within_pipeline(path) if path.is_dir() else path
 
 
 def within_pipeline(folder: Path) -> Path:
@@ -52,15 +59,6 @@ def folder_weights(folder: Path) -> Location:
         f"{folder} has no weights; looked for {_STEM}.safetensors, its variants "
         f"({_STEM}.fp16.safetensors), shards and .bin files."
     )
-
-
-def identify_autoencoder(source: str | Path) -> str:
-    """The sha256 that tells an autoencoder on disk from every other."""
-    path = Path(source)
-    if path.is_file():
-        return fingerprint_files([path])
-    folder = within_pipeline(path)
-    return fingerprint_files([folder / "config.json", *folder_weights(folder).files])
 
 
 def _files(folder: Path, stem: str, suffix: str) -> tuple[Path, ...]:
