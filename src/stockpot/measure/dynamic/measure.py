@@ -236,7 +236,7 @@ def _convention(
     judge: Oracle | None,
 ) -> str:
     parts = [
-        f"fmr:PA over validated / SA over all; validated by the {rules.first}; accept "
+        f"fmr:PA over validated / SA over all; first candidate the {rules.first}; accept "
         f"{rules.accept}; {rules.optimiser} step {rules.step:g}, budget {rules.budget}, "
         f"{rules.reading}, keep {rules.keep}"
     ]
