@@ -6,7 +6,9 @@ A killed search goes on after the last whole file. Pictures are read back when t
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,10 +29,12 @@ class Shards:
     """The files of one search; rows are those of the data, from 0 on without a gap."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        # Without a place to go on from, the files go with this object.
-        self._own = None if folder else tempfile.TemporaryDirectory(prefix="stockpot-")
-        self.folder = folder or Path(self._own.name if self._own else "")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if folder is None:
+            # Without a place to go on from, the files go with this object.
+            folder = Path(tempfile.mkdtemp(prefix="stockpot-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.parts: list[tuple[int, int, Path]] = []
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
             start, _, stop = path.name.removesuffix(_SUFFIX).partition("-")
