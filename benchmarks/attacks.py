@@ -69,9 +69,9 @@ def main() -> None:
             show(f"apgd {model}", "APGD-CE 40 steps", ours, peer)
     if not arguments.quick:
         for label, options in ((", plain", PLAIN), ("", {}), (", searched in bf16", FAST)):
-            ours = our_attack("robust", 100, 2, method="autoattack", **options)
+            ours = our_attack("robust", 100, 2, method="autoattack", patience=20, **options)
             show("standard robust", f"AutoAttack standard{label}", ours, "autoattack")
-        ours = our_attack("nominal", 100, 2, method="autoattack")
+        ours = our_attack("nominal", 100, 2, method="autoattack", patience=20)
         show("standard nominal", "AutoAttack standard", ours, "autoattack")
 
 

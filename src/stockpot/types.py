@@ -35,7 +35,7 @@ Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-ReferenceKind = Literal["model", "data", "autoencoder", "attack", "generator", "oracle"]
+ReferenceKind = Literal["model", "data", "autoencoder", "attack", "generator", "oracle", "images"]
 
 
 @dataclass(frozen=True)

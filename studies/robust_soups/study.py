@@ -29,7 +29,7 @@ from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import pick_device
-from stockpot.measure.adversarial import named_protocol
+from stockpot.measure.adversarial.protocols import named_protocol
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
 from stockpot.pool.pool import Pool

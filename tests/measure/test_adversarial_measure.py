@@ -9,9 +9,10 @@ from torch import nn
 
 from pico import make_classifier, make_dataset
 from stockpot.attack.run import attack
+from stockpot.attack.task import planned, untouched
 from stockpot.errors import UserError
 from stockpot.measure import measures
-from stockpot.measure.adversarial import PROTOCOLS
+from stockpot.measure.adversarial.protocols import PROTOCOLS
 from stockpot.measure.measurement import Context
 
 QUICK = {"steps": 4, "eps": "1/255,0.1,0.5"}
@@ -50,7 +51,7 @@ def test_a_constant_model_keeps_its_class() -> None:
     assert score(result, "accuracy").value == 0.25
     assert score(result, "robust_accuracy", norm="l2", eps="0.1").value == 0.25
     assert score(result, "union_accuracy").value == 0.25
-    assert any("zero gradients" in note for note in result.notes)
+    assert any("gradient of zero" in note for note in result.notes)
 
 
 def test_the_numbers_are_the_attacks() -> None:
@@ -85,8 +86,87 @@ def test_every_protocol_runs(protocol: str) -> None:
     run = measures.get("adversarial")
     steps = {"steps": 2} if PROTOCOLS[protocol].method == "apgd" else {}
     result = run(model, data, Context(), protocol=protocol, **steps)
-    assert len(result.scores) == {"robustbench": 2}.get(protocol, 5)
+    assert len(result.scores) == (2 if protocol.startswith("robustbench") else 5)
     assert f"adversarial:{protocol}" in result.convention
+
+
+@pytest.mark.parametrize(
+    ("name", "norm", "eps", "images"),
+    [
+        ("robustbench", "linf", 8 / 255, 10_000),
+        ("robustbench-l2", "l2", 0.5, 10_000),
+        ("robustbench-imagenet", "linf", 4 / 255, 5_000),
+    ],
+)
+def test_the_boards_of_robustbench_are_as_published(name, norm, eps, images, monkeypatch) -> None:
+    # robustbench/eval.py runs AutoAttack(version="standard"); the numbers are its set_version's.
+    runs: list[tuple[str, dict[str, object]]] = []
+
+    def spy(what: str):
+        def run(victim, task, **settings):
+            runs.append((what, settings))
+            return planned(untouched(task), 1)
+
+        return run
+
+    for what in ("apgd", "fab", "square"):
+        monkeypatch.setattr(f"stockpot.attack.methods.autoattack.{what}", spy(what))
+    model, data = make_classifier(linear()), make_dataset(4)
+    result = measures.get("adversarial")(model, data, Context(), protocol=name)
+    ce, targeted, walk, random = runs
+    assert [what for what, _ in runs] == ["apgd", "apgd", "fab", "square"]
+    assert {"steps": 100, "restarts": 1, "radii": "single"}.items() <= ce[1].items()
+    wanted = {"steps": 100, "loss": "dlr_targeted", "targets": 9, "radii": "single"}
+    assert wanted.items() <= targeted[1].items()
+    assert walk[1] == {"steps": 100, "targets": 9, "patience": 0}
+    assert random[1] == {"steps": 5000}
+    (ball,) = PROTOCOLS[name].threats
+    assert (ball.norm, ball.radius) == (norm, eps)
+    assert result.convention == f"adversarial:{name}; method=autoattack; pixels in [0, 1]"
+    assert any(f"stand on {images} images, these on 4" in note for note in result.notes)
+
+
+def test_what_was_changed_is_not_called_the_protocol() -> None:
+    model, data = make_classifier(linear()), make_dataset(4)
+    run = measures.get("adversarial")
+    fewer = run(model, data, Context(), steps=1, norms="linf").convention
+    assert fewer.startswith("adversarial:soups-cifar (changed); method=apgd, steps=1;")
+    closer = run(model, data, Context(), norms="l1", eps="1", protocol="soups-strong", steps=1)
+    assert "soups-strong (changed)" in closer.convention
+
+
+def test_a_radius_keeps_its_digits_in_the_result() -> None:
+    model, data = make_classifier(linear()), make_dataset(4)
+    ask = {"norms": "linf", "eps": (8 / 255,), "steps": 1}
+    result = measures.get("adversarial")(model, data, Context(), **ask)
+    (found,) = [s for s in result.scores if s.metric == "robust_accuracy"]
+    assert float(found.condition["eps"]) == 8 / 255
+    assert f"robust:linf:{found.condition['eps']}" in result.outcomes
+
+
+def test_flags_are_facts_in_the_result() -> None:
+    data = make_dataset(8)
+    result = measures.get("adversarial")(
+        make_classifier(Constant()), data, Context(batch_size=3), **QUICK
+    )
+    flat = [flag for flag in result.flags if flag.name == "zero_gradients"]
+    assert [(flag.condition["norm"], flag.count, flag.of) for flag in flat] == [
+        ("linf", 2, 8), ("l2", 2, 8), ("l1", 2, 8),
+    ]  # fmt: skip
+
+    class Softmax(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = linear()
+
+        def forward(self, pixels):
+            return self.inner(pixels).softmax(dim=1)
+
+    soft = measures.get("adversarial")(
+        make_classifier(Softmax()), data, Context(batch_size=3), norms="linf", steps=1
+    )
+    (flag,) = [flag for flag in soft.flags if flag.name == "softmax"]
+    assert (flag.count, flag.of, flag.condition) == (8, 8, {"norm": "linf", "eps": "8/255"})
 
 
 def test_mistakes_are_explained(perfect, toy_data) -> None:

@@ -13,8 +13,8 @@ from torch import nn
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.corrupt import BENCHMARK, EXTRA
 from stockpot.corrupt.apply import corrupt
-from stockpot.corrupt.files import write_array, write_pictures
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+from stockpot.corrupt.stored.files import write_array, write_pictures
 from stockpot.datasets.dataset import TensorImages
 from stockpot.errors import UserError
 from stockpot.measure.corruption import CorruptedBatches, corruption
@@ -71,7 +71,7 @@ def test_cells_are_what_corrupt_makes(toy_data) -> None:
     model = make_classifier(network)
     found = corruption(model, toy_data, Context(batch_size=7, seed=5), **FEW, baseline="none")
     assert isinstance(toy_data.images, TensorImages)
-    changed = corrupt(toy_data.images.pixels, "gaussian_noise", 5, seed=5)
+    changed = corrupt(toy_data.images.pixels, "gaussian_noise", 5, seed=5 << 32)
     expected = model(changed).argmax(1) == toy_data.labels
     assert (found.outcomes["gaussian_noise:5"] == expected.numpy()).all()
 
@@ -160,7 +160,7 @@ def test_written_sets_are_stable_and_resume(tmp_path: Path) -> None:
     labels = np.load(tmp_path / "one" / "labels.npy")
     assert labels.tolist() == data.labels.tolist() * 5
     assert isinstance(data.images, TensorImages)
-    third = corrupt(data.images.pixels, "shot_noise", 3, seed=1).permute(0, 2, 3, 1)
+    third = corrupt(data.images.pixels, "shot_noise", 3, seed=1 << 32).permute(0, 2, 3, 1)
     assert torch.equal(torch.from_numpy(values[18:27]), third)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from oracles import autoattack_versions as versions
 from oracles.attack_reference import EPS, RECORDED, load_images, load_model, recorded
 from stockpot.attack.run import attack
 
@@ -62,3 +63,19 @@ def test_walks_that_stop_early_find_what_whole_walks_find(norm: str) -> None:
     early = attack(model, images, labels, check=False, patience=20, **ask)
     assert abs(int(whole.robust.sum()) - int(early.robust.sum())) <= 1
     assert early.queries.sum() < 0.6 * whole.queries.sum()
+
+
+@pytest.mark.parametrize(("version", "norm"), versions.CASES)
+def test_every_version_of_autoattack_is_the_authors(version: str, norm: str) -> None:
+    images, labels = load_images(versions.COUNT)
+    ours = attack(
+        load_model("robust"), images, labels, norm=norm, eps=EPS[norm], method="autoattack",
+        version=version, steps=versions.STEPS, queries=versions.QUERIES, targets=versions.TARGETS,
+        eot=1, check=False,
+    )  # fmt: skip
+    theirs = versions.recorded(version, norm)
+    assert list(ours.stages) == list(theirs)
+    for part, standing in theirs.items():
+        counts = standing.sum(axis=1)
+        found = int(ours.stages[part].sum())
+        assert counts.min() - 1 <= found <= counts.max() + 1, (part, counts, found)

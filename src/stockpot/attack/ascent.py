@@ -16,6 +16,7 @@ from stockpot.attack.losses import Criterion
 from stockpot.attack.projection import per_image
 from stockpot.attack.task import Outcome, take
 from stockpot.attack.victim import Ascent, Victim
+from stockpot.score.predictions import predictions
 
 
 @dataclass
@@ -78,7 +79,7 @@ def climb(
     n, device = len(origin), origin.device
     look = victim.ascend(start, criterion, *fields)
     flat = look.gradient.flatten(1).abs().amax(dim=1) == 0
-    fallen = look.logits.argmax(dim=1) != fields[0]
+    fallen = predictions(look.logits) != fields[0]
     images, losses = start.clone(), look.loss.clone()
     queries = torch.full((n,), victim.eot, dtype=torch.long, device=device)
     state = State(
@@ -109,7 +110,7 @@ def climb(
         look = _look(victim, point, criterion, state, last=number == steps)
         queries[state.rows] += victim.eot
         _remember(state, look)
-        wrong = look.logits.argmax(dim=1) != state.fields[0]
+        wrong = predictions(look.logits) != state.fields[0]
         if not leave:
             # All stay, so nothing need be known here of the values: the device is not waited for.
             fallen = fallen | wrong

@@ -65,3 +65,5 @@ CRITERIA: dict[LossName, Criterion] = {
     "margin": margin,
     "kl": divergence,
 }
+CLASSES_NEEDED: dict[LossName, int] = {"dlr": 3, "dlr_targeted": 4}
+"""How many classes a loss needs to be more than the margin."""

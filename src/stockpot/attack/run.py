@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from stockpot.attack import attacks
-from stockpot.attack.flags import Flags, is_randomised, is_softmax
+from stockpot.attack.checks.flags import Flags
+from stockpot.attack.checks.forward_pass import in_training, optimises
+from stockpot.attack.checks.outputs import is_randomised, is_softmax
 from stockpot.attack.folding import Model
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import Threat, Threats, threat
 from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
 from stockpot.errors import BadParameterError
+from stockpot.score.predictions import finite, predictions
 from stockpot.types import Norm
 
 
@@ -24,7 +27,9 @@ class AttackResult:
     """What an attack found, image by image."""
 
     images: Tensor
-    """The worst image found; the original where it was misclassified to begin with."""
+    """The worst image found; the original where it was misclassified to begin with.
+
+    In float32 (float64 for input in float64), whatever the precision of input and model."""
     robust: Tensor
     """Right on the clean image and on everything that was tried."""
     correct: Tensor
@@ -58,7 +63,7 @@ def attack(
     restarts: int | None = None,
     seed: int | Sequence[int] = 0,
     goal: Goal = "accuracy",
-    eot: int = 1,
+    eot: int | None = None,
     precision: Precision = "fp32",
     forward: Forward | None = None,
     piece: int | None = None,
@@ -81,13 +86,15 @@ def attack(
         seed: image i uses seed + i; or one seed per image.
         goal: with `accuracy` an image is left alone once it is misclassified, with `loss` the
             highest loss is sought for every image.
-        eot: forward passes averaged for every look at a randomised model.
+        eot: forward passes averaged for every look at a randomised model (1; AutoAttack's `rand`
+            has 20).
         precision: `bf16` runs the search in bfloat16; decisions are checked in full precision.
         forward: the search may run on a `compiled` model, or on a copy with batch norms `folded`
             into convolutions; decisions are checked on the model as it is. By default AutoAttack,
             which looks thousands of times, folds; the others run the model `plain`.
         piece: images per forward pass.
-        check: look for signs of an unreliable result (two forward passes on a few images).
+        check: look for signs of an unreliable result (a few forward passes on a few images, and one
+            on those that fell).
         params: further parameters of the method.
     """
     aim = threat(norm, eps)
@@ -95,14 +102,16 @@ def attack(
     given = {"steps": steps, "loss": loss, "restarts": restarts}
     chosen = params | {key: value for key, value in given.items() if value is not None}
     entry = attacks.get(method)
+    if eot is not None and "eot" in entry.schema.model_fields:
+        chosen["eot"] = eot
     settings = entry.validate(chosen)
     runs = forward or ("folded" if method == "autoattack" else "plain")
-    victim = Victim(model, eot, precision, runs, piece)
+    victim = Victim(model, 1 if eot is None else eot, precision, runs, piece)
     with evaluation_mode(model):
-        victim.prepare(pixels)
+        victim.prepare(pixels, images.dtype)
         clean = victim.exactly().logits(pixels)
         _check_logits(clean, hard)
-        correct = clean.argmax(dim=1) == hard
+        correct = predictions(clean) == hard
         task = Task(pixels, hard, _seeds(seed, pixels), aim, goal, soft)
         rows = (correct if goal == "accuracy" else torch.ones_like(correct)).nonzero()[:, 0]
         part = task.take(rows)
@@ -111,8 +120,8 @@ def attack(
             outcome = entry.function(victim, part, **settings)
             if not victim.exact:
                 outcome, disputed = _verified(entry.function, victim, part, outcome, settings)
-        flags = _flags(victim, pixels, clean, settings, outcome, disputed) if check else Flags()
-    return _result(task, correct, rows, outcome, flags)
+        flags = _flags(victim, pixels, clean, outcome, disputed) if check else Flags()
+    return _result(task, correct, rows, outcome, flags, victim.eot)
 
 
 def attack_all(
@@ -128,13 +137,15 @@ def attack_all(
 
 
 def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    pixels = images if images.is_floating_point() else images.float() / 255
+    # In half precision a ball has no edge: a step of 1/255 beside white is rounded to 0 or 2.
+    pixels = images if images.dtype in (torch.float32, torch.float64) else images.float()
+    pixels = pixels if images.is_floating_point() else pixels / 255
     if pixels.ndim != 4 or len(pixels) != len(labels):
         raise BadParameterError(
             "expected N x C x H x W images and N labels, "
             f"got shapes {tuple(images.shape)} and {tuple(labels.shape)}."
         )
-    if len(pixels) and (float(pixels.min()) < 0 or float(pixels.max()) > 1):
+    if len(pixels) and not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):  # or NaN
         raise BadParameterError(
             "expected pixels in [0, 1], got values from "
             f"{float(pixels.min()):g} to {float(pixels.max()):g}.",
@@ -170,7 +181,7 @@ def _verified(
 ) -> tuple[Outcome, int]:
     """Decide in full precision; where that disagrees, the attack is repeated in full precision."""
     exact = victim.exactly()
-    wrong = exact.logits(outcome.images).argmax(dim=1) != task.labels
+    wrong = predictions(exact.logits(outcome.images)) != task.labels
     disputed = wrong != outcome.fallen
     again = (outcome.fallen & ~wrong).nonzero()[:, 0]
     images, fallen, loss = outcome.images.clone(), wrong.clone(), outcome.loss.clone()
@@ -183,20 +194,18 @@ def _verified(
     return checked, int(disputed.sum())
 
 
-def _flags(
-    victim: Victim,
-    pixels: Tensor,
-    clean: Tensor,
-    settings: Mapping[str, Any],
-    outcome: Outcome,
-    disputed: int,
-) -> Flags:
-    classes = clean.shape[1]
-    needed = {"dlr": 3, "dlr_targeted": 4}.get(str(settings.get("loss")), 0)
+def _flags(victim: Victim, pixels: Tensor, clean: Tensor, outcome: Outcome, disputed: int) -> Flags:
+    exact = victim.exactly()
+    count = int((~finite(clean)).sum())
+    if bool(outcome.fallen.any()):
+        count += int((~finite(exact.logits(outcome.images[outcome.fallen]))).sum())
     return Flags(
-        randomised=is_randomised(victim.exactly(), pixels),
+        randomised=is_randomised(exact, pixels),
         softmax=is_softmax(clean),
-        few_classes=classes < needed,
+        few_classes=clean.shape[1] < outcome.needs,
+        training=in_training(victim.model),
+        optimises=optimises(victim.once, pixels),
+        non_finite=count,
         zero_gradients=int(outcome.flat.sum()),
         square_beats_gradients=_fell_in(outcome, "square"),
         disputed=disputed,
@@ -213,12 +222,12 @@ def _fell_in(outcome: Outcome, stage: str) -> int:
 
 
 def _result(
-    task: Task, correct: Tensor, rows: Tensor, outcome: Outcome, flags: Flags
+    task: Task, correct: Tensor, rows: Tensor, outcome: Outcome, flags: Flags, eot: int
 ) -> AttackResult:
     images = task.images.clone()
     robust = correct.clone()
     loss = torch.full_like(correct, torch.inf, dtype=torch.float32)
-    queries = torch.ones_like(task.labels)  # the look at the clean image
+    queries = torch.full_like(task.labels, eot)  # the look at the clean image
     images[rows], loss[rows] = outcome.images, outcome.loss.float()
     robust[rows] = correct[rows] & ~outcome.fallen
     queries[rows] += outcome.queries

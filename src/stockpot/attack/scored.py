@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stockpot.attack.flags import Flags
+from stockpot.attack.checks.flags import together
 from stockpot.attack.folding import Model
 from stockpot.attack.run import AttackResult, attack
 from stockpot.score.scorer import Scorer
@@ -55,7 +54,6 @@ def _joined(found: list[AttackResult], places: Tensor) -> AttackResult:
     def each(name: str) -> Tensor:
         return torch.cat([getattr(part, name) for part in found])[order]
 
-    flags = {name: _together(name, found) for name in (item.name for item in fields(Flags))}
     stages = {
         name: torch.cat([part.stages.get(name, part.robust) for part in found])[order]
         for name in dict.fromkeys(name for part in found for name in part.stages)
@@ -67,12 +65,6 @@ def _joined(found: list[AttackResult], places: Tensor) -> AttackResult:
         loss=each("loss"),
         queries=each("queries"),
         saved=sum(part.saved for part in found),
-        flags=Flags(**flags),
+        flags=together([part.flags for part in found]),
         stages=stages,
     )
-
-
-def _together(name: str, found: list[AttackResult]) -> Any:
-    """A warning stands if it does for any part; counts are added."""
-    told = [getattr(part.flags, name) for part in found]
-    return any(told) if isinstance(told[0], bool) else sum(told)

@@ -60,6 +60,8 @@ class Outcome:
     planned: Tensor
     flat: Tensor
     """Whether the gradient was zero everywhere at the start."""
+    needs: int = 0
+    """How many classes its losses need; with fewer they fell back to the margin."""
     stages: Mapping[str, Tensor] = field(default_factory=dict)
     """For attacks made of several: who was still standing after each."""
 
@@ -88,7 +90,10 @@ def absorb(known: Outcome, rows: Tensor, new: Outcome) -> Outcome:
     queries = known.queries.index_add(0, rows, new.queries)
     flat = known.flat.clone()
     flat[rows] |= new.flat
-    return replace(known, images=images, fallen=fallen, loss=loss, queries=queries, flat=flat)
+    needs = max(known.needs, new.needs)
+    return replace(
+        known, images=images, fallen=fallen, loss=loss, queries=queries, flat=flat, needs=needs
+    )
 
 
 Attempt = Callable[[Task, Tensor, int, int], Outcome]

@@ -14,10 +14,12 @@ from stockpot.attack.folding import Model, folded
 from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
+from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]
 Forward = Literal["plain", "folded", "compiled"]
 
+_HALF = (torch.float16, torch.bfloat16)
 # On a CPU activations of small pieces stay in the cache, and NHWC spares convolutions a reorder.
 _CPU_PIECE = 64
 _GPU_PIECE = 1024
@@ -58,9 +60,18 @@ class Victim:
             )
         self._run: Model = self.model
         self._look: Model | None = None
+        self._door: torch.dtype | None = None
 
-    def prepare(self, images: Tensor) -> None:
-        """Make the faster model that `forward` asks for; to be called in evaluation mode."""
+    def prepare(self, images: Tensor, given: torch.dtype = torch.float32) -> None:
+        """Make the faster model that `forward` asks for; to be called in evaluation mode.
+
+        Args:
+            images: what is to be attacked.
+            given: the precision that the images came in, perhaps since the model wants it.
+        """
+        self._door = _door(self.model, images, given)
+        if self._door is not None:
+            return  # a model in half precision is taken as it is
         if self.forward == "folded":
             self._run = folded(self.model, images)
             if self.precision == "fp32" and self._run is not self.model:
@@ -77,14 +88,20 @@ class Victim:
         return self.precision == "fp32" and self._run is self.model
 
     def exactly(self) -> Victim:
-        """The same model, run as it was given in full precision."""
-        return Victim(self.model, self.eot, piece=self.piece)
+        """The same model, run as it was given, on pixels in full precision."""
+        exact = Victim(self.model, self.eot, piece=self.piece)
+        exact._door = self._door
+        return exact
 
     def averaging(self, eot: int) -> Victim:
         """The same model, run in the same way, with other draws for every look."""
         other = replace(self, eot=eot)
-        other._run, other._look = self._run, self._look
+        other._run, other._look, other._door = self._run, self._look, self._door
         return other
+
+    def once(self, pixels: Tensor) -> Tensor:
+        """One pass of the model as it was given, which is not counted."""
+        return self.model(pixels if self._door is None else pixels.to(self._door))
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Logits without gradients, averaged over `eot` passes."""
@@ -130,7 +147,7 @@ class Victim:
             start += len(part)
             part = part.detach().requires_grad_()
             with torch.enable_grad():
-                logits = self._forward(part)
+                logits = cast(Tensor, sum(self._forward(part) for _ in range(self.eot))) / self.eot
                 gap = logits.gather(1, classes[rows]) - logits.gather(1, labels[rows, None])
             count = gap.shape[1]
             columns = [
@@ -139,7 +156,7 @@ class Victim:
             ]
             gaps.append(gap.detach())
             gradients.append(torch.stack(columns, dim=1))
-            wrong.append(logits.detach().argmax(dim=1) != labels[rows])
+            wrong.append(predictions(logits.detach()) != labels[rows])
         return Slopes(_joined(gaps), _joined(gradients), _joined(wrong))
 
     def _gradient(self, loss: Tensor, pixels: Tensor, keep: bool = False) -> Tensor:
@@ -150,7 +167,8 @@ class Victim:
             )
         (gradient,) = torch.autograd.grad(loss, pixels, retain_graph=keep, allow_unused=True)
         self.backwards += len(pixels)
-        return torch.zeros_like(pixels) if gradient is None else gradient
+        # A slope that is no number leads nowhere; followed, it would make a picture of NaNs.
+        return torch.zeros_like(pixels) if gradient is None else gradient.nan_to_num(0, 0, 0)
 
     def _forward(self, pixels: Tensor) -> Tensor:
         self.forwards += len(pixels)
@@ -159,11 +177,14 @@ class Victim:
             # One shape only: every new batch size would compile the model again.
             filler = pixels[-1:].detach().expand(self._size(pixels) - n, *pixels.shape[1:])
             pixels = torch.cat([pixels, filler])
+        if self._door is not None:
+            return self.model(pixels.to(self._door))[:n].float()
         half = self.precision == "bf16"
         if half and self._run is not self.model and self.forward == "folded":
             return self._run(pixels.bfloat16())[:n].float()
         with torch.autocast(pixels.device.type, torch.bfloat16, enabled=half):
-            return self._run(pixels)[:n].float() if half else self._run(pixels)[:n]
+            outputs = self._run(pixels)[:n]
+        return outputs.float() if outputs.dtype in _HALF else outputs
 
     def _size(self, pixels: Tensor) -> int:
         return self.piece or (_CPU_PIECE if pixels.device.type == "cpu" else _GPU_PIECE)
@@ -173,6 +194,23 @@ class Victim:
             nhwc = part.device.type == "cpu" and part.ndim == 4
             layout = torch.channels_last if nhwc else torch.contiguous_format
             yield part.contiguous(memory_format=layout)
+
+
+def _door(model: Model, images: Tensor, given: torch.dtype) -> torch.dtype | None:
+    """The half precision that pixels take at the model's door; none where it takes full precision.
+
+    Searches and balls are in full precision: in bfloat16 a grey level of a light pixel is lost.
+    """
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    known = {given, *(weight.dtype for weight in weights)} & set(_HALF)
+    if not known or not len(images):
+        return None
+    with torch.no_grad():
+        try:
+            model(images[:1])
+        except RuntimeError:  # an operation that does not mix precisions
+            return given if given in known else known.pop()
+    return None
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

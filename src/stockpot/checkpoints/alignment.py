@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_head, is_whole_clip
 from stockpot.checkpoints.source import Source, TensorInfo
+from stockpot.checkpoints.stacked import StackedSource
 from stockpot.errors import BadCheckpointError, BadParameterError
 
 Head = Literal["keep", "drop", "first"]
@@ -203,7 +204,8 @@ def align(
 def _refuse_same_files(members: Sequence[Source]) -> None:
     seen: dict[tuple[tuple[int, int], ...], str] = {}
     for source in members:
-        if not source.files:
+        # Stacks may take different layers from the same files.
+        if not source.files or isinstance(source, StackedSource):
             continue
         stats = [path.stat() for path in source.files]
         identity = tuple((stat.st_dev, stat.st_ino) for stat in stats)

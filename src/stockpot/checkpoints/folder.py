@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.record import MEMBER, Record, write_record
+from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_running
 
@@ -82,8 +82,14 @@ def _remove_abandoned(out: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None) -> None:
-    """Copy config, processor and tokenizer files; `dtype` is noted in the config."""
+_DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
+"""What configurations call the number of layers."""
+
+
+def copy_companions(
+    source: Path | None, out: Path, *, dtype: str | None = None, layers: int | None = None
+) -> None:
+    """Copy config, processor and tokenizer files; dtype and number of layers go into the config."""
     if source is None:
         return
     for name in _COMPANIONS:
@@ -93,7 +99,9 @@ def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None)
     if not config.is_file():
         return
     content = json.loads(config.read_text(encoding="utf-8"))
-    changes = {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
+    changes: dict[str, Any] = {}
+    changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
+    changes |= {key: layers for key in _DEPTHS if layers and key in content}
     # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
     home = Path(str(content.get("dual_encoder", "")))
     moved = str(home).startswith("..") or not home.is_dir()
@@ -176,7 +184,9 @@ def card(record: Record, *, summary: str = "", paper: str = "") -> str:
 
 
 def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items()) or "none"
+    long = {key: len(str(value)) > _LONGEST for key, value in values.items()}
+    shown = (f"{key}=(in {RECORD})" if long[key] else f"{key}={values[key]}" for key in values)
+    return ", ".join(shown) or "none"
 
 
 def _inputs(record: Record) -> Iterator[str]:

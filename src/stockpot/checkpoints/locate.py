@@ -94,6 +94,21 @@ def indexed_files(index: Path) -> tuple[Path, ...]:
     return files
 
 
+def base_of_adapter(adapter: Location) -> str:
+    """What the config of a LoRA adapter names as its base, or a folder of that name beside it."""
+    named = str(dict(adapter.config).get("base_model_name_or_path") or "")
+    if not named:
+        raise BadCheckpointError(
+            f"{adapter.label}: is a LoRA adapter whose config does not name its base.",
+            hint="Give the base with --base.",
+        )
+    # An adapter that moved together with its base still finds it.
+    beside = adapter.files[0].parent.parent / Path(named).name
+    if not Path(named).exists() and (beside / "config.json").is_file():
+        return str(beside)
+    return named
+
+
 def _adapter(folder: Path, label: str) -> Location:
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     for name in ("adapter_model.safetensors", "adapter_model.bin"):

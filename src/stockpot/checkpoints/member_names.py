@@ -84,7 +84,7 @@ def _text(member: Any) -> str:
 def _parts(text: str, number: int) -> tuple[str, ...]:
     if text.startswith("open_clip:"):
         return (_safe(text.removeprefix("open_clip:")),)
-    path = Path(text.removeprefix("zoo:").removeprefix("timm:"))
+    path = Path(text.removeprefix("zoo:").removeprefix("timm:").removeprefix("robustbench:"))
     if text and path.name in ("", ".."):
         path = path.resolve()
     last = path.name.removesuffix(path.suffix) if path.suffix in WEIGHT_SUFFIXES else path.name

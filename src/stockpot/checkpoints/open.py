@@ -9,11 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from stockpot.checkpoints.adapter import AdapterSource
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
-from stockpot.errors import BadCheckpointError
 
 Spec = str | Path | Location | Mapping[str, Tensor] | Source
 
@@ -49,13 +48,7 @@ def read_tensors(path: Path | Location) -> dict[str, Tensor]:
 def _open_adapter(location: Location, label: str, base: Source | None) -> Source:
     config: dict[str, Any] = dict(location.config)
     if base is None:
-        name = config.get("base_model_name_or_path")
-        if not name:
-            raise BadCheckpointError(
-                f"{label}: is a LoRA adapter whose config does not name its base.",
-                hint="Give the base with --base.",
-            )
-        base = open_checkpoint(name)
+        base = open_checkpoint(base_of_adapter(location))
     if location.files[0].suffix == ".safetensors":
         adapter: Source = SafetensorsSource(location.files, label=label, folder=location.folder)
     else:

@@ -8,6 +8,7 @@
 | `owner/name`, `owner/name@revision` | `hub` |
 | `module.py:factory`, `package.module:attribute` | `factory` |
 | `timm:NAME`, `open_clip:ARCHITECTURE/PRETRAINED` | `timm`, `open_clip` |
+| `robustbench:DATASET/THREAT/NAME` | `robustbench` |
 
 A name of the zoo means the zoo wherever one stands: a folder of that name is `./name`. Otherwise
 what lies on the disk comes first. This module does not import torch: files can be found, and their
@@ -31,11 +32,11 @@ from stockpot.errors import (
     did_you_mean,
 )
 
-Kind = Literal["zoo", "folder", "file", "hub", "factory", "timm", "open_clip"]
+Kind = Literal["zoo", "folder", "file", "hub", "factory", "timm", "open_clip", "robustbench"]
 Wanted = Literal["model", "weights", "autoencoder"]
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-_PACKAGES: tuple[Kind, ...] = ("timm", "open_clip")
+_PACKAGES: tuple[Kind, ...] = ("timm", "open_clip", "robustbench")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(@[\w./-]+)?")
 _FACTORY = re.compile(r"([^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 _FROM_HUB = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -56,9 +57,10 @@ class _Want:
 _WANTS: dict[Wanted, _Want] = {
     "model": _Want(
         "model",
-        ("zoo", "folder", "hub", "factory", "timm", "open_clip"),
+        ("zoo", "folder", "hub", "factory", *_PACKAGES),
         "a zoo model (`stockpot list zoo`), a model folder, a hub id (owner/name), "
-        "module.py:factory, timm:NAME or open_clip:ARCHITECTURE/PRETRAINED",
+        "module.py:factory, timm:NAME, open_clip:ARCHITECTURE/PRETRAINED or "
+        "robustbench:DATASET/THREAT/NAME",
         "models",
     ),
     "weights": _Want(
@@ -91,6 +93,8 @@ class Resolved:
     """Where it lies, if it lies on this machine."""
     revision: str | None = None
     """Of a hub id."""
+    passing: bool = False
+    """Whether its folder goes away with this process."""
 
     @property
     def has_files(self) -> bool:

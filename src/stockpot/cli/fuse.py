@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "stockpot fuse adamerging icons-vit-plain icons-vit-colour --base icons-vit "
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
     "stockpot fuse mergekit.yaml -o runs/merged",
+    "stockpot fuse ties icons-vit-plain icons-vit-colour --base icons-vit --as-lora 8 -o runs/lora",
 )
 
 PLAIN = Options()
@@ -69,6 +70,10 @@ def command(
     bn: Annotated[
         str, typer.Option(help="BatchNorm statistics: linear, or recompute with --data.")
     ] = PLAIN.bn,
+    as_lora: Annotated[
+        int | None,
+        typer.Option(metavar="RANK", help="Write a LoRA adapter over --base, as peft reads it."),
+    ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Permute members towards the first before fusing.")
     ] = False,
@@ -100,6 +105,7 @@ def command(
         "bn": bn,
         "save": save,
         "load": load,
+        "as_lora": as_lora,
         "command": shlex.join(["stockpot", *sys.argv[1:]]),
     }
     sources: Any = named(members or [], "checkpoint")
@@ -136,6 +142,8 @@ def command(
             made = {out.name: run.fuse(method, sources, **common)}
     if bn == "recompute":
         _tell_statistics(made)
+    if as_lora is not None:
+        _tell_adapter(made)
     if data is None:
         typer.echo(f"fused: {out}")
         return
@@ -155,6 +163,22 @@ def _tell_statistics(made: dict[str, Path]) -> None:
             err.print(f"{folder.name}: statistics of {layers} BatchNorm layers estimated anew")
         elif layers == 0:
             err.print(f"{folder.name}: no BatchNorm layers, nothing to recompute")
+
+
+def _tell_adapter(made: dict[str, Path]) -> None:
+    from stockpot.checkpoints.record import read_record
+    from stockpot.cli.console import err
+
+    for folder in made.values():
+        record = read_record(folder)
+        found = record.details.get("as_lora") if record else None
+        if found:
+            lost = f"{100 * found['relative_error']:.1f} % of the change is lost"
+            dropped = f", with {', '.join(found['dropped'])}" if found["dropped"] else ""
+            err.print(
+                f"{folder.name}: LoRA of rank {found['rank']} over {found['layers']} layers, "
+                f"{found['kept_whole']} norms and embeddings kept whole; {lost}{dropped}"
+            )
 
 
 def _tasks(given: list[str]) -> Any:
@@ -188,15 +212,25 @@ def _foreign(
         if len(sources) != 1:
             raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")
         method = str(next(iter(sources)))
+    elif sources:
+        raise UserError(
+            f"{path} names its models and its method; {next(iter(sources))!r} has no place beside."
+        )
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key, value in found.options.items():
+        if given.get(key, value) != value:
+            err.print(f"{path}: {key} {value} gives way to --{key} {given[key]}")
+    if base is not None and found.base is not None:
+        err.print(f"{path}: its base gives way to --base {base}")
+    for key in params:
+        if key in found.params:
+            err.print(f"{path}: {key} gives way to -p {key}={params[key]}")
     return (
         method,
         found.members,
-        base or found.base,
+        found.base if base is None else base,
         {**found.params, **params},
-        {
-            **settings,
-            **found.options,
-        },
+        {**settings, **found.options, **given},
     )
 
 

@@ -27,6 +27,10 @@ def command(
         bool, typer.Option("--validate", help="Also use the data's val split (for keep=best).")
     ] = False,
     limit: Annotated[int | None, typer.Option(help="At most this many training images.")] = None,
+    defend: Annotated[
+        list[str] | None,
+        typer.Option(help="Train behind a defence such as clahe; may be repeated. none: without."),
+    ] = None,
     params: Params = None,
     data_option: DataOptions = None,
     device: Device = "auto",
@@ -50,6 +54,7 @@ def command(
             model,
             load_dataset(data, **{"split": "train", "limit": limit, **options}),
             validation=load_dataset(data, **{**options, "split": "val"}) if validate else None,
+            defend=defend if defend != ["none"] else "none",
             out=out,
             device=str(pick_device(device)),
             report=report,

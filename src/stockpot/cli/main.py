@@ -14,6 +14,7 @@ from typing import Annotated, TextIO
 import typer
 
 from stockpot.cli import (
+    attack,
     compare,
     corrupt,
     data,
@@ -46,6 +47,7 @@ _MAKING = (
     harden,
     season,
     measure,
+    attack,
     explain,
     corrupt,
     report,

@@ -39,6 +39,9 @@ def command(
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
+    base: Annotated[
+        str | None, typer.Option(help="What LoRA adapters are applied to, if not what they name.")
+    ] = None,
     model_option: ModelOptions = None,
     data_option: DataOptions = None,
     seed: Seed = LIBRARY.seed,
@@ -74,7 +77,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine,
-            model_options=key_values(model_option, "-m"),
+            model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
             done=done,

@@ -14,6 +14,7 @@ from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
 from stockpot.errors import BadParameterError
+from stockpot.score.predictions import predictions
 from stockpot.score.scorer import Model, merged
 
 Keep = Literal["last", "best_loss"]
@@ -111,7 +112,8 @@ class Task:
         """The model's loss on each image, and whether it is wrong."""
         with self.watch.part("model"), self.autocast(pixels):
             logits = self.model(pixels).float()
-            return F.cross_entropy(logits, targets, reduction="none"), logits.argmax(1) != targets
+            wrong = predictions(logits) != targets
+            return F.cross_entropy(logits, targets, reduction="none"), wrong
 
     def gradient(self, losses: Tensor, pixels: Tensor, latents: Tensor) -> Tensor:
         """Of each image's loss with respect to its own latents, through the pixels they give."""

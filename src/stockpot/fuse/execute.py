@@ -20,6 +20,7 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
+from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
@@ -38,6 +39,9 @@ def execute(
 ) -> Path | dict[str, Any]:
     """Fuse; into memory as label -> weights, or into the folder `out`."""
     modules: dict[str, Module] = {}
+    check_as_lora(request, job)
+    if out is None and request.options.as_lora is not None:
+        raise BadParameterError("as_lora: an adapter is a folder: give out=FOLDER (-o).")
     anew = request.options.bn == "recompute"
     if anew:
         check_recompute(request, job)
@@ -81,6 +85,8 @@ def execute(
             _stream(job, sink)
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else {}
+        for model, found in write_adapters(request, folders).items():
+            details[model] = {**details.get(model, {}), **found}
         for label, module in modules.items():
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)

@@ -93,7 +93,7 @@ def prepare(request: Request) -> Job:
                 "got values that differ from tensor to tensor."
             )
         for values in sets.distinct:
-            _check_weights(values, len(members))
+            _check_lists(values, len(members))
         of[label] = {name: len(made) + number for name, number in sets.of.items()}
         made += [entry.function(**values) for values in sets.distinct]
     statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
@@ -135,10 +135,11 @@ def _as_state(spec: Any) -> Any:
     return spec.state_dict() if isinstance(spec, nn.Module) else spec
 
 
-def _check_weights(params: Mapping[str, Any], count: int) -> None:
-    weights = params.get("weights")
-    if weights is not None and len(weights) != count:
-        raise BadParameterError(f"weights: expected one per member ({count}), got {len(weights)}.")
+def _check_lists(params: Mapping[str, Any], count: int) -> None:
+    for name in ("weights", "densities", "gammas", "epsilons"):
+        given = params.get(name)
+        if given is not None and len(given) != count:
+            raise BadParameterError(f"{name}: expected one per member ({count}), got {len(given)}.")
 
 
 def output_dtype(options: Options) -> torch.dtype | None:

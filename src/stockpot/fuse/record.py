@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
+from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import device_name, pick_device
@@ -31,10 +34,14 @@ from stockpot.models.fingerprint import (
     with_dual_encoder,
 )
 from stockpot.models.inputs import data_inputs
+from stockpot.registry import PRESET
 from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec, Tasks
+
+
+_LATER = ("densities", "gammas", "epsilons")
 
 
 def fusion_record(
@@ -81,6 +88,10 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     found = {}
     for label, params in request.points.items():
         values = plain(check_parameters(entry, params))
+        # What is unset of the later parameters decides nothing, and older records lack it.
+        values = {k: v for k, v in values.items() if v is not None or k not in _LATER}
+        if preset := params.get(PRESET):
+            values[PRESET] = preset
         seed = values.pop("seed", None)
         found[label] = Record(
             verb="fuse",
@@ -166,7 +177,10 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
     if isinstance(spec, Mapping):
         return fingerprint_tensors(spec.items())
     if spec.files:
-        return fingerprint_files(spec.files, known)
+        content = fingerprint_files(spec.files, known)
+        settings = spec.settings if isinstance(spec, AdapterSource) else spec.label
+        derived = isinstance(spec, AdapterSource | StackedSource)
+        return sha256(f"{content}:{settings}".encode()).hexdigest() if derived else content
     return fingerprint_tensors(_all_tensors(spec))
 
 
@@ -178,8 +192,7 @@ def _under_adapter(spec: Any) -> Location | None:
     """The model that a LoRA adapter names as its own, where no base is given."""
     if not isinstance(spec, Location) or spec.format != "adapter":
         return None
-    named = dict(spec.config).get("base_model_name_or_path")
-    return locate(named) if named else None
+    return locate(base_of_adapter(spec))
 
 
 def _base_name(spec: Any) -> str:
@@ -187,16 +200,18 @@ def _base_name(spec: Any) -> str:
 
 
 def _place(spec: Any) -> str:
-    return spec.label if isinstance(spec, Location) else "in memory"
+    in_files = isinstance(spec, Location | AdapterSource | StackedSource)
+    return str(spec.label) if in_files else "in memory"
 
 
 def write_companions(job: Job, options: Options, folder: Path) -> None:
     """Put config, processor and tokenizer files beside the weights of every model of a job."""
-    template = job.stream.alignment.template.folder
+    template = job.stream.alignment.template
+    layers = template.layers if isinstance(template, StackedSource) else None
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
         for model in job.models(label):
-            copy_companions(template, folder / model, dtype=dtype)
+            copy_companions(template.folder, folder / model, dtype=dtype, layers=layers)
 
 
 def write_records(

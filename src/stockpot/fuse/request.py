@@ -57,6 +57,8 @@ class Options:
         hashes: write the sha256 of the parents into the model card.
         save: where to write what a data-driven method learned, to use it again.
         load: what such a method learned before; it then needs no data.
+        as_lora: write a LoRA adapter of this rank over the base, in peft's layout, instead of the
+            whole model.
         command: the command line to write into the model card.
     """
 
@@ -72,6 +74,7 @@ class Options:
     hashes: bool = True
     save: str | None = None
     load: str | None = None
+    as_lora: int | None = None
     command: str | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +93,8 @@ class Options:
 
     def deciding(self) -> dict[str, Any]:
         """The options that decide which weights are made; the others say how and where."""
-        return {name: getattr(self, name) for name in _DECIDING}
+        found = {name: getattr(self, name) for name in _DECIDING}
+        return found | ({} if self.as_lora is None else {"as_lora": self.as_lora})
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.defend.defended import defend
+from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
+from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
@@ -33,10 +35,13 @@ from stockpot.results.schema import (
     CellResult,
     Cost,
     DataFacts,
+    Flag,
     ModelFacts,
+    Score,
     pack_bits,
 )
 from stockpot.results.store import ResultStore
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.types import Variant
 
 
@@ -99,8 +104,8 @@ class Cell:
             data=self.data.name,
             params=_by_content(self.params, references),
             seed=self.seed,
-            model_options=_plain(spec.options),
-            model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
+            model_options=_plain(_with_defence(spec)),
+            model_fingerprint=identify(spec.source, _undefended(spec.options)),
             data_fingerprint=data.fingerprint,
         )
 
@@ -119,7 +124,11 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    found = measures.get(cell.measure)(model, data, context, **cell.params)
+    with watching(model) as watch:
+        found = measures.get(cell.measure)(model, data, context, **cell.params)
+    broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
+    trained = trained_on(cell.model.source, cell.model.options.get("revision"))
+    notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(
         key=key,
         scores=found.scores,
@@ -139,6 +148,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             parameters=model.parameter_count,
             preprocessing=str(model.preprocess),
             class_space=found.class_space,
+            trained_on=trained,
         ),
         convention=found.convention,
         provenance=provenance(device_name(device)),
@@ -154,7 +164,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
-        notes=list(found.notes),
+        notes=[*notes, *([watch.note] if watch.broken else [])],
+        flags=[*found.flags, *broken],
         pictures=list(found.pictures),
     )
     if store:
@@ -163,10 +174,17 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     return result
 
 
+def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[str]:
+    """A warning where a model is measured under what it was trained on."""
+    measured = {str(score.condition.get("corruption")) for score in scores}
+    both = [f"{name} (by {why})" for name, why in trained.items() if name in measured]
+    return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
+
+
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which weights on disk stand by their content: their place decides nothing."""
+    """Parameters in which what is read stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -176,6 +194,8 @@ def _by_content(
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
         elif references.get(role) == "autoencoder" and value and Path(value).exists():
             found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
+        elif references.get(role) == "images" and value:
+            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
     return found
@@ -183,26 +203,28 @@ def _by_content(
 
 def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
     """The model, with a head for the data's classes where it needs one, and its defences."""
-    own, defence = _undefended(spec.options)
+    own = _undefended(spec.options)
     model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
-    for name, params in defence.items():
-        model = defend(model, name, **params)
-    return model
+    return behind(model, _defence(spec))
 
 
-def _undefended(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Options of `load_model`, and the defences around the model: names, or names with parameters.
+def _undefended(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `load_model`: all but the defences around the model."""
+    return {key: value for key, value in options.items() if key != "defend"}
 
-    `defend: clahe`, `defend: [nlm, clahe]` and `defend: {clahe: {clip: 3}}` are all understood;
-    the first stands nearest to the model.
-    """
-    own = {key: value for key, value in options.items() if key != "defend"}
-    chosen = options.get("defend") or {}
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if not isinstance(chosen, dict):
-        chosen = {str(name): {} for name in chosen}
-    return own, {str(name): dict(params or {}) for name, params in chosen.items()}
+
+def _defence(spec: ModelSpec) -> Wanted:
+    """The defence that is asked for, else the one behind which the model was trained."""
+    if "defend" in spec.options:
+        return cast(Wanted, spec.options["defend"])
+    made = recorded(spec.source, spec.options.get("revision"))
+    return made.parameters.get("defend") if made and made.verb == "harden" else None
+
+
+def _with_defence(spec: ModelSpec) -> dict[str, Any]:
+    """The options by which a cell is known: a defence that the model brings is one of them."""
+    defence = _defence(spec)
+    return {**spec.options, "defend": defence} if defence else spec.options
 
 
 @lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn

@@ -56,28 +56,27 @@ def clean(
         confidences.append(logits.softmax(dim=1).amax(dim=1))
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
-    confidence = torch.cat(confidences).cpu().double().numpy()
+    # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
+    nll = nll[np.isfinite(nll)]
+    confidence = torch.cat(confidences).cpu().double().nan_to_num(1.0).numpy()
     seed = context.seed
     scores = [proportion("accuracy", correct)]
     if top > 1 and len(model.classes) > top:
         scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).cpu().numpy()))
-    scores += [
-        with_interval(
-            "nll",
-            float(nll.mean()),
-            len(data),
-            bootstrap_mean(nll, seed=seed),
-            better=False,
-            unit="nats",
-        ),
+    if len(nll):
+        interval = bootstrap_mean(nll, seed=seed)
+        scores.append(
+            with_interval("nll", float(nll.mean()), len(nll), interval, better=False, unit="nats")
+        )
+    scores.append(
         with_interval(
             "ece",
             calibration_error(confidence, correct, bins),
             len(data),
             _calibration_interval(confidence, correct, bins, seed),
             better=False,
-        ),
-    ]
+        )
+    )
     if per_class:
         labels = data.labels.numpy()
         for index, name in enumerate(data.classes):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.results.schema import Picture, Score
+from stockpot.results.schema import Flag, Picture, Score
 from stockpot.results.statistics import Interval, wilson
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
@@ -49,6 +49,7 @@ class Measurement:
     images: int
     outcomes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
     class_space: str = ""
     pictures: tuple[Picture, ...] = ()
 

@@ -17,6 +17,7 @@ import torch
 
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadParameterError, did_you_mean
+from stockpot.models.adapted import adapted
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import (
@@ -49,14 +50,15 @@ class Vocabulary(NamedTuple):
 
 
 def load_model(source: Source, **options: Any) -> Classifier:
-    """Load a classifier from a zoo name, folder, hub id, factory, timm or open_clip name.
+    """Load a classifier from a zoo name, folder, hub id, factory, or a name of another zoo.
 
     A dual encoder (CLIP, SigLIP) needs `classes=` for its zero-shot head. `revision` belongs to a
-    hub id, other options to the kind of source, and unknown ones are refused.
+    hub id, `base` to a LoRA adapter, other options to the kind of source, and unknown ones are
+    refused.
     """
     if isinstance(source, Classifier):
         return source
-    place = resolve(source, revision=options.pop("revision", None))
+    place = _place(source, options)
     loader = _loader(place)
     allowed = list(inspect.signature(loader).parameters)[1:]
     for key in options:
@@ -96,7 +98,7 @@ def load_for(
     if isinstance(source, Classifier):
         return source if device is None else source.to(device)
     own = dict(options or {})
-    place = resolve(source, revision=own.pop("revision", None))
+    place = _place(source, own)
     if "classes" not in own and takes_classes(place):
         templates = tuple(own.pop("templates", data.templates))
         encodes_text = place.has_files and has_text_head(_config(place))
@@ -120,11 +122,17 @@ def takes_classes(source: Source) -> bool:
     """Whether the classes decide the head: of a dual encoder, its tower, or a fused module."""
     if isinstance(source, Classifier):
         return False
-    place = resolve(source)
+    place = _place(source, {})
     if not place.has_files:
         return place.kind == "open_clip"
     config = _config(place)
     return has_text_head(config) or kind_of(config) == "module"
+
+
+def _place(source: str | Path | Resolved, options: dict[str, Any]) -> Resolved:
+    """What a source means, an adapter merged into its base; takes the options that decide it."""
+    place = resolve(source, revision=options.pop("revision", None))
+    return adapted(place, options.pop("base", None))
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
@@ -136,6 +144,10 @@ def _loader(place: Resolved) -> Callable[..., Classifier]:
         from stockpot.models.extras import load_open_clip
 
         return load_open_clip
+    if place.kind == "robustbench":
+        from stockpot.models.robustbench_zoo import load_robustbench
+
+        return load_robustbench
     if place.kind == "factory":
         from stockpot.models.factory import load_factory
 
@@ -172,7 +184,7 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
         # Weights in memory may have changed since they were loaded.
         return fingerprint_tensors(source.state_dict().items())
     given = dict(options or {})
-    place = resolve(source, revision=given.pop("revision", None))
+    place = _place(source, given)
     if place.has_files:
         return fingerprint_model(place.local(), given.get("dual_encoder"))
     weights = given.get("weights")

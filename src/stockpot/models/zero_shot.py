@@ -50,7 +50,8 @@ class ZeroShotNetwork(nn.Module):
         self.preprocess = preprocess
         self.prompts = prompts
         self.base = base
-        """Where the text tower lies, as a text that means the same from any folder."""
+        """Where the text tower lies, as a text that means the same from any folder; empty where it
+        does not last."""
         self.trains_text = False
         self.identity = identity or text_identity(model, tokenizer)
         self.head: Tensor
@@ -115,7 +116,7 @@ class ZeroShotNetwork(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the vision tower with a note of its dual encoder, or all of it if all changed."""
-        if self.trains_text:
+        if self.trains_text or not self.base:
             save_dual_encoder(self.model, self.tokenizer, self.preprocess, folder)
         else:
             save_vision_tower(self.vision_tower, self.preprocess, self.base, folder)
@@ -170,7 +171,8 @@ def load_zero_shot(
         )
     folder = place.local()
     tower = is_vision_tower(read_config(folder))
-    home, base = dual_encoder_of(folder, dual_encoder) if tower else (folder, place.lasting)
+    own = "" if place.passing else place.lasting
+    home, base = dual_encoder_of(folder, dual_encoder) if tower else (folder, own)
     model = load_weights(AutoModel, home, dtype=dtype).eval()
     if tower:
         place_vision_tower(model, folder)

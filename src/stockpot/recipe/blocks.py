@@ -66,6 +66,9 @@ class HardenEntry(_WithParams):
     model: str
     data: str
     validation: str | None = None
+    defend: str | list[str] | dict[str, dict[str, Any] | None] | None = Field(
+        None, description="Train behind defences; those of the model when left out."
+    )
 
 
 class FuseEntry(_WithParams):

@@ -76,6 +76,9 @@ class ModelFacts(_Document):
     parameters: int = 0
     preprocessing: str = ""
     class_space: str = Field("", description="How the model's outputs meet the data's classes.")
+    trained_on: dict[str, str] = Field(
+        default_factory=dict, description="Corruptions that its training held, and by what."
+    )
 
 
 class Provenance(_Document):
@@ -108,6 +111,20 @@ class Picture(_Document):
     facts: dict[str, Scalar] = Field(default_factory=dict)
 
 
+class Flag(_Document):
+    """A sign that the numbers may not be what they seem: a fact with a name, for programs.
+
+    The notes say the same to people.
+    """
+
+    name: str = Field(description="Such as `non_finite` or `randomised`.")
+    count: int = Field(description="How often it was seen.")
+    of: int = Field(description="How often it could have been.")
+    condition: dict[str, Scalar] = Field(
+        default_factory=dict, description="Norm, eps, ... where it does not hold for the whole."
+    )
+
+
 class CellResult(_Document):
     """One finished cell."""
 
@@ -127,6 +144,7 @@ class CellResult(_Document):
         default_factory=dict, description="The length of records that are about other images."
     )
     notes: list[str] = Field(default_factory=list)
+    flags: list[Flag] = Field(default_factory=list)
     pictures: list[Picture] = Field(default_factory=list)
 
     def outcome(self, name: str) -> NDArray[np.bool_]:

@@ -151,6 +151,8 @@ class CorruptionTable(NamedTuple):
     severities: list[int]
     rows: list[tuple[str, list[Score | None], Score | None]]
     """Corruption, its error at each severity, its CE."""
+    trained: dict[str, str]
+    """Those of the corruptions that the model was trained on, and by what."""
 
 
 def corruption_tables(cells: Sequence[CellResult]) -> list[CorruptionTable]:
@@ -173,5 +175,6 @@ def corruption_tables(cells: Sequence[CellResult]) -> list[CorruptionTable]:
             (name, [found.get(severity) for severity in severities], ratios.get(name))
             for name, found in errors.items()
         ]
-        tables.append(CorruptionTable(cell.key.model, severities, rows))
+        trained = {name: why for name, why in cell.model.trained_on.items() if name in errors}
+        tables.append(CorruptionTable(cell.key.model, severities, rows, trained))
     return tables

@@ -4,6 +4,7 @@ Every measure, the choice of soups and the oracles ask it, so that the same answ
 everywhere. Outputs are brought into a class space (`class_space`): all outputs, those of the
 data's classes, or groups of outputs that answer one class. Where the data accepts several labels
 for an image, any of them is right, and whoever makes a model wrong must make all of them wrong.
+Outputs with a NaN or an infinity among them are no answer, and never right.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from torch import Tensor
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.errors import BadDataError
 from stockpot.score.class_space import ClassMap, ClassSpace, match_classes
+from stockpot.score.predictions import NONE, finite, predictions
 
 Model = Callable[[Tensor], Tensor]
-NONE = -1
 OTHER = "none of the data's classes"
+SILENT = "no answer (NaN or infinite outputs)"
 
 
 class Part(NamedTuple):
@@ -90,32 +92,43 @@ class Scorer:
         return replace(self, labels=self.labels.to(device), accepted=self.accepted.to(device))
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """One column for each possible answer; the best one is the prediction."""
-        return self.mapping.logits(outputs)
+        """One column for each possible answer; the best one is the prediction.
+
+        A row with a NaN or an infinity, even in an output that does not count here, is all NaN.
+        """
+        logits = self.mapping.logits(outputs)
+        return logits if self.mapping.as_it_is else _silenced(logits, outputs)
 
     def right(self, logits: Tensor, rows: Tensor | slice, top: int = 1) -> Tensor:
         """For the k best columns (n x k), whether each is right for its row."""
-        best = logits.topk(min(top, logits.shape[1]), dim=1).indices if top > 1 else (
-            logits.argmax(dim=1, keepdim=True)
-        )  # fmt: skip
+        best = predictions(logits)[:, None]
+        if top > 1:
+            several = logits.topk(min(top, logits.shape[1]), dim=1).indices
+            best = torch.where(best == NONE, NONE, several)
         wanted = self._columns(rows).to(logits.device)
-        return (best[:, :, None] == wanted[:, None, :]).any(dim=2)
+        return ((best[:, :, None] == wanted[:, None, :]) & (best != NONE)[:, :, None]).any(dim=2)
 
     def correct(self, outputs: Tensor, rows: Tensor | slice) -> Tensor:
         """Whether the prediction from a model's outputs is right for each row."""
         return self.right(self.logits(outputs), rows)[:, 0]
 
     def losses(self, logits: Tensor, rows: Tensor | slice) -> Tensor:
-        """Minus the log of the probability that the columns give to what is right."""
-        if not self.several:
-            targets = self._columns(rows)[:, 0].to(logits.device)
-            return F.cross_entropy(logits, targets, reduction="none")
+        """Minus the log of the probability that the columns give to what is right.
+
+        It is infinite where a row is no answer: no comparison of losses may prefer that row.
+        """
         wanted = self._columns(rows).to(logits.device)
-        found = F.log_softmax(logits, dim=1).gather(1, wanted.clamp_min(0))
-        return -found.masked_fill(wanted == NONE, -torch.inf).logsumexp(dim=1)
+        if not self.several:
+            found = F.cross_entropy(logits, wanted[:, 0], reduction="none")
+        else:
+            shares = F.log_softmax(logits, dim=1).gather(1, wanted.clamp_min(0))
+            found = -shares.masked_fill(wanted == NONE, -torch.inf).logsumexp(dim=1)
+        return torch.where(finite(logits), found, torch.inf)
 
     def answer(self, prediction: int) -> str:
         """The name of a column."""
+        if prediction == NONE:
+            return SILENT
         if self.mapping.as_it_is:
             return self.model_classes[prediction]
         known = prediction < len(self.data_classes)
@@ -134,12 +147,12 @@ class Scorer:
         where = torch.tensor(places, device=wanted.device)
         labels = wanted[where, 0]
         if not classes:
-            view = None if self.mapping.as_it_is else self.mapping.logits
+            view = None if self.mapping.as_it_is else self.logits
             return Part(where, self.mapping.targets(labels), labels, (), view)
         columns = sorted(set(self.mapping.targets(torch.tensor(classes)).tolist()))
 
         def view_of(outputs: Tensor) -> Tensor:
-            return merged(self.mapping.logits(outputs), columns)
+            return merged(self.logits(outputs), columns)
 
         first = torch.full_like(labels, columns[0])
         return Part(where, first, torch.full_like(labels, classes[0]), classes, view_of)
@@ -192,6 +205,10 @@ def renumbered(data: Dataset, model_classes: tuple[str, ...]) -> Dataset:
         columns=columns,
         prompts=tuple(prompts) if all(prompts) else (),
     )
+
+
+def _silenced(logits: Tensor, outputs: Tensor) -> Tensor:
+    return torch.where(finite(outputs)[:, None], logits, torch.nan)
 
 
 def merged(values: Tensor, columns: Sequence[int]) -> Tensor:

@@ -21,6 +21,7 @@ from stockpot.pool.family import Member, read_pool
 from stockpot.pool.pool import Pool
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context
 from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
@@ -95,15 +96,16 @@ def season(
     # The one place that says which images statistics are estimated on.
     pool.statistics = Statistics(bn, (known or seen).batches)
     context = Context(seed, batch_size, known)
-    choice: Choice = entry(pool, seen, context, **chosen)
-    scored = read(images.take(others) if protocol == "holdout" else images)
-    alone, ensemble = members_and_ensemble(pool, scored)
-    matrix = choice.matrix
-    if full_matrix and matrix is not None:
-        soups = torch.from_numpy(matrix.weights)
-        matrix = evaluate(pool, soups, read(images))
-    model = pool.load(choice.weights)
-    correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
+    with watching(pool.model) as watch:
+        choice: Choice = entry(pool, seen, context, **chosen)
+        scored = read(images.take(others) if protocol == "holdout" else images)
+        alone, ensemble = members_and_ensemble(pool, scored)
+        matrix = choice.matrix
+        if full_matrix and matrix is not None:
+            soups = torch.from_numpy(matrix.weights)
+            matrix = evaluate(pool, soups, read(images))
+        model = pool.load(choice.weights)
+        correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
     accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
     by_member = {
         name: accuracy_score(flags, protocol=protocol)
@@ -127,7 +129,7 @@ def season(
             "members": {name: _plain(score) for name, score in by_member.items()},
         },
         "images": choice.images,
-        "notes": dict(choice.notes),
+        "notes": {**choice.notes, **({NON_FINITE: watch.note} if watch.broken else {})},
         "seconds": round(time.perf_counter() - start, 2),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }

@@ -12,7 +12,7 @@ from torch import Tensor
 from stockpot.attack import attacks
 from stockpot.attack.ascent import StepRule, climb
 from stockpot.attack.directions import random_start
-from stockpot.attack.losses import CRITERIA, LossName
+from stockpot.attack.losses import CLASSES_NEEDED, CRITERIA, LossName
 from stockpot.attack.projection import project
 from stockpot.attack.step_rules import DenseSteps, SparseSteps
 from stockpot.attack.task import Outcome, Task, attempts, planned
@@ -66,7 +66,11 @@ def apgd(
     outcome = attempts(task, attempt, restarts=restarts, aims=len(aims))
     runs = len(aims) * restarts
     stages = len(_stages(radii, steps))
-    return planned(outcome, runs * (steps + stages) * victim.eot)
+    first = 1 if loss == "dlr_targeted" else 0  # the look that chose the targets
+    outcome = replace(
+        outcome, queries=outcome.queries + first * victim.eot, needs=CLASSES_NEEDED.get(loss, 0)
+    )
+    return planned(outcome, (first + runs * (steps + stages)) * victim.eot)
 
 
 def _aims(victim: Victim, task: Task, loss: LossName, targets: int) -> list[tuple[Tensor, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from stockpot.attack.projection import norm_of, per_image, project
 from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
+from stockpot.score.predictions import predictions
 from stockpot.types import Count, Natural, Norm
 
 
@@ -66,7 +67,9 @@ def fab(
         return _walk(victim, part, aims[aim][rows], start, settings)
 
     outcome = attempts(task, attempt, restarts=restarts, aims=len(aims))
-    return planned(outcome, len(aims) * restarts * (steps + 2))
+    # The look that chose the targets; then one at every point of a walk, and one inside the ball.
+    outcome = replace(outcome, queries=outcome.queries + victim.eot)
+    return planned(outcome, (1 + len(aims) * restarts * (steps + 2)) * victim.eot)
 
 
 _GRACE = 1.1
@@ -107,7 +110,7 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
     )  # fmt: skip
     for number in range(s.steps + 1):
         gaps, slopes, wrong = victim.slopes(state.now, state.labels, state.classes)
-        queries[state.rows] += 1
+        queries[state.rows] += victim.eot
         if number == 0:
             flat |= slopes.flatten(1).abs().amax(dim=1) == 0
         size = norm_of(s.norm, state.now - state.origin)
@@ -142,7 +145,7 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
     near = (~fallen & (loss > -torch.inf)).nonzero()[:, 0]
     if len(near):
         images[near] = project(s.norm, task.images[near], images[near], s.eps)
-        fallen[near] = victim.logits(images[near]).argmax(dim=1) != task.labels[near]
+        fallen[near] = predictions(victim.logits(images[near])) != task.labels[near]
         queries[near] += victim.eot
     return Outcome(images, fallen, loss, queries, outcome.planned, flat)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from stockpot.attack import attacks
 from stockpot.attack.ascent import State, climb
 from stockpot.attack.directions import random_start, steepest
-from stockpot.attack.losses import CRITERIA, LossName
+from stockpot.attack.losses import CLASSES_NEEDED, CRITERIA, LossName
 from stockpot.attack.methods.apgd import Start
 from stockpot.attack.projection import per_image, project
 from stockpot.attack.task import Outcome, Task, attempts, planned
@@ -65,6 +65,7 @@ def pgd(
         )  # fmt: skip
 
     outcome = attempts(task, attempt, restarts=restarts)
+    outcome = replace(outcome, needs=CLASSES_NEEDED.get(loss, 0))
     return planned(outcome, restarts * (steps + 1) * victim.eot)
 
 

@@ -15,6 +15,7 @@ from stockpot.attack.squares import Moves, on_sphere, tiles
 from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
 from stockpot.attack.victim import Victim
 from stockpot.errors import BadParameterError
+from stockpot.score.predictions import predictions
 from stockpot.types import Count, Norm
 
 
@@ -85,7 +86,7 @@ def _search(victim: Victim, task: Task, steps: int, area: float, restart: int) -
         better = (found > state.loss).nonzero()[:, 0]
         if len(better):  # late in a search most proposals fail
             state.best[better], state.loss[better] = candidate[better], found[better]
-        wrong = logits.argmax(dim=1) != state.labels
+        wrong = predictions(logits) != state.labels
         if bool(wrong.any()):
             gone = state.rows[wrong]
             fallen[gone] = True

@@ -18,6 +18,7 @@ from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
+from stockpot.score.predictions import predictions
 from stockpot.score.scorer import Model, Scorer
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
@@ -137,8 +138,8 @@ def _doubts(task: Task, quick: Task, pixels: Tensor, scorer: Scorer) -> list[str
     would end in a search against nobody.
     """
     with quick.autocast(pixels):
-        seen = scorer.logits(quick.model(pixels).float()).argmax(dim=1)
-    meant = scorer.logits(task.model(pixels).float()).argmax(dim=1)
+        seen = predictions(scorer.logits(quick.model(pixels).float()))
+    meant = predictions(scorer.logits(task.model(pixels).float()))
     differ = float((seen != meant).float().mean())
     if differ <= _ROUNDING:
         return []
@@ -170,8 +171,8 @@ def _look(
         "known": every if shares is None else Rule("argmax").accepts(shares, seen.labels),
         "correct": scorer.right(before, seen.rows)[:, 0],
         "withstood": scorer.right(after, seen.rows)[:, 0],
-        "before": before.argmax(dim=1),
-        "after": after.argmax(dim=1),
+        "before": predictions(before),
+        "after": predictions(after),
         # Beside the search: the image as it is and the one returned; of the oracle the first.
         "model_queries": found.model_queries + 2,
         "oracle_queries": (found.asked + 1) * (shares is not None),

@@ -20,7 +20,8 @@ from stockpot.measure.measurement import (
 )
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
-from stockpot.score.scorer import scorer_for
+from stockpot.score.predictions import predictions
+from stockpot.score.scorer import SILENT, scorer_for
 
 
 @measures.register("shape_bias", paper="arXiv:1811.12231")
@@ -41,7 +42,7 @@ def shape_bias(model: Classifier, data: Dataset, context: Context) -> Measuremen
 
 
 class Decisions(NamedTuple):
-    """The category that was decided for, and whether it is right, picture by picture."""
+    """The category that was decided for (-1 for none), and whether it is right, by picture."""
 
     chosen: NDArray[np.int64]
     right: Flags
@@ -53,7 +54,7 @@ def decisions(model: Classifier, data: Dataset, context: Context) -> Decisions:
     chosen, right = [], []
     for outputs, batch in forward_batches(model, data, context, "shape or texture"):
         logits = scorer.logits(outputs)
-        chosen.append(logits.argmax(dim=1))
+        chosen.append(predictions(logits))
         right.append(scorer.right(logits, batch.rows)[:, 0])
     return Decisions(torch.cat(chosen).cpu().numpy(), torch.cat(right).cpu().numpy())
 
@@ -70,7 +71,8 @@ def shape_scores(
                 f"shape_bias: {data.name} has no column {column!r}.",
                 hint="Use cue_conflict, whose file names tell both cues.",
             )
-    names = np.array(data.classes)[found.chosen]
+    # No answer has the number -1, and so the last of these names.
+    names = np.array([*data.classes, SILENT])[found.chosen]
     shape, texture = (np.array(data.columns[column]) for column in ("shape", "texture"))
     conflict = shape != texture
     by_shape: Flags = conflict & (names == shape)

@@ -1,0 +1,1 @@
+"""Accuracy under attack: the measure, its protocols, and images that were found before."""

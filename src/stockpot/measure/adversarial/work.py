@@ -1,0 +1,48 @@
+"""What attacks cost and what they warned of, over all batches."""
+
+from __future__ import annotations
+
+from stockpot.attack.checks.flags import Flags, together
+from stockpot.attack.run import AttackResult
+from stockpot.attack.threat import Threat
+from stockpot.results.schema import Flag
+
+
+class Work:
+    """A running account, threat by threat."""
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.saved = 0
+        self._images: dict[Threat, int] = {}
+        self._seen: dict[Threat, Flags] = {}
+
+    def add(self, member: Threat, result: AttackResult) -> None:
+        """Count one batch."""
+        self.queries += int(result.queries.sum())
+        self.saved += result.saved
+        self._images[member] = self._images.get(member, 0) + len(result.robust)
+        self._seen[member] = together([self._seen.get(member, Flags()), result.flags])
+
+    def flags(self) -> tuple[Flag, ...]:
+        """What is up, by name; a flag of the whole model stands for all images."""
+        return tuple(
+            Flag(
+                name=name,
+                count=self._images[member] if value is True else int(value),
+                of=self._images[member],
+                condition={"norm": member.norm, "eps": member.eps},
+            )
+            for member, flags in self._seen.items()
+            for name, value in flags.raised().items()
+        )
+
+    def notes(self) -> list[str]:
+        """One line per warning, and the share of work that fallen images spared."""
+        lines = [
+            f"{member}: {sentence}"
+            for member, flags in self._seen.items()
+            for sentence in flags.warnings()
+        ]
+        share = self.saved / max(1, self.saved + self.queries)
+        return [*lines, f"{share:.0%} of the forward passes were spared by images that had fallen"]

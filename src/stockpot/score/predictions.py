@@ -1,0 +1,74 @@
+"""What a model answers: its best output, and nothing where an output is NaN or infinite.
+
+The largest of several NaNs is the first of them, so that a model which says nothing would be right
+about class 0 and no attack could change its mind. Whoever turns outputs into answers asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+NONE = -1
+"""The number of no class."""
+NON_FINITE = "non_finite"
+"""The name under which results carry that some outputs were NaN or infinite."""
+
+
+def finite(outputs: Tensor) -> Tensor:
+    """For every row whether all its outputs are numbers."""
+    return outputs.isfinite().all(dim=1)
+
+
+def predictions(logits: Tensor) -> Tensor:
+    """The best column of every row, and `NONE` where a row is not made of numbers."""
+    return torch.where(finite(logits), logits.argmax(dim=1), NONE)
+
+
+@dataclass
+class Watch:
+    """How many outputs of a model were seen, and how many of them were NaN or infinite."""
+
+    seen: int = 0
+    _broken: Tensor | int = 0
+
+    @property
+    def broken(self) -> int:
+        """Rows of outputs with a NaN or an infinity."""
+        return int(self._broken)
+
+    @property
+    def note(self) -> str:
+        """What a reader must know, or nothing."""
+        if not self.broken:
+            return ""
+        return (
+            f"{self.broken} of {self.seen} outputs were NaN or infinite: "
+            "they are no answers and count as wrong"
+        )
+
+    def add(self, outputs: Tensor) -> None:
+        """Count the rows of a batch; the device is not waited for."""
+        self.seen += len(outputs)
+        self._broken = self._broken + (~finite(outputs)).sum()
+
+
+@contextmanager
+def watching(model: nn.Module) -> Iterator[Watch]:
+    """Count what a model answers meanwhile, copies of it included."""
+    watch = Watch()
+
+    # A function, not a method: copies of the model then share the watch.
+    def see(module: nn.Module, inputs: object, outputs: object) -> None:
+        if isinstance(outputs, Tensor) and outputs.ndim == 2:
+            watch.add(outputs.detach())
+
+    handle = model.register_forward_hook(see)
+    try:
+        yield watch
+    finally:
+        handle.remove()
