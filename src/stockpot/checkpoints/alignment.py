@@ -1,7 +1,8 @@
 """Line several checkpoints up, tensor by tensor, before a value is read.
 
 The output has the names, the order and the dtypes of the template: the first member, or the base
-when the base is a whole CLIP model and the members are vision encoders.
+when the base is a whole CLIP model and the members are vision encoders (also of a method that has
+no use for a base).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.errors import BadCheckpointError, BadParameterError
 
-Head = Literal["keep", "drop", "first"]
+Head = Literal["keep", "drop", "first", "each"]
 _SHOWN = 4
 _KINDS = {
     "missing": ("lacks", "--intersect, --exclude"),
     "extra": ("has, beyond {template},", "--intersect, --exclude"),
-    "head": ("has another number of classes than {template}:", "--head drop, --head first"),
+    "head": (
+        "has another number of classes than {template}:",
+        "--head drop, --head first, --head each",
+    ),
     "shape": (
         "has another shape than {template}:",
         "--exclude, --intersect; another architecture cannot be fused",
@@ -59,6 +63,8 @@ class Alignment:
     copies: tuple[Copy, ...]
     tied: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    heads: tuple[tuple[Copy, ...], ...] = ()
+    """The head of each member, where each keeps its own."""
 
     def infos(self) -> dict[str, TensorInfo]:
         """Every tensor of the output, in the template's order."""
@@ -98,7 +104,7 @@ class _Aligner:
         """What becomes of one tensor of the template; None leaves it out."""
         info = self.template.infos[name]
         partly = self.template.whole and not all(other.whole for other in self.everyone)
-        if self.head == "drop" and is_head(plain):
+        if self.head in ("drop", "each") and is_head(plain):
             return None
         if self._excluded(name, plain):
             return self._copy(plain, name, self.base or self.template)
@@ -133,6 +139,24 @@ class _Aligner:
             and not (self.head != "keep" and is_head(plain))
         ]
 
+    def heads(self) -> tuple[tuple[Copy, ...], ...]:
+        """The head of every member as it is, under the template's names where it has them."""
+        found = tuple(
+            tuple(
+                Copy(self.template.plain.get(plain, name), each.info(plain), each.source, name)
+                for plain, name in each.plain.items()
+                if is_head(plain)
+            )
+            for each in self.members
+        )
+        for each, head in zip(self.members, found, strict=True):
+            if not head:
+                raise BadCheckpointError(
+                    f"head: {each.source.label} has no classification head to keep.",
+                    hint="Leave --head each away.",
+                )
+        return found
+
     def tied(self) -> dict[str, str]:
         """Names of the template that every checkpoint ties to another, or lacks."""
         names = {name: plain for plain, name in self.template.plain.items()}
@@ -157,6 +181,7 @@ def align(
     members: Sequence[Source],
     base: Source | None = None,
     *,
+    frame: Source | None = None,
     exclude: Sequence[str] = (),
     intersect: bool = False,
     head: Head = "keep",
@@ -166,9 +191,12 @@ def align(
     Args:
         members: the checkpoints to fuse.
         base: the model they were fine-tuned from, where the method needs it.
+        frame: the same where it does not: vision encoders are written into it if it is a whole
+            CLIP, and nothing else is read from it.
         exclude: globs of names that are not fused but taken from the base (or the first member).
         intersect: fuse only what all have in one shape; the rest is taken from the first member.
-        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        head: fuse the classification head (keep), leave it out (drop), take the first's, or let
+            each member keep its own.
     """
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
@@ -176,8 +204,9 @@ def align(
     opened = [_Opened(source) for source in members]
     opened_base = _Opened(base) if base is not None else None
     template = opened[0]
-    if opened_base and opened_base.whole and not template.whole:
-        template = opened_base
+    around = opened_base or (_Opened(frame) if frame is not None else None)
+    if around and around.whole and not template.whole:
+        template = around
     aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
     differences = Differences(template.source.label)
     tied = aligner.tied()
@@ -198,7 +227,8 @@ def align(
         )
     copies = tuple(item for item in placed if isinstance(item, Copy))
     notes = _notes(aligner, rows)
-    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes)
+    heads = aligner.heads() if head == "each" else ()
+    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes, heads)
 
 
 def _refuse_same_files(members: Sequence[Source]) -> None:

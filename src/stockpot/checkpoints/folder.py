@@ -30,6 +30,7 @@ _COMPANIONS = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "words.json",
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 

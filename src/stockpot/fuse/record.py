@@ -93,14 +93,25 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
         if preset := params.get(PRESET):
             values[PRESET] = preset
         seed = values.pop("seed", None)
+        begun = _begun(values.get("init"))
+        if begun:
+            values["init"] = begun[0].name
         found[label] = Record(
             verb="fuse",
             method=request.method,
             parameters=values | plain(request.options.deciding()),
             seed=seed,
-            inputs=inputs,
+            inputs=[*inputs, *begun],
         )
     return found
+
+
+def _begun(init: Any) -> list[Input]:
+    """The file of coefficients that a method starts from, where it does not start from a number."""
+    if not isinstance(init, str) or not Path(init).is_file():
+        return []
+    content = fingerprint_files([Path(init)])
+    return [Input(role="init", name=Path(init).name, source=init, fingerprint=content)]
 
 
 def request_data(request: Request) -> list[Dataset]:
@@ -150,7 +161,7 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
         learned = learned_files(request.options.load)
         if not all(path.is_file() for path in learned):
             raise BadParameterError(
-                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                f"load: expected {' and '.join(map(str, learned))}, which `save` writes; "
                 "got nothing."
             )
         content = "" if known is None else fingerprint_files(learned)
@@ -210,8 +221,11 @@ def write_companions(job: Job, options: Options, folder: Path) -> None:
     layers = template.layers if isinstance(template, StackedSource) else None
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
+        heads = job.heads(label)
         for model in job.models(label):
-            copy_companions(template.folder, folder / model, dtype=dtype, layers=layers)
+            # A head's classes stand in the config of the member that it comes from.
+            own = heads[model][0].source.folder if model in heads else None
+            copy_companions(own or template.folder, folder / model, dtype=dtype, layers=layers)
 
 
 def write_records(

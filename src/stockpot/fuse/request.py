@@ -32,7 +32,7 @@ DTYPES = {
     "bf16": "bfloat16",
 }
 _CHOICES = {
-    "head": ("keep", "drop", "first"),
+    "head": ("keep", "drop", "first", "each"),
     "accumulate": ("fp32", "fp64"),
     "bn": ("linear", "recompute"),
 }
@@ -46,7 +46,8 @@ class Options:
     Args:
         exclude: globs of tensor names that are not fused but taken from the base or first member.
         intersect: fuse what all checkpoints have in one shape; take the rest from the first.
-        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        head: fuse the classification head (keep), leave it out (drop), take the first's, or make
+            a model for each member with its own head over what is fused (each).
         dtype: the dtype of the result (fp32, bf16, fp16, fp64); by default the first member's.
         max_shard: the largest file to write, such as 5GB.
         device: where the arithmetic runs: cpu, cuda, cuda:1, ...
@@ -64,7 +65,7 @@ class Options:
 
     exclude: tuple[str, ...] = ()
     intersect: bool = False
-    head: Literal["keep", "drop", "first"] = "keep"
+    head: Literal["keep", "drop", "first", "each"] = "keep"
     dtype: str | None = None
     max_shard: str | int = "5GB"
     device: str = "cpu"

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.words.words import said
 from stockpot.errors import MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.preprocess import Interpolation, Preprocess
-from stockpot.models.prompts import class_prompts
 from stockpot.types import ImageSize
 
 
@@ -80,6 +80,7 @@ def load_open_clip(
     place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     name: str = "",
 ) -> Classifier:
@@ -95,7 +96,7 @@ def load_open_clip(
     tokenizer = open_clip.get_tokenizer(architecture)
     rows = []
     with torch.inference_mode():
-        for prompts in class_prompts(tuple(classes), tuple(templates)):
+        for prompts in said(classes, names, templates).prompts:
             embedded = F.normalize(model.encode_text(tokenizer(list(prompts))), dim=-1)
             rows.append(F.normalize(embedded.mean(dim=0), dim=-1))
     settings = open_clip.get_model_preprocess_cfg(model)

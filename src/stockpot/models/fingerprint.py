@@ -30,6 +30,7 @@ _SETTINGS = {
     "tokenizer_config.json",
     "vocab.json",
     "merges.txt",
+    "words.json",
 }
 
 
