@@ -64,6 +64,9 @@ def command(
     head: Annotated[
         str, typer.Option(help="Classification heads: keep, drop, first or each.")
     ] = PLAIN.head,
+    layout: Annotated[
+        str | None, typer.Option(help="Names of a CLIP in the result: hf or open_clip.")
+    ] = PLAIN.layout,
     dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
     max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",
     device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = PLAIN.device,
@@ -103,6 +106,7 @@ def command(
         "exclude": tuple(exclude or ()),
         "intersect": intersect,
         "head": head,
+        "layout": layout,
         "dtype": dtype,
         "max_shard": max_shard,
         "device": device,

@@ -101,6 +101,7 @@ def prepare(request: Request) -> Job:
         exclude=exclude,
         intersect=options.intersect,
         head=options.head,
+        layout=options.layout,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
     stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)

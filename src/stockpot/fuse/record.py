@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.clip.settings import translate_settings
+from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
@@ -174,6 +177,8 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
 
 def _content(spec: Any, known: Mapping[Path, str]) -> str:
     """The sha256 of the weights and of the configuration beside them."""
+    if isinstance(spec, Location) and not spec.files:  # a package gives it
+        return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
         if spec.format == "adapter" and spec.folder is not None:
@@ -223,9 +228,12 @@ def write_companions(job: Job, options: Options, folder: Path) -> None:
     for label in job.of:
         heads = job.heads(label)
         for model in job.models(label):
+            place = folder / model
             # A head's classes stand in the config of the member that it comes from.
             own = heads[model][0].source.folder if model in heads else None
-            copy_companions(own or template.folder, folder / model, dtype=dtype, layers=layers)
+            copy_companions(own or template.folder, place, dtype=dtype, layers=layers)
+            if isinstance(template, TranslatedSource):
+                translate_settings(template.folder, place, template.tensors(), template.program)
 
 
 def write_records(

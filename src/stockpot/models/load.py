@@ -158,7 +158,7 @@ def _place(source: str | Path | Resolved, options: dict[str, Any]) -> Resolved:
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
-    if place.kind == "timm":
+    if place.kind == "timm" or (place.has_files and kind_of(_config(place)) == "timm"):
         from stockpot.models.extras import load_timm
 
         return load_timm
