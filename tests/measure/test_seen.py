@@ -77,6 +77,17 @@ def test_hardened_and_measured_on_one_flat_set(
     assert f"{found.count} of 60 images were seen" in " ".join(shown.output.split())
 
 
+def test_scores_under_attack_are_given_without_seen_images(photos: Path, hardened: Path) -> None:
+    attack = {"adversarial": {"norms": "linf", "method": "fgsm", "eps": "0.01"}}
+    (cell,) = measure(str(hardened), attack, data=str(photos))
+    new = ~unpack_bits(cell.seen, 60)
+    robust = cell.score("robust_accuracy")
+    name = "robust:{norm}:{eps}".format(**robust.condition)
+    without = cell.score("unseen_robust_accuracy")
+    assert without.condition == robust.condition
+    assert without.value == cell.outcome(name)[new].mean()
+
+
 def test_seen_images_are_left_out_on_demand(photos: Path, hardened: Path, tmp_path: Path) -> None:
     (cell,) = measure(str(hardened), "clean", data=str(photos), unseen=True, out=tmp_path)
     (fresh,) = measure(str(hardened), "clean", data=str(photos), data_options={"split": "test"})

@@ -147,7 +147,11 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         found = measures.get(cell.measure)(model, data, context, **cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-    without = known_images.scores_without(found.scores, found.outcomes) if known_images else []
+    without = (
+        known_images.scores_without(found.scores, found.outcomes, data.groups)
+        if known_images
+        else []
+    )
     trained = trained_on(cell.model.source, cell.model.options.get("revision"))
     notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(

@@ -19,6 +19,7 @@ from stockpot.errors import BadDataError
 from stockpot.measure.measurement import proportion
 from stockpot.results.headline import format_score
 from stockpot.results.schema import Flag, Score
+from stockpot.results.statistics import Groups
 
 SEEN = "seen"
 LEFT_OUT = "seen_left_out"
@@ -81,17 +82,21 @@ class Overlap:
         return found
 
     def scores_without(
-        self, scores: Sequence[Score], outcomes: Mapping[str, NDArray[np.bool_]]
+        self,
+        scores: Sequence[Score],
+        outcomes: Mapping[str, NDArray[np.bool_]],
+        groups: Groups | None = None,
     ) -> list[Score]:
-        """The shares among the images that were not seen."""
+        """The shares among the images that were not seen; images of one group count together."""
         if self.left_out or not 0 < self.count < len(self.seen):
             return []
+        own = None if groups is None else np.asarray(groups)[~self.seen]
         found = []
         for score in scores:
             name = _OUTCOMES.get(score.metric, "")
             flags = outcomes.get(name.format_map(_Known(score.condition)))
             if flags is not None and len(flags) == len(self.seen) == score.n:
-                part = proportion(f"unseen_{score.metric}", flags[~self.seen])
+                part = proportion(f"unseen_{score.metric}", flags[~self.seen], groups=own)
                 found.append(part.model_copy(update={"condition": score.condition}))
         return found
 
@@ -107,7 +112,9 @@ def overlap(seen: Seen, data: Dataset) -> Overlap | None:
     """What of a dataset was seen; nothing where that is none of it."""
     if not seen:
         return None
-    by_use = seen.among(image_hashes(data.images), data.fingerprint)
+    # Whole sets are known by their fingerprints; the images need not be looked at.
+    hashes = image_hashes(data.images) if seen.images else np.zeros(len(data), dtype=np.uint64)
+    by_use = seen.among(hashes, data.fingerprint)
     if not by_use and not seen.lost:
         return None
     every = np.zeros(len(data), dtype=bool)
@@ -131,7 +138,5 @@ def unseen_part(data: Dataset, known: Overlap | None, model: str) -> Dataset:
 
 
 def _said(score: Score) -> str:
-    under = " ".join(str(value) for value in score.condition.values())
-    return f"{score.metric.removeprefix('unseen_').replace('_', ' ')} {under} ".replace(
-        "  ", " "
-    ) + format_score(score)
+    metric = score.metric.removeprefix("unseen_").replace("_", " ")
+    return " ".join([metric, *map(str, score.condition.values()), format_score(score)])
