@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from commands import invoke
+from stockpot.datasets.by_content.image_hashes import image_hashes
+from stockpot.datasets.by_content.parts import SHARES, parts, parts_by_hash
+from stockpot.datasets.by_content.twins import twin_groups
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.image_hashes import image_hashes
 from stockpot.datasets.load import load_dataset
-from stockpot.datasets.parts import SHARES, parts, parts_by_hash
-from stockpot.datasets.twins import twin_groups
 from stockpot.errors import BadDataError, UserError
 
 SPLITS = ("train", "val", "test")

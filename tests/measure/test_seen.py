@@ -119,6 +119,8 @@ def test_a_soup_of_forty_of_sixty_warns_on_all_sixty(
     assert found is not None
     assert (found.count, found.of, found.condition) == (40, 60, {"seasoning": 40})
     assert cell.score("unseen_accuracy").n == 20
+    equal = stockpot.season("uniform", {"a": str(pico_vit)}, str(photos), shots=40)
+    assert not equal.seen  # it looked at none of them
 
 
 def test_what_parents_saw_is_inherited(photos: Path, hardened: Path, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import WHOLE, named_split, part_of, split_called
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.idx import read_idx
 from stockpot.datasets.label_map import resolve_classes
-from stockpot.datasets.parts import WHOLE, named_split, part_of, split_called
 from stockpot.errors import BadDataError
 
 IMAGE_KEYS = ("images", "image", "x", "data", "pixels", "imgs")

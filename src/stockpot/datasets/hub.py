@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import torch
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import (
     EncodedImages,
@@ -21,7 +22,6 @@ from stockpot.datasets.encoded import (
     usable_rows,
 )
 from stockpot.datasets.label_map import resolve_classes
-from stockpot.datasets.parts import check_part, named_split, part_of
 from stockpot.errors import BadDataError, MissingDependencyError, UnknownNameError, UserError
 
 LABEL_NAMES = ("label", "labels", "class", "fine_label", "target")

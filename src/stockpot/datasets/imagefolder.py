@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import (
     EncodedImages,
@@ -20,7 +21,6 @@ from stockpot.datasets.encoded import (
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
-from stockpot.datasets.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.pictures import SUFFIXES
 from stockpot.errors import BadDataError, UnknownNameError
 

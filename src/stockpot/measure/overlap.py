@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.checkpoints.seen import Seen
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.image_hashes import image_hashes
 from stockpot.errors import BadDataError
 from stockpot.measure.measurement import proportion
 from stockpot.results.headline import format_score

@@ -14,8 +14,8 @@ from stockpot.checkpoints.locate import base_of_adapter, locate
 from stockpot.checkpoints.record import Input
 from stockpot.checkpoints.resolve import resolve
 from stockpot.checkpoints.seen import Seen, read_seen, seen_as
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.image_hashes import image_hashes
 from stockpot.datasets.words.conventions import words_of
 from stockpot.datasets.words.words import DATA
 from stockpot.errors import UserError

@@ -17,8 +17,8 @@ from stockpot.checkpoints.folder import check_free
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import plain
 from stockpot.checkpoints.seen import Seen
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.image_hashes import image_hashes
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -143,7 +143,9 @@ def season(
         for name, flags in zip(pool.members, found.members, strict=True)
     }
     parents = reduce(operator.or_, map(seen_of, by_name(members).values()), Seen())
-    used = seen_in("seasoning", images.take(rows))
+    # Equal weights and a given alpha need no look at the images.
+    looked = choice.images > 0 or rule.get("bn_images") == "target"
+    used = seen_in("seasoning", images.take(rows)) if looked else Seen()
     if labelled is not None:
         used |= seen_in("seasoning", labelled)
     weights = choice.per_member(pool)

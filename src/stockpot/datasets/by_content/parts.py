@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.datasets.by_content.image_hashes import Hashes, look_at
+from stockpot.datasets.by_content.twins import twin_groups
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.image_hashes import Hashes, look_at
-from stockpot.datasets.twins import twin_groups
 from stockpot.errors import BadDataError, UnknownNameError
 
 SPLIT_NAMES: Mapping[str, tuple[str, ...]] = {

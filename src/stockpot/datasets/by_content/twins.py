@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from stockpot.datasets.image_hashes import SIDE
+from stockpot.datasets.by_content.image_hashes import SIDE
 
 TOLERANCE = 4.0
 _BLOCK = 2
