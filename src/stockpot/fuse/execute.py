@@ -19,7 +19,7 @@ from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
@@ -73,7 +73,7 @@ def execute(
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink(models, job.infos)
-        _stream(job, memory)
+        _stream(job, memory, request.method)
         return _in_memory(request, job, memory.weights)
     max_shard = parse_size(request.options.max_shard)
     needs = len(models) * sum(info.nbytes for info in job.infos.values())
@@ -82,12 +82,14 @@ def execute(
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
         with closing(FolderSink(folders, job.infos, max_shard)) as sink:
-            _stream(job, sink)
+            _stream(job, sink, request.method)
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else {}
         for model, found in write_adapters(request, folders).items():
             details[model] = {**details.get(model, {}), **found}
         for label, module in modules.items():
+            for name, values in module.tensors.items():
+                _check_merged(values, name, request.method)
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details)
@@ -96,7 +98,7 @@ def execute(
     return out
 
 
-def _stream(job: Job, sink: Sink) -> None:
+def _stream(job: Job, sink: Sink, method: str) -> None:
     stream = job.stream
     alignment = stream.alignment
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
@@ -110,7 +112,9 @@ def _stream(job: Job, sink: Sink) -> None:
     def put(model: str, name: str, values: Tensor, start: int) -> None:
         for target in (name, *aliases.get(name, ())):
             if target in job.infos:
-                sink.write(model, target, values.to(job.infos[target].dtype), start)
+                written = values.to(job.infos[target].dtype)
+                _check_written(written, values, target)
+                sink.write(model, target, written, start)
 
     def work(piece: Piece) -> None:
         slab = stream.slab(piece)
@@ -119,11 +123,13 @@ def _stream(job: Job, sink: Sink) -> None:
             fuser = ready[of[name]]
             if isinstance(fuser, SwitchFuser):
                 for model, values in zip(job.models(label), fuser.merge(slab), strict=True):
+                    _check_merged(values, name, method)
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
             if is_variance(name) and not bool(is_sound(values).all()):
                 values = sound(values, slab.smallest())
+            _check_merged(values, name, method)
             for model in job.models(label):
                 put(model, name, values, piece.start)
 
@@ -136,6 +142,36 @@ def _stream(job: Job, sink: Sink) -> None:
         for label in job.of:
             for model in job.models(label):
                 put(model, copied.name, values, 0)
+
+
+def _check_written(written: Tensor, values: Tensor, name: str) -> None:
+    """Raise where finite values became none, in the dtype of the result."""
+    if not written.is_floating_point() or _is_finite(written):
+        return
+    lost = torch.isfinite(values) & ~torch.isfinite(written.float())
+    if bool(lost.any()):
+        dtype = str(written.dtype).removeprefix("torch.")
+        raise UserError(
+            f"the fused {name!r} has values of up to {float(values[lost].abs().max()):.6g}, and "
+            f"{dtype} ends at {torch.finfo(written.dtype).max:g}; nothing was written.",
+            hint="Write another dtype (dtype=fp32 or bf16), or merge with a smaller scale.",
+        )
+
+
+def _check_merged(values: Tensor, name: str, method: str) -> None:
+    """Raise where a method made NaN or infinities; all that it read was finite."""
+    if values.is_floating_point() and not _is_finite(values):
+        kind = "NaN" if bool(torch.isnan(values).any()) else "an infinite value"
+        raise UserError(
+            f"{method}: {name!r} came out with {kind}; nothing was written.",
+            hint="Try accumulate=fp64, a smaller scale, or leave the tensor out with exclude=.",
+        )
+
+
+def _is_finite(values: Tensor) -> bool:
+    # A sum is the cheapest look at every element; only a strange sum is worth a closer one.
+    values = values.float() if values.element_size() < 4 else values
+    return bool(torch.isfinite(values.sum()) or torch.isfinite(values).all())
 
 
 def _all_equal(stream: Stream) -> bool:
