@@ -78,6 +78,22 @@ def test_max_is_at_least_every_norm_and_avg_their_mean() -> None:
     assert drawn == {round(value, 4) for value in single}
 
 
+def test_each_norm_has_its_own_number_of_steps() -> None:
+    step = make_step()
+    balls = ((Linf(0.02), 1), (L2(0.2), 4), (L1(1), 7))
+    single = [loss_on(step, worst(step, *ball).images) for ball in balls]
+    for steps in ("1,4,7", [1, 4, 7]):
+        params = {**NORMS, "steps": steps}
+        average = float(hardeners.get("avg")(**params)(make_step()))
+        assert average == pytest.approx(sum(single) / 3, rel=1e-5)
+        drawn = {round(float(hardeners.get("sat")(**params)(make_step(i))), 4) for i in range(12)}
+        assert drawn == {round(value, 4) for value in single}
+        assert float(hardeners.get("max")(**params)(make_step())) >= max(single) - 1e-5
+    for wrong in ("1,4", "1,4,x", [0, 1, 2], 0, 2.5):
+        with pytest.raises(UserError, match="steps: expected"):
+            hardeners.get("max")(**{**NORMS, "steps": wrong})
+
+
 def test_msd_is_no_weaker_than_its_steps_alone() -> None:
     step = make_step()
     union = float(hardeners.get("msd")(**NORMS)(make_step()))

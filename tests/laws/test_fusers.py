@@ -313,9 +313,9 @@ def test_finite_comes_out_finite_or_is_refused(row: Row, size: float) -> None:
         member["encoder.layers.1.fc1.weight"] = shape * 3 * size * (-1) ** (number // 2)
     try:
         models = run(row, members, base if row.base else None)
-    except UserError as refused:
-        assert any(name in str(refused) for name in base)
-        return
+    except UserError as problem:
+        models, refused = {}, str(problem)
+    assert models or any(name in refused for name in base)
     for model in models.values():
         assert all(torch.isfinite(value.double()).all() for value in model.values())
 

@@ -27,9 +27,9 @@ def tsv_m(
     """Give each member an equal share of the rank of every matrix, made orthogonal to the others.
 
     Of each member's change to a matrix the first int(r / T) singular triples are kept (at least
-    one, fewer where it has no more, and all of several equal ones at the cut); the left and the right vectors of all
-    members are side by side replaced by the nearest orthonormal ones. Tensors that are not matrices
-    get the mean change.
+    one, fewer where it has no more, and all of several equal ones at the cut); the left and the
+    right vectors of all members are side by side replaced by the nearest orthonormal ones. Tensors
+    that are not matrices get the mean change.
 
     Args:
         scale: multiplies the merged change before it is added to the base.

@@ -236,8 +236,8 @@ class Counterfactual:
         own, theirs = cell_grid(model), cell_grid(adviser)
         if own != theirs:
             raise BadParameterError(
-                f"teacher: expected {own[0]} x {own[1]} patches as the model has, got {theirs[0]} x "
-                f"{theirs[1]}: fill=none cannot hide the same ones from both.",
+                f"teacher: expected {own[0]} x {own[1]} patches as the model has, got "
+                f"{theirs[0]} x {theirs[1]}: fill=none cannot hide the same ones from both.",
                 hint="Use fill=single or fill=multi, or logits_on=clean.",
             )
 
