@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     compare,
+    convert,
     corrupt,
     data,
     doctor,
@@ -53,6 +54,7 @@ _MAKING = (
     report,
     rescore,
     export,
+    convert,
 )
 _JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)

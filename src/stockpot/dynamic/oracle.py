@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadParameterError
 from stockpot.types import Check
 
@@ -21,6 +22,7 @@ class Setting:
     templates: tuple[str, ...] = ("a photo of a {}.",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     data: str = ""
+    vocabulary: Words | None = None
 
 
 class Oracle(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,9 @@ from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
+from stockpot.fuse.finite import check_merged, written
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
@@ -72,16 +73,17 @@ def execute(
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
-        memory = MemorySink(models, job.infos)
+        memory = MemorySink({model: job.infos_of(model) for model in models})
         _stream(job, memory, request.method)
         return _in_memory(request, job, memory.weights)
     max_shard = parse_size(request.options.max_shard)
-    needs = len(models) * sum(info.nbytes for info in job.infos.values())
+    infos = {model: job.infos_of(model) for model in models}
+    needs = sum(info.nbytes for own in infos.values() for info in own.values())
     with staged_folder(out, needs=needs) as folder:
         for model in models:
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
-        with closing(FolderSink(folders, job.infos, max_shard)) as sink:
+        with closing(FolderSink(folders, infos, max_shard)) as sink:
             _stream(job, sink, request.method)
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else {}
@@ -89,7 +91,7 @@ def execute(
             details[model] = {**details.get(model, {}), **found}
         for label, module in modules.items():
             for name, values in module.tensors.items():
-                _check_merged(values, name, request.method)
+                check_merged(values, name, request.method)
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details)
@@ -112,9 +114,7 @@ def _stream(job: Job, sink: Sink, method: str) -> None:
     def put(model: str, name: str, values: Tensor, start: int) -> None:
         for target in (name, *aliases.get(name, ())):
             if target in job.infos:
-                written = values.to(job.infos[target].dtype)
-                _check_written(written, values, target)
-                sink.write(model, target, written, start)
+                sink.write(model, target, written(values, job.infos[target].dtype, target), start)
 
     def work(piece: Piece) -> None:
         slab = stream.slab(piece)
@@ -123,13 +123,13 @@ def _stream(job: Job, sink: Sink, method: str) -> None:
             fuser = ready[of[name]]
             if isinstance(fuser, SwitchFuser):
                 for model, values in zip(job.models(label), fuser.merge(slab), strict=True):
-                    _check_merged(values, name, method)
+                    check_merged(values, name, method)
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
             if is_variance(name) and not bool(is_sound(values).all()):
                 values = sound(values, slab.smallest())
-            _check_merged(values, name, method)
+            check_merged(values, name, method)
             for model in job.models(label):
                 put(model, name, values, piece.start)
 
@@ -142,36 +142,11 @@ def _stream(job: Job, sink: Sink, method: str) -> None:
         for label in job.of:
             for model in job.models(label):
                 put(model, copied.name, values, 0)
-
-
-def _check_written(written: Tensor, values: Tensor, name: str) -> None:
-    """Raise where finite values became none, in the dtype of the result."""
-    if not written.is_floating_point() or _is_finite(written):
-        return
-    lost = torch.isfinite(values) & ~torch.isfinite(written.float())
-    if bool(lost.any()):
-        dtype = str(written.dtype).removeprefix("torch.")
-        raise UserError(
-            f"the fused {name!r} has values of up to {float(values[lost].abs().max()):.6g}, and "
-            f"{dtype} ends at {torch.finfo(written.dtype).max:g}; nothing was written.",
-            hint="Write another dtype (dtype=fp32 or bf16), or merge with a smaller scale.",
-        )
-
-
-def _check_merged(values: Tensor, name: str, method: str) -> None:
-    """Raise where a method made NaN or infinities; all that it read was finite."""
-    if values.is_floating_point() and not _is_finite(values):
-        kind = "NaN" if bool(torch.isnan(values).any()) else "an infinite value"
-        raise UserError(
-            f"{method}: {name!r} came out with {kind}; nothing was written.",
-            hint="Try accumulate=fp64, a smaller scale, or leave the tensor out with exclude=.",
-        )
-
-
-def _is_finite(values: Tensor) -> bool:
-    # A sum is the cheapest look at every element; only a strange sum is worth a closer one.
-    values = values.float() if values.element_size() < 4 else values
-    return bool(torch.isfinite(values.sum()) or torch.isfinite(values).all())
+    for model, head in (item for label in job.of for item in job.heads(label).items()):
+        for copied in head:
+            values = copied.source.read(copied.source_name)
+            dtype = job.dtype or values.dtype
+            sink.write(model, copied.name, written(values, dtype, copied.name), 0)
 
 
 def _all_equal(stream: Stream) -> bool:
@@ -226,10 +201,10 @@ class Sink(Protocol):
 class MemorySink:
     """Models as state dicts."""
 
-    def __init__(self, models: Sequence[str], infos: Mapping[str, TensorInfo]) -> None:
+    def __init__(self, infos: Mapping[str, Mapping[str, TensorInfo]]) -> None:
         self.weights = {
-            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in infos.items()}
-            for model in models
+            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in own.items()}
+            for model, own in infos.items()
         }
 
     def write(self, model: str, name: str, values: Tensor, start: int) -> None:
@@ -241,12 +216,15 @@ class FolderSink:
     """Models as folders of safetensors."""
 
     def __init__(
-        self, folders: Mapping[str, Path], infos: Mapping[str, TensorInfo], max_shard: int
+        self,
+        folders: Mapping[str, Path],
+        infos: Mapping[str, Mapping[str, TensorInfo]],
+        max_shard: int,
     ) -> None:
         self._writers: dict[str, ShardWriter] = {}
         try:
             for model, folder in folders.items():
-                self._writers[model] = ShardWriter(folder, infos, max_shard=max_shard)
+                self._writers[model] = ShardWriter(folder, infos[model], max_shard=max_shard)
         except BaseException:
             self.close()
             raise

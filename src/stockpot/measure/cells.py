@@ -27,7 +27,7 @@ from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import identify, load_for
+from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -93,6 +93,8 @@ class Cell:
             references = all_references(measures.get(self.measure), self.params)
         data = self.data.load()
         spec = self.model
+        own = _undefended(spec.options)
+        words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
         return CellKey(
             model=spec.name,
@@ -104,8 +106,9 @@ class Cell:
             params=_by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
-            model_fingerprint=identify(spec.source, _undefended(spec.options)),
+            model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
+            words=str(words or ""),
         )
 
 

@@ -100,7 +100,7 @@ def dynamic(
         export: write the validated images to this folder as a benchmark.
     """
     scorer = scorer_for(model.classes, data, class_space)
-    setting = Setting(data.classes, data.templates, context.device, data.name)
+    setting = Setting(data.classes, data.templates, context.device, data.name, data.vocabulary)
     judge: Oracle | None = None
     notes = [*scorer.notes]
     if oracle != NO_ORACLE:
