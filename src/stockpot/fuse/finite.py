@@ -1,4 +1,4 @@
-"""Finite in, finite out: what a method or the dtype of its result turned into no number is refused."""
+"""Finite in, finite out: what a method or a dtype turned into no number is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def written(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     What a model brings along without being fused (a mask of -inf) stays what it is.
     """
     cast = values.to(dtype)
-    if not cast.is_floating_point() or _is_finite(cast):
+    if cast.dtype == values.dtype or not cast.is_floating_point() or _is_finite(cast):
         return cast
     lost = torch.isfinite(values) & ~torch.isfinite(cast.float())
     if bool(lost.any()):

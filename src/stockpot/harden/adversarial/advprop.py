@@ -1,8 +1,8 @@
 """AdvProp: adversarial images as further training data, normalised apart (arXiv:1911.09665).
 
 Adversarial images have other statistics than clean ones. They pass through norms of their own:
-scales, offsets and, of batch norms, running statistics, which are trained beside the model's and are
-also those that the attack meets. The finished model has the norms of the clean images alone.
+scales, offsets and, of batch norms, running statistics. These are trained beside the model's own,
+and the attack meets them too. The finished model has the norms of the clean images alone.
 """
 
 from __future__ import annotations
@@ -69,19 +69,13 @@ class AdvProp:
 
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Give the model its second set of norms."""
-        self.norms = AuxiliaryNorms(model)
-        if not len(self.norms):
-            raise UserError(
-                f"advprop: {model.origin.source} has no norms, and they are what it keeps apart.",
-                hint="Use `adversarial` with clean=0.5.",
-            )
+        self.norms = _second_norms(model)
         if self.targeted and len(model.classes) < 2:
             raise UserError(f"advprop: {model.origin.source} has no other class to lead to.")
 
     def __call__(self, step: Step) -> Tensor:
         if self.norms is None:
-            self.begin(step.model, None, None)  # type: ignore[arg-type]
-        assert self.norms is not None
+            self.norms = _second_norms(step.model)
         clean = F.cross_entropy(step.model(step.pixels), step.labels)
         with self.norms.in_place():
             found = self.attack(step)
@@ -125,6 +119,16 @@ class AdvProp:
         """Go on with saved ones."""
         if self.norms is not None:
             self.norms.load_state_dict(state)
+
+
+def _second_norms(model: Classifier) -> AuxiliaryNorms:
+    norms = AuxiliaryNorms(model)
+    if not len(norms):
+        raise UserError(
+            f"advprop: {model.origin.source} has no norms, and they are what it keeps apart.",
+            hint="Use `adversarial` with clean=0.5.",
+        )
+    return norms
 
 
 def other_classes(step: Step) -> Tensor:

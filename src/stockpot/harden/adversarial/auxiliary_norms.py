@@ -1,7 +1,7 @@
 """A second set of norms for a second kind of image: scales, offsets and running statistics.
 
 They begin as copies of the model's own, lie outside of it, and take their place for a while. So the
-model keeps its architecture and the names of its weights, and in the end only its own norms are there.
+model keeps its architecture and the names of its weights, and in the end has its own norms alone.
 """
 
 from __future__ import annotations
