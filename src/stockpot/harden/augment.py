@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from stockpot.harden.randaugment import randaugment
+from stockpot.types import Check
 
 _TRIES = 10
 """Draws of a box before an image gets its middle."""
 Augmentation = Literal["flip", "crop", "random_resized_crop", "affine", "colour", "randaugment"]
+Augmentations = Annotated[
+    tuple[Augmentation, ...], Check(lambda value: (value,) if isinstance(value, str) else value)
+]
+"""One or several."""
 
 
 def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generator) -> Tensor:

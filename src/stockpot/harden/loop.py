@@ -24,7 +24,7 @@ from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.errors import BadParameterError, UserError
-from stockpot.harden.augment import Augmentation, augment
+from stockpot.harden.augment import Augmentations, augment
 from stockpot.harden.distributed import (
     average_gradients,
     generator_of,
@@ -123,7 +123,7 @@ def train(
     clip: NonNegative = 1.0,
     ema: Part = 0.0,
     drop_path: Part = 0.0,
-    augmentations: tuple[Augmentation, ...] = ("flip", "crop"),
+    augmentations: Augmentations = ("flip", "crop"),
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
     select: str = ACCURACY,

@@ -19,6 +19,8 @@ from stockpot.errors import BadParameterError
 _ENDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("drop_path1", "drop_path2"), ("drop_path1", "drop_path2")),  # timm's transformers
     (("drop_path",), ("drop_path",)),  # ConvNeXt, Swin, DINOv2 of transformers; timm's ConvNeXt
+    (("stochastic_depth",), ("stochastic_depth",)),  # torchvision's ConvNeXt, Swin, EfficientNet
+    (("self_attention", "mlp"), ("self_attention", "mlp")),  # torchvision's ViT
     (("attention", "mlp"), ("attention", "mlp")),  # ViT and DeiT of transformers
     (("self_attn", "mlp"), ("self_attn", "mlp")),  # CLIP and SigLIP
     (("attn", "mlp"), ("attn", "mlp")),  # open_clip
@@ -39,17 +41,18 @@ class Branch(NamedTuple):
 
 def residual_branches(model: nn.Module) -> list[Branch]:
     """The branches of every block; those that a network drops by itself are left to it."""
-    towers: dict[bool, list[list[nn.Module]]] = {False: [], True: []}
+    towers: dict[tuple[bool, bool], list[list[nn.Module]]] = {}
     for name, block in model.named_modules():
         ends = _ends(block)
         if ends:
-            towers["text" in name].append(ends)
+            # The towers of a CLIP: `text_model` of transformers, `visual` of open_clip.
+            towers.setdefault(("text" in name, "visual" in name), []).append(ends)
     return [
         Branch(end, number / (len(blocks) - 1) if len(blocks) > 1 else 1.0)
         for blocks in towers.values()
         for number, ends in enumerate(blocks)
         for end in ends
-        if not getattr(end, "drop_prob", 0.0)
+        if not getattr(end, "drop_prob", 0.0) and not getattr(end, "p", 0.0)
     ]
 
 
