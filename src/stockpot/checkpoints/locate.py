@@ -64,7 +64,7 @@ def _in_folder(folder: Path, label: str) -> Location:
             continue
         if form == "adapter":
             return _adapter(folder, label)
-        files = _indexed_files(path) if name.endswith(".index.json") else (path,)
+        files = indexed_files(path) if name.endswith(".index.json") else (path,)
         return Location(label, form, files, folder)
     if shards := unindexed_shards(folder):
         form = "safetensors" if shards[0].suffix == ".safetensors" else "torch"
@@ -114,7 +114,7 @@ def unindexed_shards(folder: Path, of: str = "") -> tuple[Path, ...]:
 def _single_file(path: Path, label: str) -> Location:
     if path.name.endswith(".index.json"):
         form: Format = "safetensors" if "safetensors" in path.name else "torch"
-        return Location(label, form, _indexed_files(path), path.parent)
+        return Location(label, form, indexed_files(path), path.parent)
     if _SHARD.fullmatch(path.name):
         form = "safetensors" if path.suffix == ".safetensors" else "torch"
         return Location(label, form, unindexed_shards(path.parent, path.name), path.parent)
@@ -130,7 +130,8 @@ def _single_file(path: Path, label: str) -> Location:
     )
 
 
-def _indexed_files(index: Path) -> tuple[Path, ...]:
+def indexed_files(index: Path) -> tuple[Path, ...]:
+    """The shards that an index names, all of which must be there."""
     try:
         shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
     except (ValueError, KeyError, AttributeError) as problem:

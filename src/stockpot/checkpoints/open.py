@@ -47,7 +47,7 @@ def _wide(source: Source) -> Source:
     return Float8Source(source) if eight else source
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path | Location) -> dict[str, Tensor]:
     """All tensors of a file or folder by name."""
     source = open_checkpoint(path)
     return {name: source.read(name) for name in source.tensors()}

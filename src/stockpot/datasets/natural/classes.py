@@ -89,6 +89,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", " ", name).strip().casefold()
 
 
+def worded(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Names as one says them: a WordNet id of ImageNet becomes its short name, others stay."""
+    known = wnid_places()
+    names = imagenet_names()
+    return tuple(names[known[name]] if name in known else name for name in classes)
+
+
 @lru_cache(maxsize=64)
 def imagenet_outputs(classes: tuple[str, ...]) -> tuple[int, ...] | None:
     """For each of the 1000 its place in a list of classes; none where the list has others.

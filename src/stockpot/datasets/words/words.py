@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Protocol
 
+from stockpot.datasets.natural.classes import worded
 from stockpot.errors import BadParameterError
 
 DATA = "data"
@@ -81,5 +82,8 @@ def said(
 
 
 def plain_words(classes: tuple[str, ...], templates: tuple[str, ...]) -> Words:
-    """Class names as they are, but that underscores are read as spaces."""
-    return Words(tuple(name.replace("_", " ") for name in classes), tuple(templates))
+    """Class names as they are, but that underscores are read as spaces.
+
+    Folders named by WordNet ids say nothing to a text tower: those of ImageNet get their words.
+    """
+    return Words(tuple(name.replace("_", " ") for name in worded(classes)), tuple(templates))
