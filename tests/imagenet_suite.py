@@ -45,7 +45,7 @@ class ReadsPlace(nn.Module):
         colour = (pixels.mean(dim=(2, 3)) * 255).round().long()
         places = colour[:, 0] * 250 + colour[:, 1]
         answered = [(p + 1) % 1000 if p in self.wrong else p for p in places.tolist()]
-        logits = torch.zeros(len(places), 1000)
+        logits = torch.zeros(len(places), 1000, device=pixels.device)
         logits[range(len(places)), answered] = 1.0
         return self.scale * logits
 

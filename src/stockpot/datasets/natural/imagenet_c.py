@@ -29,7 +29,7 @@ KNOWN = NaturalSet(
 def imagenet_c(
     *,
     path: str,
-    corruptions: str | tuple[str, ...] = "usual",
+    corruptions: str | tuple[str, ...] = "benchmark",
     severities: int | tuple[int, ...] = (1, 2, 3, 4, 5),
     originals: Count | None = None,
     on_broken: OnBroken = "stop",
@@ -38,12 +38,12 @@ def imagenet_c(
 
     Each picture knows its corruption, its severity and its original, so that shots are drawn evenly
     over all of them and intervals count an original once, however often it stands here. The
-    measure `corruption` (stored=PATH) gives mCE instead.
+    measure `corruption` (folder=PATH) gives mCE instead.
 
     Args:
         path: the folder with gaussian_noise/1/n01440764/..., also inside noise/, blur/, weather/
             and digital/ as the archives unpack, or the folder above.
-        corruptions: names with commas between, `usual` (those that are there but for the four
+        corruptions: names with commas between, `benchmark` (those that are there but for the four
             extra ones) or `all`.
         severities: which of 1 to 5: a number, or several with commas between.
         originals: at most so many of the validation images, drawn with a seed, each in all of its
@@ -98,7 +98,7 @@ def _wanted(corruptions: str | tuple[str, ...], there: list[str], folder: Path) 
             f"imagenet_c: expected corruption/severity/wnid/picture in {folder}, found none.",
             hint="Such as gaussian_noise/1/n01440764/ILSVRC2012_val_00000293.JPEG.",
         )
-    if corruptions == "usual":
+    if corruptions == "benchmark":
         return [name for name in there if name not in EXTRA] or there
     if corruptions == "all":
         return there
