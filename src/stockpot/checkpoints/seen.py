@@ -1,8 +1,8 @@
 """The images that a model has seen: in its training, in the choice of its weights, in its parents'.
 
 Beside the record of a made model lies `seen.npz`: for each use (`training`, `validation`,
-`seasoning`, `fusing`) the sorted hashes of the images, eight bytes each (`datasets/by_content/image_hashes.py`
-says of what). The record holds how many there are and the sha256 of that file.
+`seasoning`, `fusing`) the sorted hashes of the images, eight bytes each; of what is said in
+`datasets/by_content/image_hashes.py`. The record holds how many there are and the file's sha256.
 """
 
 from __future__ import annotations
