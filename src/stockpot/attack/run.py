@@ -98,7 +98,7 @@ def attack(
         params: further parameters of the method.
     """
     aim = threat(norm, eps)
-    pixels, hard, soft = _inputs(images, labels)
+    pixels, hard, soft = pixels_and_labels(images, labels)
     given = {"steps": steps, "loss": loss, "restarts": restarts}
     chosen = params | {key: value for key, value in given.items() if value is not None}
     entry = attacks.get(method)
@@ -136,7 +136,8 @@ def attack_all(
     return results, masks.all(dim=0)
 
 
-def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Checked float pixels and class numbers, and label distributions where those were given."""
     # In half precision a ball has no edge: a step of 1/255 beside white is rounded to 0 or 2.
     pixels = images if images.dtype in (torch.float32, torch.float64) else images.float()
     pixels = pixels if images.is_floating_point() else pixels / 255

@@ -15,6 +15,7 @@ import typer
 
 from stockpot.cli import (
     attack,
+    audit,
     compare,
     corrupt,
     data,
@@ -48,6 +49,7 @@ _MAKING = (
     season,
     measure,
     attack,
+    audit,
     explain,
     corrupt,
     report,

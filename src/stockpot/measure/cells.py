@@ -159,6 +159,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         },
         notes=[*found.notes, *([watch.note] if watch.broken else [])],
         flags=[*found.flags, *broken],
+        findings=list(found.findings),
         pictures=list(found.pictures),
     )
     if store:

@@ -85,7 +85,7 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
         tables = [_score_table(group) for group in groups if group]
         facts = cells[0].data
         text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
-        notes = gathered_notes(cells)
+        notes = gathered_notes(cells, results)
         boards.append(Leaderboard(data, text, tables, _accuracy_chart(tables[0]), notes))
     return boards
 
