@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from stockpot.results.schema import CellResult, Finding, Verdict
 
-UNAUDITED = (
-    "unaudited: `stockpot audit MODEL` tells whether an attack on this model can be believed"
-)
+UNAUDITED = "unaudited: `stockpot audit` tells whether attacks on this model can be believed"
 """The note of a result under attack; where an audit lies beside it, its verdict stands instead."""
 
 _ORDER: tuple[Verdict, ...] = ("cleared", "suspicious", "convicted")
@@ -24,11 +22,8 @@ def audited_notes(cell: CellResult, beside: Sequence[CellResult]) -> list[str]:
     if UNAUDITED not in cell.notes:
         return cell.notes
     verdicts = [_told(other) for other in beside if _is_audit_of(other, cell)]
-    return [
-        line
-        for note in cell.notes
-        for line in (verdicts or [note] if note == UNAUDITED else [note])
-    ]
+    others = [note for note in cell.notes if note != UNAUDITED]
+    return [*others, *(verdicts or [UNAUDITED])]
 
 
 def _is_audit_of(other: CellResult, cell: CellResult) -> bool:
