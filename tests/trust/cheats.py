@@ -126,6 +126,20 @@ class Remembers(Cheat):
         return torch.stack(rows)
 
 
+class KnowsTheOrder(Cheat):
+    """Has the labels of the test set in their order, and counts the pictures it is shown."""
+
+    def __init__(self, net: nn.Module, labels: Tensor) -> None:
+        super().__init__(net)
+        self.labels, self.place = labels, 0
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits = self.net(pixels)
+        here = (self.place + torch.arange(len(pixels))) % len(self.labels)
+        self.place = (self.place + len(pixels)) % len(self.labels)
+        return 0.01 * logits + F.one_hot(self.labels[here], logits.shape[1])
+
+
 class KnowsByHeart(Cheat):
     """Has the test pictures' hashes with their labels; of all else it knows nothing."""
 

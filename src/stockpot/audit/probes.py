@@ -19,7 +19,7 @@ from stockpot.audit.subject import Subject
 from stockpot.errors import BadParameterError
 from stockpot.score.predictions import predictions
 
-LEAST = 100
+LEAST = 150
 """Forward passes per image below which the probes say nothing."""
 NOISE = 10
 """Random images of the ball that each image is replaced with."""
@@ -43,8 +43,10 @@ class Plan:
             raise BadParameterError(f"budget: expected at least {LEAST}, got {budget}.")
         few = max(3, budget // 50)
         many = 4 * few
-        # Radii, starts, two long attacks, one at the far end, two straight through; noise, looks.
-        fixed = (len(FACTORS) + 1) * (few + 1) + few // 3 + 5 * (many + 1) + NOISE + 25
+        # Five radii, two short attacks and five long ones (two losses, the far end, two losses
+        # straight through) look twice before their first step; then noise, and looks in between.
+        radii, long = (len(FACTORS) + 1) * (few + 2), 5 * (many + 2)
+        fixed = radii + (few // 3 + 5) + long + NOISE + 21
         return cls(few, many, max(10, budget - fixed))
 
 

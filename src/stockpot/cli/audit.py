@@ -61,6 +61,7 @@ def command(
     from stockpot.cli.options import key_values
     from stockpot.measure.run import measure
     from stockpot.report.page import write_page
+    from stockpot.results.store import load_results
     from stockpot.results.trust import worst_of
 
     settings: dict[str, Any] = {
@@ -78,7 +79,10 @@ def command(
             data_options={"split": split, **key_values(data_option, "-d")},
             progress=progress,
         )
-    page = write_page([result], out / "audit.html", title=f"Audit of {model}") if out else None
+    page = None
+    if out is not None:
+        found = [each for each in load_results(out) if each.findings]
+        page = write_page(found, out / "audit.html", title="Audits")
     if as_json:
         typer.echo(result.model_dump_json())
         return

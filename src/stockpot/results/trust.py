@@ -27,12 +27,13 @@ def audited_notes(cell: CellResult, beside: Sequence[CellResult]) -> list[str]:
 
 
 def _is_audit_of(other: CellResult, cell: CellResult) -> bool:
-    """By content: a model of the same name may be another one."""
-    ours, theirs = cell.key, other.key
-    return bool(other.findings) and (
-        (theirs.model_fingerprint, theirs.model_options)
-        == (ours.model_fingerprint, ours.model_options)
-    )
+    return bool(other.findings) and _identity(other) == _identity(cell)
+
+
+def _identity(cell: CellResult) -> tuple[object, ...]:
+    """By content, and by what was put around it: two models may share their weights."""
+    key, model = cell.key, cell.model
+    return (key.model, key.model_fingerprint, key.model_options, model.source, model.architecture)
 
 
 def _told(audit: CellResult) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from stockpot.attack.threat import Eps, threat
+from stockpot.audit.probes import LEAST
 from stockpot.audit.run import Audit
 from stockpot.audit.run import audit as check
 from stockpot.datasets.dataset import Dataset
@@ -31,7 +34,7 @@ def audit(
     *,
     norm: Norm = "linf",
     eps: Eps = "8/255",
-    budget: Count = 500,
+    budget: Annotated[int, Field(ge=LEAST)] = 500,
     images: Count = 64,
     twin: ModelRef = "",
     class_space: ClassSpace = "all",
