@@ -10,7 +10,7 @@ from stockpot.attack.checks.outputs import is_softmax
 from stockpot.attack.losses import cross_entropy, margin
 from stockpot.attack.victim import Victim
 from stockpot.audit.judgement import forbidden, judged
-from stockpot.audit.probes import Images
+from stockpot.audit.probes import Images, near_by
 from stockpot.audit.subject import Subject
 from stockpot.results.schema import Finding
 from stockpot.score.predictions import predictions
@@ -46,17 +46,18 @@ def repeats(subject: Subject, images: Tensor, first: Tensor) -> list[Finding]:
 def gradients(subject: Subject, asked: Images) -> list[Finding]:
     """Gradients are there, are the same twice, and lead where the loss rises."""
     victim, n = Victim(subject), len(asked)
-    rises = victim.ascend(asked.pixels, margin, asked.labels)
-    again = victim.ascend(asked.pixels, margin, asked.labels)
-    likely = victim.ascend(asked.pixels, cross_entropy, asked.labels)
+    # A little aside, where searches start too: on the picture itself two classes may be level.
+    here = near_by(asked)
+    rises = victim.ascend(here, margin, asked.labels)
+    again = victim.ascend(here, margin, asked.labels)
+    likely = victim.ascend(here, cross_entropy, asked.labels)
     dead = _flat(rises.gradient)
     saturated = _flat(likely.gradient) & ~dead
     turned = _cosine(rises.gradient, again.gradient) < 0.9
     # A step of one level either way: rounding to levels is crossed, and little else changes.
     step = rises.gradient.sign() / 255
     ahead, behind = (
-        margin(subject.logits((asked.pixels + way * step).clamp(0, 1)), asked.labels)
-        for way in (1, -1)
+        margin(subject.logits((here + way * step).clamp(0, 1)), asked.labels) for way in (1, -1)
     )
     misled = ~(ahead > behind) & ~dead
     cut = "; the outputs are cut off from the input" if subject.cut else ""

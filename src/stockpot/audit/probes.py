@@ -125,6 +125,12 @@ def one_level(subject: Subject, asked: Images) -> Tensor:
     return ~fallen
 
 
+def near_by(asked: Images) -> Tensor:
+    """Each picture with every value changed by less than half of one of the 256 levels."""
+    change = uniform(asked.seeds, asked.pixels.shape[1:], 79).to(asked.pixels) - 0.5
+    return (asked.pixels + 0.9 * change / 255).clamp(0, 1)
+
+
 def far_end(ball: Threat, shape: torch.Size) -> Threat:
     """A radius at which every picture can become the same grey, so that nothing is left to see."""
     size = math.prod(shape)
