@@ -7,9 +7,9 @@ from torch import Tensor
 
 from stockpot.attack.checks.forward_pass import in_training, optimises
 from stockpot.attack.checks.outputs import is_softmax
-from stockpot.attack.losses import cross_entropy, margin
+from stockpot.attack.losses import CLASSES_NEEDED, cross_entropy, margin
 from stockpot.attack.victim import Victim
-from stockpot.audit.judgement import forbidden, judged
+from stockpot.audit.judgement import forbidden, judged, told
 from stockpot.audit.probes import Images, near_by
 from stockpot.audit.subject import Subject
 from stockpot.results.schema import Finding
@@ -92,10 +92,17 @@ def nature(subject: Subject, images: Tensor, first: Tensor) -> list[Finding]:
             "the model takes gradients or steps of an optimiser in its forward pass",
         ),
     ]  # fmt: skip
+    few = first.shape[1] < CLASSES_NEEDED["dlr"]
     return [
-        forbidden(name, n if fact else 0, n, words, verdict="suspicious")
-        for name, fact, words in facts
-    ]
+        *(
+            forbidden(name, n if fact else 0, n, words, verdict="suspicious")
+            for name, fact, words in facts
+        ),
+        told(
+            "many_classes", n if few else 0, n,
+            "there are too few classes for the DLR loss: the margin stands in its place",
+        ),
+    ]  # fmt: skip
 
 
 def differs(first: Tensor, second: Tensor) -> Tensor:

@@ -53,6 +53,13 @@ def forbidden(name: str, count: int, of: int, words: str, *, verdict: Verdict) -
     )  # fmt: skip
 
 
+def told(name: str, count: int, of: int, words: str) -> Finding:
+    """What a reader should know and nobody is blamed for."""
+    return Finding(
+        name=name, verdict="cleared", count=count, of=of, rule="told, not judged", words=words
+    )
+
+
 def chance(count: int, of: int, share: float) -> float:
     """How probable at least so many are when each image has that share."""
     if not 0 < share < 1:

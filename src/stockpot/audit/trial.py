@@ -140,7 +140,8 @@ class Trial:
         )
         return [
             self._against("larger_eps", stood_up, "a smaller radius felled what a larger did not"),
-            self._against("loss_rises", dropped, "the highest loss found for a standing image fell as the radius grew"),
+            self._against("loss_rises", dropped, "the highest loss found for an image that stands "
+                          "fell as the radius grew"),
             self._against("far_end", left, f"images stand at {far}, where every picture can become "
                           "plain grey and nothing is left to see"),
         ]  # fmt: skip
