@@ -174,6 +174,17 @@ def test_few_images_clear_nobody() -> None:
         audited(net, answers(net), budget=20)
 
 
+def test_half_precision_and_strange_outputs() -> None:
+    net = network()
+    found = audited(network().bfloat16(), answers(net))
+    assert found.verdict == "cleared", [f for f in found.findings if f.verdict != "cleared"]
+    assert int(found.correct.sum()) > 25
+    with pytest.raises(UserError, match="logits"):
+        audited(net, answers(net) + 10)
+    with pytest.raises(UserError, match="radius of 0"):
+        audited(net, answers(net), eps=0)
+
+
 def test_probabilities_and_training_mode_raise_suspicion() -> None:
     net = network()
     labels = answers(net)

@@ -110,7 +110,7 @@ def attack(
     with evaluation_mode(model):
         victim.prepare(pixels, images.dtype)
         clean = victim.exactly().logits(pixels)
-        _check_logits(clean, hard)
+        check_logits(clean, hard)
         correct = predictions(clean) == hard
         task = Task(pixels, hard, _seeds(seed, pixels), aim, goal, soft)
         rows = (correct if goal == "accuracy" else torch.ones_like(correct)).nonzero()[:, 0]
@@ -158,7 +158,8 @@ def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, T
     return pixels.detach(), target.long(), None
 
 
-def _check_logits(logits: Tensor, labels: Tensor) -> None:
+def check_logits(logits: Tensor, labels: Tensor) -> None:
+    """Complain about outputs that are no logits for these labels."""
     if logits.ndim != 2 or (len(labels) and int(labels.max()) >= logits.shape[1]):
         raise BadParameterError(
             "expected a model that gives N x classes logits for labels below the number of "

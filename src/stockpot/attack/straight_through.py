@@ -41,7 +41,7 @@ class _Straight(TorchFunctionMode):
         if func not in _STEPS or not isinstance(given, Tensor) or not given.requires_grad:
             return result
         with torch._C.DisableTorchFunction():
-            return _Identity.apply(given, result.detach())
+            return _Identity.apply(given, result.detach())  # type: ignore[no-untyped-call]
 
 
 class _Identity(torch.autograd.Function):

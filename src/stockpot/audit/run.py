@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from stockpot.attack.folding import Model
-from stockpot.attack.run import pixels_and_labels
-from stockpot.attack.threat import Threat, threat
+from stockpot.attack.run import check_logits, pixels_and_labels
+from stockpot.attack.threat import threat
 from stockpot.attack.victim import evaluation_mode
 from stockpot.audit.behaviour import differs, gradients, nature, repeats
 from stockpot.audit.judgement import FEWEST, forbidden
 from stockpot.audit.probes import Images, Plan
 from stockpot.audit.subject import Subject, state_of, untouched_copy
-from stockpot.audit.trial import Point, Trial
+from stockpot.audit.trial import Claim, Point, Trial
+from stockpot.errors import BadParameterError
 from stockpot.results.schema import Finding, Verdict
 from stockpot.results.trust import worst_of
 from stockpot.score.predictions import predictions
@@ -78,27 +79,26 @@ def audit(
     """
     ball, plan = threat(norm, eps), Plan.of(budget)
     pixels, truth, _ = pixels_and_labels(images, labels)
+    if ball.radius == 0:
+        raise BadParameterError("eps: a radius of 0 claims nothing that could be audited.")
     with evaluation_mode(model):
-        return _audited(model, pixels, truth, ball, plan, twin, seed)
+        fresh = untouched_copy(model)
+        subject = Subject.of(model, pixels, images.dtype)
+        first = subject.logits(pixels)
+        check_logits(first, truth)
+        asked = Images(pixels, truth, torch.arange(len(pixels)).to(truth) + (seed << 32))
+        return _audited(subject, fresh, asked, first, Claim(ball, plan, twin))
 
 
 def _audited(
-    model: Model,
-    pixels: Tensor,
-    labels: Tensor,
-    ball: Threat,
-    plan: Plan,
-    twin: Model | None,
-    seed: int,
+    subject: Subject, fresh: Model | None, shown: Images, first: Tensor, claim: Claim
 ) -> Audit:
-    fresh = untouched_copy(model)
-    subject = Subject(model)
-    first = subject.logits(pixels)
-    correct = predictions(first) == labels
-    before = state_of(model)  # after a first look, at which honest models make what they keep
+    pixels = shown.pixels
+    correct = predictions(first) == shown.labels
+    # After a first look, at which honest models make what they keep.
+    before = state_of(subject.model)
     rows = correct.nonzero()[:, 0]
-    seeds = torch.arange(len(pixels), device=pixels.device) + (seed << 32)
-    asked = Images(pixels, labels, seeds).take(rows)
+    asked = shown.take(rows)
     n = len(asked)
     findings = [
         forbidden(
@@ -110,10 +110,12 @@ def _audited(
         *repeats(subject, pixels, first),
     ]  # fmt: skip
     robust = correct.clone()
-    looked, by_eps, by_steps = pixels, (), ()
+    looked = pixels
+    by_eps: tuple[Point, ...] = ()
+    by_steps: tuple[Point, ...] = ()
     if n:
         slopes = gradients(subject, asked)
-        trial = Trial(subject, asked, ball, plan, twin)
+        trial = Trial(subject, asked, claim)
         blind = any(finding.verdict != "cleared" for finding in slopes)
         findings += [*slopes, *trial.run(blind=blind)]
         robust[rows] = trial.robust
@@ -146,6 +148,7 @@ def _state(
     by_chance = any(each.name == "same_outputs" and each.count for each in findings)
     if fresh is not None and not changed and not by_chance:
         with evaluation_mode(fresh):
-            count = int(differs(Subject(fresh).logits(looked), subject.logits(looked)).sum())
+            copy = Subject.of(fresh, looked, torch.float32)
+            count = int(differs(copy.logits(looked), subject.logits(looked)).sum())
     words = "the model has changed by being asked: answers depend on what was seen before"
     return forbidden("stateless", count, n, words, verdict="convicted")

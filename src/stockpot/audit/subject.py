@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stockpot.attack.checks.forward_pass import modules_behind
 from stockpot.attack.folding import Model
+from stockpot.attack.victim import Victim
 from stockpot.score.predictions import finite
 
 
@@ -23,6 +24,8 @@ class Subject:
     """
 
     model: Model
+    look: Model
+    """The model with pixels in the precision that it takes."""
     seen: int = 0
     """Forward passes, counted in images."""
     broken: int = 0
@@ -30,8 +33,16 @@ class Subject:
     cut: bool = False
     """Whether an output had no gradient with respect to its input."""
 
+    @classmethod
+    def of(cls, model: Model, pixels: Tensor, given: torch.dtype) -> Subject:
+        """A model for some pictures, which came in a precision that it may want."""
+        victim = Victim(model)
+        victim.prepare(pixels, given)
+        return cls(model, victim.once)
+
     def __call__(self, pixels: Tensor) -> Tensor:
-        outputs = self.model(pixels)
+        outputs = self.look(pixels)
+        outputs = outputs.float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs
         self.seen += len(pixels)
         self.broken += int((~finite(outputs.detach())).sum())
         if not pixels.requires_grad or outputs.requires_grad:
@@ -42,7 +53,7 @@ class Subject:
     def logits(self, pixels: Tensor) -> Tensor:
         """Outputs without gradients."""
         with torch.no_grad():
-            return torch.cat([self(part) for part in pixels.split(64)]).float()
+            return torch.cat([self(part) for part in torch.split(pixels, 64)]).float()
 
 
 def untouched_copy(model: Model) -> Model | None:
@@ -64,8 +75,10 @@ def state_of(model: Model) -> dict[tuple[int, str], Hashable]:
         for name, value in {**vars(module), **tensors}.items():
             if isinstance(value, Tensor):
                 sums = value.detach().double()
-                found[number, name] = (tuple(value.shape), float(sums.sum()),
-                                       float((sums * sums).sum()))  # fmt: skip
+                # As text, in which NaN equals itself.
+                found[number, name] = (
+                    f"{value.shape} {float(sums.sum())} {float(sums.square().sum())}"
+                )
             elif isinstance(value, int | float | str | bool):
                 found[number, name] = value
     return found

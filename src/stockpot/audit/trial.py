@@ -45,15 +45,22 @@ class Point:
     """The mean of the highest cross-entropy found; none where losses were not compared."""
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What is audited, and with what."""
+
+    ball: Threat
+    plan: Plan
+    twin: Model | None = None
+
+
 @dataclass
 class Trial:
     """All attacks of an audit on the images that the model is right about."""
 
     subject: Subject
     asked: Images
-    ball: Threat
-    plan: Plan
-    twin: Model | None = None
+    claim: Claim
     by_eps: list[Point] = field(default_factory=list)
     by_steps: list[Point] = field(default_factory=list)
     robust: Tensor = field(init=False)
@@ -63,17 +70,18 @@ class Trial:
 
     def run(self, *, blind: bool) -> list[Finding]:
         """All comparisons; `blind` says that gradients were found wanting."""
+        plan, ball = self.claim.plan, self.claim.ball
         curve = self._curve()
         near = curve[FACTORS.index(1.0)]
         self.worst = near.images
         ce, white = self._white_box(near)
         self.robust = white.clone()
+        shaken = self._also(noise(self.subject, self.asked, ball), white)
         return [
-            self._against("more_steps", ~near.standing & ce, f"{self.plan.few} steps felled what "
-                          f"withstood {self.plan.many}"),
+            self._against("more_steps", ~near.standing & ce,
+                          f"{plan.few} steps felled what withstood {plan.many}"),
             *self._radii(curve),
-            self._against("noise_is_weaker", self._also(noise(self.subject, self.asked, self.ball),
-                                                        white),
+            self._against("noise_is_weaker", shaken,
                           "random noise felled what withstood gradients"),
             self._against("one_level", ~one_level(self.subject, self.asked), "a change of one "
                           "grey level, too small to see, felled the image: it was learnt by heart"),
@@ -90,12 +98,12 @@ class Trial:
 
     def _curve(self) -> list[Probe]:
         """The same short attack at growing radii; the last holds plain grey."""
-        few, asked = self.plan.few, self.asked
+        few, asked = self.claim.plan.few, self.asked
         logits = self.subject.logits(asked.pixels)
         losses = cross_entropy(logits, asked.labels)
         self._note(0.0, few, torch.ones_like(losses, dtype=torch.bool), losses)
-        balls = [scaled(self.ball, factor) for factor in FACTORS]
-        balls.append(far_end(self.ball, asked.pixels.shape[1:]))
+        balls = [scaled(self.claim.ball, factor) for factor in FACTORS]
+        balls.append(far_end(self.claim.ball, asked.pixels.shape[1:]))
         found = []
         for ball in balls:
             probe = gradient(self.subject, asked, ball, steps=few, goal="loss")
@@ -110,7 +118,7 @@ class Trial:
 
     def _white_box(self, near: Probe) -> tuple[Tensor, Tensor]:
         """The long attacks by cross-entropy and by a loss that no scale of logits can hide."""
-        asked, ball, plan = self.asked, self.ball, self.plan
+        asked, ball, plan = self.asked, self.claim.ball, self.claim.plan
         lengths = sorted({1, max(1, plan.few // 3)})
         short = {
             steps: gradient(self.subject, asked, ball, steps=steps).standing for steps in lengths
@@ -134,9 +142,14 @@ class Trial:
         for smaller, larger in pairwise(curve[:-1]):
             lost = smaller.loss - larger.loss
             dropped |= (lost > _DROP + _SHARE * smaller.loss.abs()) & larger.standing
-        far = far_end(self.ball, self.asked.pixels.shape[1:])
+        far = far_end(self.claim.ball, self.asked.pixels.shape[1:])
         left = on_those_left(
-            self.subject, self.asked, curve[-1].standing, far, steps=self.plan.many, loss="dlr"
+            self.subject,
+            self.asked,
+            curve[-1].standing,
+            far,
+            steps=self.claim.plan.many,
+            loss="dlr",
         )
         return [
             self._against("larger_eps", stood_up, "a smaller radius felled what a larger did not"),
@@ -148,7 +161,7 @@ class Trial:
 
     def _other_ways(self, white: Tensor, blind: bool) -> list[Finding]:
         """Searches that do without the model's gradients, on what withstood those with them."""
-        asked, ball, plan = self.asked, self.ball, self.plan
+        asked, ball, plan = self.asked, self.claim.ball, self.claim.plan
         ways = [
             (
                 "black_box",
@@ -167,8 +180,8 @@ class Trial:
                 "gradients felled what withstood them, once rounding, squashing and detaching "
                 "passed them on",
             ))  # fmt: skip
-        if self.twin is not None:
-            found = gradient(self.twin, asked, ball, steps=plan.few, goal="loss")
+        if self.claim.twin is not None:
+            found = gradient(self.claim.twin, asked, ball, steps=plan.few, goal="loss")
             right = predictions(self.subject.logits(found.images)) == asked.labels
             words = "images found on the twin felled what withstood the model's own gradients"
             ways.append(("twin", right, words))

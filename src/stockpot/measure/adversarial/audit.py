@@ -117,7 +117,11 @@ def _curves(found: Audit) -> list[Score]:
     n, scores = int(found.correct.sum()), []
     for curve, points in (("eps", found.by_eps), ("steps", found.by_steps)):
         for point in points:
-            condition = {"curve": curve, "eps": point.eps, "steps": point.steps}
+            condition: dict[str, str | int | float] = {
+                "curve": curve,
+                "eps": point.eps,
+                "steps": point.steps,
+            }
             interval = wilson(point.standing, n)
             scores.append(
                 with_interval("probe_accuracy", point.standing / n, n, interval,
