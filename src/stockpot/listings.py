@@ -129,3 +129,20 @@ def _registrations(source: str, kind: str, module: str) -> Iterator[Listing]:
                         "",
                     )
                     yield Listing(name, summary, module, paper)
+
+
+def argument_docs(doc: str) -> dict[str, str]:
+    """The `Args:` section of a Google-style docstring as name -> text."""
+    docs: dict[str, str] = {}
+    current = ""
+    _, _, section = doc.partition("\nArgs:\n")
+    for line in section.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent < 4:
+            break
+        if indent == 4 and ":" in line:
+            current, _, text = line.strip().partition(":")
+            docs[current] = text.strip()
+        elif current and line.strip():
+            docs[current] += f" {line.strip()}"
+    return docs

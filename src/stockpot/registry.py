@@ -19,11 +19,12 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import (
     Any,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     TypeVar,
@@ -33,7 +34,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
-from stockpot.listings import Listing, Plugin, one_line, package_listings, plugins
+from stockpot.listings import Listing, Plugin, argument_docs, one_line, package_listings, plugins
 from stockpot.types import ReferenceKind, named_by, spelled
 
 
@@ -44,8 +45,11 @@ class Tags:
     paper: str = ""
     given: tuple[str, ...] = ()
     """Keyword parameters that the program supplies, not the user."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    """Published sets of parameters by name: `preset=NAME` takes one for what is not given."""
 
 
+PRESET = "preset"
 _CLOSED = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 _CLOSED["allow_inf_nan"] = False  # no method has a use for NaN or infinity
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,22 +135,33 @@ class Entry(Generic[T]):
         for name, parameter in self._settable.items():
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (hints.get(name, Any), default)
+        if self.tags.presets:
+            fields[PRESET] = (Literal[tuple(self.tags.presets)] | None, None)
         return create_model(self.name, __config__=_CLOSED, **fields)
 
     @property
     def parameters(self) -> list[Parameter]:
         """The parameters as rows for `stockpot show` and the docs."""
-        docs = _argument_docs(self.doc)
+        docs = argument_docs(self.doc)
         rows = []
         for name, parameter in self._settable.items():
             required = parameter.default is parameter.empty
             default = None if required else parameter.default
             text = spelled(self._hints.get(name, Any))
             rows.append(Parameter(name, text, default, required, docs.get(name, "")))
+        if presets := self.tags.presets:
+            each = (
+                f"{name} ({', '.join(f'{key}={value}' for key, value in values.items())})"
+                for name, values in presets.items()
+            )
+            text = f"Whose numbers hold for what is not given: {'; '.join(each)}."
+            rows.append(Parameter(PRESET, " | ".join(presets), None, False, text))
         return rows
 
     def validate(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Check and convert parameters (text from a command line becomes numbers, lists, ...)."""
+        if values := self.tags.presets.get(str(params.get(PRESET))):
+            params = {**values, **params}
         try:
             model = self.schema(**params)
         except ValidationError as problem:
@@ -274,25 +289,8 @@ class Kind(Generic[F]):
         return Registry(self.kind, noun=self.noun, package=self.package, tags=tags)
 
 
-def _argument_docs(doc: str) -> dict[str, str]:
-    """The `Args:` section of a Google-style docstring as name -> text."""
-    docs: dict[str, str] = {}
-    current = ""
-    _, _, section = doc.partition("\nArgs:\n")
-    for line in section.splitlines():
-        indent = len(line) - len(line.lstrip())
-        if line.strip() and indent < 4:
-            break
-        if indent == 4 and ":" in line:
-            current, _, text = line.strip().partition(":")
-            docs[current] = text.strip()
-        elif current and line.strip():
-            docs[current] += f" {line.strip()}"
-    return docs
-
-
 def _bad_parameter(entry: Entry[Any], problem: ValidationError) -> BadParameterError:
-    known = list(entry._settable)
+    known = list(entry.schema.model_fields)
     by_name: dict[str, list[Any]] = {}
     for error in problem.errors():
         by_name.setdefault(str(error["loc"][0]) if error["loc"] else "?", []).append(error)

@@ -232,6 +232,7 @@ class Study:
     def static(self) -> None:
         """Ordinary corruptions, to compare the order of the models."""
         settings = {"corruptions": CORRUPTIONS, "severities": (3,), "baseline": "none"}
+        settings["profile"] = "cifar"  # also for icons of 64 px, as when the study was run
         self.measured("static", self.models, {"corruption": settings})
 
     def transfer(self) -> None:

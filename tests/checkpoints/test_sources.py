@@ -212,8 +212,8 @@ def test_an_adapter_that_cannot_be_applied_says_why(tmp_path: Path) -> None:
     path, *_ = adapter(tmp_path / "a")
     with pytest.raises(BadCheckpointError, match="no place in"):
         open_checkpoint(path, base=base)
-    path, *_ = adapter(tmp_path / "b", use_dora=True)
-    with pytest.raises(BadCheckpointError, match="not use_dora"):
+    path, *_ = adapter(tmp_path / "b", layer_replication=[[0, 1]])
+    with pytest.raises(BadCheckpointError, match="not layer_replication"):
         open_checkpoint(path, base=base)
     path, *_ = adapter(tmp_path / "c")
     with pytest.raises(BadCheckpointError, match="does not name its base"):

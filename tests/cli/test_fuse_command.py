@@ -152,7 +152,8 @@ def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:
     assert "0 new files of 80" in again.stderr
     arrays = stockpot("corrupt", toy_file, tmp_path / "n", *few, "--layout", "arrays")
     assert arrays.returncode == 0, arrays.stderr
-    assert {p.name for p in (tmp_path / "n").iterdir()} == {"contrast.npy", "fog.npy", "labels.npy"}
+    expected = {"contrast.npy", "fog.npy", "labels.npy", "stockpot.json"}
+    assert {p.name for p in (tmp_path / "n").iterdir()} == expected
     wrong = stockpot("corrupt", toy_file, tmp_path / "x", "--name", "fgo")
     assert "Did you mean fog" in error_of(wrong)
 

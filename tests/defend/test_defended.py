@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from pico import make_classifier
+from stockpot.datasets.load import load_dataset
 from stockpot.defend import defences
 from stockpot.defend.clahe import equalise_colour
 from stockpot.defend.defended import Defended, defend
 from stockpot.defend.nlm import denoise, estimate_noise
-from stockpot.defend.ten_crop import crops
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
 
@@ -64,14 +67,43 @@ def test_the_change_comes_before_the_model(pixels: Tensor) -> None:
     assert torch.allclose(defend(model, "clahe", clip=4.0, tiles=2)(pixels), expected)
 
 
-def test_ten_crop_averages_probabilities(pixels: Tensor) -> None:
+class Views(MeanColour):
+    """Keeps what it was shown."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        self.seen = pixels
+        return super().forward(pixels)
+
+
+def test_ten_crop_takes_its_views_of_the_resized_picture_once(tmp_path: Path) -> None:
+    """As published: short side to 32, the middle 32 x 32, ten pieces of 28 x 28 of that."""
+    coarse = np.random.default_rng(0).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    picture = Image.fromarray(coarse).resize((64, 48), Image.Resampling.BICUBIC)
+    (tmp_path / "class").mkdir()
+    picture.save(tmp_path / "class" / "one.png")
+    model = make_classifier(Views(), size=28)
+    model.preprocess = replace(model.preprocess, resized=32, interpolation="bilinear")
+    defended = defend(model, "ten_crop")
+    (batch,) = load_dataset(str(tmp_path)).batches(4, defended.preprocess.fit)
+    chances = defended(batch.images).softmax(1)
+    resized = picture.resize((42, 32), Image.Resampling.BILINEAR).crop((5, 0, 37, 32))
+    pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1) / 255
+    corners = [pixels[:, top : top + 28, left : left + 28] for top in (0, 4) for left in (0, 4)]
+    views = [*corners, pixels[:, 2:30, 2:30]]
+    views = torch.stack([*views, *(view.flip(2) for view in views)])
+    assert torch.allclose(model.network.seen, views, atol=1e-6)
+    assert torch.allclose(chances, model.network(views).softmax(1).mean(0), atol=1e-6)
+    assert "28x28 of 32x32" in defended.origin.source
+
+
+def test_ten_crop_cuts_no_rim_that_the_model_does_not_cut(pixels: Tensor) -> None:
     model = make_classifier(MeanColour())
-    result = defend(model, "ten_crop", crop=0.5)(pixels).softmax(1)
-    views = crops(pixels, 0.5).view(10, 3, 3, 20, 16)
-    assert torch.equal(views[4], pixels[..., 10:30, 8:24])
-    assert torch.equal(views[8], pixels[..., 20:, 16:].flip(3))
-    expected = torch.stack([model(view).softmax(1) for view in views]).mean(0)
+    result = defend(model, "ten_crop")(pixels).softmax(1)
+    expected = torch.stack([model(view).softmax(1) for view in (pixels, pixels.flip(3))]).mean(0)
     assert torch.allclose(result, expected, atol=1e-6)
+    narrow = defend(model, "ten_crop", crop=0.5)
+    assert narrow.preprocess.size == (32, 32)
+    assert narrow(pixels).shape == (3, 4)
 
 
 def test_defences_stack(pixels: Tensor) -> None:

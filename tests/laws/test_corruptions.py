@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,8 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import BENCHMARK, EXTRA, GROUPS, SEVERITIES, corruptions
-from stockpot.corrupt.apply import corrupt, describe
-from stockpot.corrupt.constants import CIFAR, IMAGENET, profile_for
+from stockpot.corrupt.apply import corrupt, describe, picture_seeds
+from stockpot.corrupt.constants import NATIVE_SIDE, TABLES, profile_for
 from stockpot.corrupt.weather.crystals import TEXTURES, overlays
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError
 from stockpot.types import ImageSize
@@ -43,7 +45,7 @@ def photographs(side: int) -> Tensor:
 def test_the_room_holds_the_nineteen() -> None:
     assert corruptions.names() == sorted(ALL)
     assert len(BENCHMARK) == 15
-    assert set(IMAGENET) == set(CIFAR) == set(ALL)
+    assert all(set(table) == set(ALL) for table in TABLES.values())
     for name in ALL:
         tags = corruptions.get(name).tags
         assert tags.benchmark == (name in BENCHMARK)
@@ -118,6 +120,17 @@ def test_an_image_depends_on_its_own_seed_alone(name: str) -> None:
         assert torch.equal(together[0], together[2])
 
 
+@pytest.mark.parametrize("name", RANDOM)
+def test_neighbouring_runs_share_no_picture(name: str) -> None:
+    """No run is another moved by a few pictures."""
+    images = photographs(32)[:1].repeat(8, 1, 1, 1)
+    runs = [corrupt(images, name, 4, seed=picture_seeds(seed, range(8))) for seed in (0, 1, 2)]
+    for one, two in itertools.permutations(runs, 2):
+        for moved in range(5):
+            assert not torch.equal(one[: 8 - moved], two[moved:])
+    assert torch.equal(runs[0], corrupt(images, name, 4, seed=0))
+
+
 @pytest.mark.parametrize("name", ["glass_blur", "elastic_transform", "motion_blur", "fog"])
 def test_batches_of_large_images_are_cut_without_a_trace(name: str) -> None:
     images = photographs(224).repeat(2, 1, 1, 1)
@@ -165,10 +178,13 @@ def test_the_ripple_of_elastic_transform_grows() -> None:
 
 
 def test_the_auto_rule_follows_the_shorter_side() -> None:
-    assert profile_for(ImageSize(32, 32)) == "cifar"
-    assert profile_for(ImageSize(84, 300)) == "cifar"
-    assert profile_for(ImageSize(85, 85)) == "imagenet"
-    assert profile_for(ImageSize(224, 224)) == "imagenet"
+    for side, native in ((32, 32), (64, 64), (224, 224), (299, 299), (28, 32), (600, 299)):
+        assert NATIVE_SIDE[profile_for(ImageSize(side, side + 40))] == native
+    # The borders are the geometric means of two neighbours.
+    for small, large in ((32, 64), (64, 224), (224, 299)):
+        last = math.isqrt(small * large)
+        assert NATIVE_SIDE[profile_for(ImageSize(last, 2 * last))] == small
+        assert NATIVE_SIDE[profile_for(ImageSize(last + 1, 2 * last))] == large
     for side, profile in ((32, "cifar"), (224, "imagenet")):
         images = photographs(side)
         named = corrupt(images, "gaussian_noise", 2, profile=profile)  # type: ignore[arg-type]

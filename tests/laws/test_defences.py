@@ -5,7 +5,7 @@ A defence that is registered without a row here fails the suite.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
@@ -27,12 +27,13 @@ class Row(NamedTuple):
     tells, so that an attack by gradients alone overrates the defence."""
     keeps_constant: bool = True
     """Whether a picture of one colour stays as it is."""
+    params: dict[str, Any] = {}  # noqa: RUF012
 
 
 ROWS = [
     Row("clahe", gradient="partial", keeps_constant=False),
     Row("nlm", gradient="partial"),
-    Row("ten_crop", views=10),
+    Row("ten_crop", views=10, params={"crop": 0.875}),
 ]
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 SIZES = [(32, 32), (41, 35)]
@@ -59,7 +60,7 @@ def pictures(n: int = 3, size: tuple[int, int] = (32, 32)) -> Tensor:
 
 
 def defended(row: Row) -> Defended:
-    model = defend(make_classifier(Smooth()), row.name)
+    model = defend(make_classifier(Smooth()), row.name, **row.params)
     assert isinstance(model, Defended)
     return model.eval()
 

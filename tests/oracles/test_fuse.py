@@ -5,6 +5,7 @@ The references are in `data/fuse`, whose README says how they were made.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from safetensors.torch import load_file
 from spectral_reference import doge_ta, full_rank, iso_c, iso_cts, tsv_m
 from torch import Tensor
 
+from commands import invoke
 from other_machine import on_another_machine
+from stockpot.checkpoints.record import read_record
+from stockpot.errors import BadParameterError
 from stockpot.fuse.run import fuse
 
 DATA = Path(__file__).parent / "data" / "fuse"
@@ -169,3 +173,99 @@ def test_models_per_member(name: str, params: dict[str, Any]) -> None:
     for index, got in enumerate(models.values()):
         for key, want in reference(f"fusionbench/{name}_{index}").items():
             torch.testing.assert_close(got[key], want, rtol=1e-5, atol=1e-7)
+
+
+# Reference -> method, and a preset with what the reference deviates from it by: the given wins.
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fusionbench/ties_sum": ("ties", {"preset": "fusionbench"}),
+    "fusionbench/ties_mean": ("ties", {"preset": "paper", "scale": 0.3}),
+    "mergekit/ties": ("ties", {"preset": "mergekit", "density": 0.2}),
+    "mergekit/breadcrumbs": ("breadcrumbs", {"preset": "mergekit", "density": 0.5, "gamma": 0.1}),
+    "mergekit/breadcrumbs_ties": (
+        "breadcrumbs",
+        {"preset": "mergekit_ties", "density": 0.5, "gamma": 0.1},
+    ),
+    "mergekit/sce_all": ("sce", {"preset": "mergekit"}),
+    "fusionbench/model_stock": ("model_stock", {"preset": "fusionbench"}),
+    "mergekit/model_stock": ("model_stock", {"preset": "mergekit"}),
+    "fusionbench/task_arithmetic": ("task_arithmetic", {"preset": "fusionbench"}),
+    "mergekit/task_arithmetic": (
+        "task_arithmetic",
+        {"preset": "mergekit", "weights": [0.3, 0.3, 0.3]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_its_programs_defaults(name: str) -> None:
+    method, params = PRESETS[name]
+    got, want = ours(method, params), reference(name)
+    exact = [key for key in want if "layers.0.mlp" not in key]  # there, magnitudes tie
+    assert len(exact) > 10
+    for key in exact:
+        assert torch.allclose(got[key], want[key], rtol=0, atol=1e-6), key
+
+
+def test_the_papers_ties_is_of_scale_one() -> None:
+    got, base = ours("ties", {"preset": "paper"}), load_file(BASE)
+    for name, values in reference("fusionbench/ties_mean").items():
+        change = (values - base[name]) / 0.3
+        assert torch.allclose(got[name] - base[name], change, rtol=0, atol=1e-5), name
+
+
+def test_presets_of_methods_that_drop_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FusionBench divides by the share kept; mergekit keeps all unless told otherwise."""
+    import stockpot.fuse.sparse.dare
+
+    base, pool = load_file(BASE), [load_file(path) for path in MEMBERS]
+
+    def alternating(slab: Any, count: int, **_: Any) -> Tensor:
+        return torch.arange(count).remainder(2) * 0.99
+
+    monkeypatch.setattr(stockpot.fuse.sparse.dare, "uniform", alternating)
+    dropped = ours("dare", {"preset": "fusionbench"})
+    kept = ours("dare", {"preset": "mergekit"})
+    elected = ours("dare", {"preset": "mergekit_ties"})
+    ranked = ours("della", {"preset": "mergekit"})
+    linear = ours("della", {"preset": "mergekit_linear", "scale": 0.5})
+    for name, start in base.items():
+        changes = torch.stack([member[name] - start for member in pool]).double()
+        total = changes.sum(dim=0)
+        every_other = torch.arange(start.numel()).remainder(2).eq(0).view(start.shape)
+        agreeing = changes.sign() == torch.where(total >= 0, 1.0, -1.0)
+        agreed = (changes * agreeing).sum(dim=0)
+        for got, want in (
+            (dropped, 0.3 * total * every_other / 0.5),
+            (kept, total),
+            (elected, agreed),
+            (ranked, agreed / agreeing.sum(dim=0).clamp(min=1)),
+            (linear, 0.5 * total),
+        ):
+            change = got[name].double() - start.double()
+            assert torch.allclose(change, want, rtol=0, atol=2e-6), name
+
+
+def test_fusionbenchs_dare_with_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all survive, every change is doubled: the same are trimmed, and 0.5 times 2 is 1."""
+    import stockpot.fuse.sparse.dare
+
+    monkeypatch.setattr(
+        stockpot.fuse.sparse.dare, "uniform", lambda slab, count, **_: torch.zeros(count)
+    )
+    got, base = ours("dare", {"preset": "fusionbench_ties"}), load_file(BASE)
+    for name, values in reference("fusionbench/ties_sum").items():
+        change = (values - base[name]) / 0.3
+        assert torch.allclose(got[name] - base[name], change, rtol=0, atol=1e-5), name
+
+
+def test_a_preset_is_in_the_record_and_in_show(tmp_path: Path) -> None:
+    out = fuse("ties", MEMBERS, base=BASE, preset="fusionbench", scale=0.5, out=tmp_path / "out")
+    record = read_record(out)
+    assert record is not None
+    said = {key: record.parameters[key] for key in ("preset", "scale", "reduce")}
+    assert said == {"preset": "fusionbench", "scale": 0.5, "reduce": "sum"}
+    shown = json.loads(invoke("show", "ties", "--json").output)
+    (row,) = [row for row in shown["parameters"] if row["name"] == "preset"]
+    assert "paper (density=0.2, scale=1.0, reduce=mean, scope=model)" in row["doc"]
+    with pytest.raises(BadParameterError, match="preset"):
+        fuse("ties", MEMBERS, base=BASE, preset="mine")

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.record import MEMBER, Record, write_record
+from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_running
 
 _COMPANIONS = (
     "config.json",
+    "open_clip_config.json",
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",
@@ -30,6 +31,7 @@ _COMPANIONS = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "words.json",
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 
@@ -82,8 +84,14 @@ def _remove_abandoned(out: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None) -> None:
-    """Copy config, processor and tokenizer files; `dtype` is noted in the config."""
+_DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
+"""What configurations call the number of layers."""
+
+
+def copy_companions(
+    source: Path | None, out: Path, *, dtype: str | None = None, layers: int | None = None
+) -> None:
+    """Copy config, processor and tokenizer files; dtype and number of layers go into the config."""
     if source is None:
         return
     for name in _COMPANIONS:
@@ -93,14 +101,25 @@ def copy_companions(source: Path | None, out: Path, *, dtype: str | None = None)
     if not config.is_file():
         return
     content = json.loads(config.read_text(encoding="utf-8"))
-    changes = {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
+    changes: dict[str, Any] = {}
+    changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
+    changes |= {key: layers for key in _DEPTHS if layers and key in content}
     # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
     home = Path(str(content.get("dual_encoder", "")))
     moved = str(home).startswith("..") or not home.is_dir()
     if home.name and moved and (source.parent / home.name).is_dir():
         changes["dual_encoder"] = str((source.parent / home.name).resolve())
-    if changes:
+    # What is written is never in FP8: reading gives the numbers that it stands for.
+    widened = _is_float8(content.get("quantization_config") or {})
+    if widened:
+        del content["quantization_config"]
+    if changes or widened:
         config.write_text(json.dumps(content | changes, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_float8(quantised: Mapping[str, Any]) -> bool:
+    method, form = quantised.get("quant_method"), quantised.get("format")
+    return method in ("fp8", "fbgemm_fp8") or form == "float-quantized"
 
 
 def parse_size(text: str | int) -> int:
@@ -176,7 +195,9 @@ def card(record: Record, *, summary: str = "", paper: str = "") -> str:
 
 
 def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items()) or "none"
+    long = {key: len(str(value)) > _LONGEST for key, value in values.items()}
+    shown = (f"{key}=(in {RECORD})" if long[key] else f"{key}={values[key]}" for key in values)
+    return ", ".join(shown) or "none"
 
 
 def _inputs(record: Record) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The record of a made model: what it was made from and how, so that it can be told from another.
 
-Every folder that fusing, hardening, seasoning or creating a model writes holds one `stockpot.json`.
+Every folder that fusing, hardening, seasoning or creating a model writes holds one `stockpot.json`,
+and so does a folder of corrupted pictures.
 Its digest covers the question (method, parameters, seed and the content of all that was read) and
 not the answer: two records with one digest describe the same model, and a record with another
 digest describes a model that has to be made anew.
@@ -46,13 +47,17 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     record_version: Literal[1] = 1
-    verb: Literal["new", "fuse", "harden", "season"]
+    verb: Literal["new", "fuse", "harden", "season", "corrupt"]
     method: str
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="All of them, defaults included, as plain values."
     )
     seed: int | None = None
     inputs: list[Input] = Field(default_factory=list)
+    trained_on: dict[str, str] = Field(
+        default_factory=dict,
+        description="Corruptions that the training held, and by what; follows from the rest.",
+    )
     versions: dict[str, Any] = Field(
         default_factory=dict, description="Code and machine; not part of the digest."
     )

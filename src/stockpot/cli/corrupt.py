@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from stockpot.cli.options import (
     DataOptions,
+    Device,
     Seed,
     examples,
     library_defaults,
 )
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 NAME = "corrupt"
 LIBRARY = library_defaults("stockpot.corrupt.apply:corrupt")
@@ -23,6 +21,7 @@ EXAMPLES = examples(
     "stockpot corrupt photos/ photos-c/ --name all --severity 1-5",
     "stockpot corrupt cifar10 CIFAR-10-C/ --layout arrays",
 )
+PROFILES = ("auto", "imagenet", "inception", "tinyimagenet", "cifar")
 
 
 class Job(NamedTuple):
@@ -35,9 +34,8 @@ class Job(NamedTuple):
     severities: tuple[int, ...]
     layout: str
     format: str
-    size: int
-    seed: int
-    profile: str
+    settings: dict[str, Any]
+    """What both layouts take: seed, profile, side, device, and the corruption's own parameters."""
 
 
 def command(
@@ -52,43 +50,78 @@ def command(
         str, typer.Option("--format", help="jpeg (quality 85), or lossless png, webp.")
     ] = "jpeg",
     size: Annotated[
-        int, typer.Option(help="Crop pictures of many sizes to this side, after 8/7 of it.")
+        int,
+        typer.Option(help="Cut photographs to this side as published; smaller sets stay."),
     ] = 224,
-    profile: Annotated[str, typer.Option(help="imagenet, cifar or auto.")] = LIBRARY.profile,
+    profile: Annotated[str, typer.Option(help=", ".join(PROFILES) + ".")] = LIBRARY.profile,
+    overlays: Annotated[
+        str, typer.Option(help="Frost's pictures: procedural or photographs.")
+    ] = "procedural",
+    codec: Annotated[
+        str, typer.Option(help="Of jpeg_compression: auto, libjpeg-9 or libjpeg-turbo.")
+    ] = "auto",
     data_option: DataOptions = None,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     seed: Seed = LIBRARY.seed,
+    device: Device = "cpu",
     engine: Annotated[str, typer.Option(help="serial or processes.")] = "processes",
 ) -> None:
     """Write corrupted copies of a dataset, in the ImageNet-C or CIFAR-10-C layout.
 
-    What is already there is kept, so an interrupted run goes on when it is started again.
+    What is already there is kept, so an interrupted run goes on when it is started again. The
+    folder's stockpot.json says how it was made; another seed, profile, size or other pictures are
+    refused. Classes of ImageNet lie under their WordNet ids.
     """
     from stockpot.cli.console import err
     from stockpot.cli.options import key_values
+    from stockpot.corrupt.constants import profile_for
     from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+    from stockpot.corrupt.sizes import corrupted_size
+    from stockpot.corrupt.stored.record import claim, corruption_record
     from stockpot.datasets.load import load_dataset
-    from stockpot.engine import engines
+    from stockpot.engine import engines, pick_device
     from stockpot.errors import BadParameterError
 
     names, severities = chosen_corruptions(name), chosen_severities(severity)
     for key, value, known in (
         ("layout", layout, ("pictures", "arrays")),
         ("format", format, ("jpeg", "png", "webp")),
-        ("profile", profile, ("auto", "imagenet", "cifar")),
+        ("profile", profile, PROFILES),
+        ("overlays", overlays, ("procedural", "photographs")),
+        ("codec", codec, ("auto", "libjpeg-9", "libjpeg-turbo")),
     ):
         if value not in known:
             raise BadParameterError(f"--{key}: expected {', '.join(known)}, got {value!r}.")
     if layout == "arrays" and severities != (1, 2, 3, 4, 5):
         raise BadParameterError("--layout arrays holds all five severities; leave --severity out.")
+    if size < 16:
+        raise BadParameterError(f"--size: expected at least 16 px, got {size}.")
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    load_dataset(source, **options)  # what is wrong with the data is said once, before any work
+    place = pick_device(device)
+    data = load_dataset(source, **options)  # what is wrong is said once, before any work
+    shown = corrupted_size(data, size)
+    settings: dict[str, Any] = {
+        "seed": seed,
+        "profile": profile_for(shown) if profile == "auto" else profile,
+        "device": str(place),
+    }
+    chosen = {"overlays": overlays, "codec": codec}
+    record = corruption_record(
+        data, layout=layout, size=shown, format=format, **settings | chosen | {"device": place.type}
+    )
+    claim(out, record, data, names)
+    owners = {"frost": "overlays", "jpeg_compression": "codec"}
     jobs = [
-        Job(*(source, options, str(out), chosen, severities, layout, format, size, seed, profile))
-        for chosen in names
+        Job(
+            *(source, options, str(out), one, severities, layout, format),
+            settings | {"side": size} | {key: chosen[key] for key in [owners.get(one)] if key},
+        )
+        for one in names
     ]
-    for done, outcome in enumerate(engines.get(engine)().run(corrupt_one, jobs), start=1):
+    # One process works on an accelerator; on a CPU every core takes a corruption.
+    runner = engines.get(engine if place.type == "cpu" else "serial")()
+    for done, outcome in enumerate(runner.run(corrupt_one, jobs), start=1):
         if outcome.error is not None:
             raise outcome.error
         err.print(f"[{done}/{len(jobs)}] {jobs[outcome.job].name}: {outcome.value}")
@@ -97,33 +130,13 @@ def command(
 
 def corrupt_one(job: Job) -> str:
     """Write one corruption; runs in a worker."""
-    from stockpot.corrupt.constants import Profile
-    from stockpot.corrupt.files import Format, write_array, write_pictures
+    from stockpot.corrupt.stored.files import write_array, write_pictures
     from stockpot.datasets.load import load_dataset
-    from stockpot.models.preprocess import Preprocess
-    from stockpot.types import ImageSize
 
     data = load_dataset(job.source, **job.options)
-    square = Preprocess(ImageSize(job.size, job.size), job.size * 8 // 7, interpolation="bilinear")
-
-    def fit(image: Image.Image) -> Image.Image:
-        return square.fit(image)
-
-    profile = cast("Profile | Literal['auto']", job.profile)
+    out = Path(job.out)
     if job.layout == "arrays":
-        path = write_array(data, Path(job.out), job.name, seed=job.seed, profile=profile, fit=fit)
-        return path.name
-    new = sum(
-        write_pictures(
-            data,
-            Path(job.out),
-            job.name,
-            severity,
-            seed=job.seed,
-            profile=profile,
-            fit=fit,
-            format=cast(Format, job.format),
-        )
-        for severity in job.severities
-    )
+        return write_array(data, out, job.name, **job.settings).name
+    told: dict[str, Any] = {"format": job.format, **job.settings}
+    new = sum(write_pictures(data, out, job.name, level, **told) for level in job.severities)
     return f"{new} new files of {len(data) * len(job.severities)}"

@@ -27,13 +27,17 @@ def command(
         bool, typer.Option("--validate", help="Also use the data's val split (for keep=best).")
     ] = False,
     limit: Annotated[int | None, typer.Option(help="At most this many training images.")] = None,
+    defend: Annotated[
+        list[str] | None,
+        typer.Option(help="Train behind a defence such as clahe; may be repeated. none: without."),
+    ] = None,
     params: Params = None,
     data_option: DataOptions = None,
     device: Device = "auto",
 ) -> None:
     """Train a model with a hardening method; killed and started again, it goes on."""
     from stockpot.cli.console import ImageProgress
-    from stockpot.cli.options import key_values
+    from stockpot.cli.options import key_values, nested
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import pick_device
     from stockpot.harden.run import harden
@@ -50,10 +54,11 @@ def command(
             model,
             load_dataset(data, **{"split": "train", "limit": limit, **options}),
             validation=load_dataset(data, **{**options, "split": "val"}) if validate else None,
+            defend=defend if defend != ["none"] else "none",
             out=out,
             device=str(pick_device(device)),
             report=report,
             command=shlex.join(["stockpot", *sys.argv[1:]]),
-            **key_values(params, "-p"),
+            **nested(key_values(params, "-p"), "-p"),
         )
     typer.echo(f"model: {out}")

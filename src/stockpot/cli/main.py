@@ -17,6 +17,7 @@ from stockpot.cli import (
     attack,
     audit,
     compare,
+    convert,
     corrupt,
     data,
     doctor,
@@ -55,6 +56,7 @@ _MAKING = (
     report,
     rescore,
     export,
+    convert,
 )
 _JUDGING = (compare, transfer)
 _ASKING = (listing, show, validate, doctor)

@@ -39,6 +39,9 @@ def command(
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
+    base: Annotated[
+        str | None, typer.Option(help="What LoRA adapters are applied to, if not what they name.")
+    ] = None,
     model_option: ModelOptions = None,
     data_option: DataOptions = None,
     seed: Seed = LIBRARY.seed,
@@ -51,7 +54,8 @@ def command(
 ) -> None:
     """Measure models, print the scores and (with -o) save them.
 
-    With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE.
+    With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE. An entry of
+    a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     from stockpot.cli.console import ImageProgress, err
     from stockpot.cli.options import key_values, named
@@ -73,7 +77,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine,
-            model_options=key_values(model_option, "-m"),
+            model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
             done=done,
@@ -87,16 +91,20 @@ def command(
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:
+    from stockpot.cli.options import nested
     from stockpot.errors import BadParameterError
 
     chosen: dict[str, dict[str, object]] = {name.strip(): {} for name in measures.split(",")}
     for key, value in params.items():
         measure, dot, name = key.partition(".")
-        if not dot:
+        if measure not in chosen or not dot:
             if len(chosen) > 1:
-                raise BadParameterError(f"-p {key}: with several measures write MEASURE.{key}=...")
+                told = f"with several measures write MEASURE.{key}=..."
+                if dot:
+                    told = f"{measure!r} is not among --with {measures}."
+                raise BadParameterError(f"-p {key}: {told}")
             measure, name = next(iter(chosen)), key
-        if measure not in chosen:
-            raise BadParameterError(f"-p {key}: {measure!r} is not among --with {measures}.")
+        if name in chosen[measure]:
+            raise BadParameterError(f"-p {key} is given twice.")
         chosen[measure][name] = value
-    return chosen
+    return {name: nested(own, "-p") for name, own in chosen.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,8 @@ from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import ImageSize
 
 SMALLEST_SIDE = 16
+STRIDE = 1 << 32
+"""How far the seeds of two runs lie apart: farther than any set has pictures."""
 _HALF_A_LEVEL = 0.5 / 255  # what rounding to the 256 levels takes back
 
 # On a CPU the batch is worked off in portions of about this many values: two pictures of 224 px, or
@@ -43,7 +45,8 @@ def corrupt(
         severity: 1 (mild) to 5.
         seed: an int (image i uses seed + i) or one int per image. The pixels of an image depend on
             its own seed alone, not on the batch, the order or the device.
-        profile: `imagenet` (constants made for 224 px), `cifar` (32 px), or `auto` by the size.
+        profile: constants made for 224 px (`imagenet`), 299 px (`inception`), 64 px
+            (`tinyimagenet`) or 32 px (`cifar`); `auto` takes those of the nearest size.
         params: the corruption's own parameters, such as frost's `overlays`.
     """
     entry = corruptions.get(name)
@@ -65,6 +68,11 @@ def corrupt(
     return result if images.dtype == torch.uint8 else result.to(images.dtype) / 255
 
 
+def picture_seeds(seed: int, rows: Iterable[int]) -> list[int]:
+    """The seed of each row of a dataset in a run with this seed; no two runs share one."""
+    return [seed * STRIDE + int(row) for row in rows]
+
+
 def constants_for(
     name: str, severity: int, profile: Profile | Literal["auto"], size: ImageSize
 ) -> Constants:
@@ -74,7 +82,7 @@ def constants_for(
     if profile == "auto":
         profile = profile_for(size)
     if profile not in TABLES:
-        raise BadParameterError(f"profile: expected imagenet, cifar or auto, got {profile!r}.")
+        raise BadParameterError(f"profile: expected {', '.join(TABLES)} or auto, got {profile!r}.")
     return TABLES[profile][name][severity - 1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +13,14 @@ from torch import Tensor
 from stockpot.defend import defences
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
+from stockpot.models.preprocess import Preprocess
 
 Change = Callable[[Tensor], Tensor]
 """Float pixels in [0, 1], N x 3 x H x W, to the same, or to k views of each, view by view."""
+
+
+Wanted = str | Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None
+"""Defences as users name them."""
 
 
 def defend(model: Classifier, name: str, **params: Any) -> Classifier:
@@ -24,17 +29,57 @@ def defend(model: Classifier, name: str, **params: Any) -> Classifier:
     return cast(Classifier, entry.function(model, **entry.validate(params)))
 
 
+def chosen_defences(wanted: Wanted) -> dict[str, dict[str, Any]]:
+    """Names with all their parameters; the first stands nearest to the model.
+
+    `clahe`, `[nlm, clahe]`, `{clahe: {clip: 3}}` and `none` are all understood.
+    """
+    if wanted in (None, "", "none"):
+        return {}
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    if not isinstance(wanted, Mapping):
+        wanted = {str(name): {} for name in wanted}
+    return {
+        str(name): dict(defences.get(str(name)).validate(dict(params or {})))
+        for name, params in wanted.items()
+    }
+
+
+def behind(model: Classifier, wanted: Wanted) -> Classifier:
+    """The classifier behind all these defences."""
+    for name, params in chosen_defences(wanted).items():
+        model = defend(model, name, **params)
+    return model
+
+
 class Defended(Classifier):
     """Another classifier behind a change of its pixels; defences can be stacked."""
 
-    def __init__(self, inner: Classifier, label: str, change: Change, views: int = 1) -> None:
+    def __init__(
+        self,
+        inner: Classifier,
+        label: str,
+        change: Change,
+        views: int = 1,
+        preprocess: Preprocess | None = None,
+    ) -> None:
+        """Wrap a classifier.
+
+        Args:
+            inner: the classifier.
+            label: the defence with its parameters, for results.
+            change: what happens to the pixels.
+            views: how many pictures the change makes of one.
+            preprocess: how pictures come to the change, where not as they come to `inner`.
+        """
         whole = f"{inner.origin.fingerprint}:{label}"
         origin = Origin(
             source=f"{inner.origin.source} + {label}",
             architecture=inner.origin.architecture,
             fingerprint=hashlib.sha256(whole.encode()).hexdigest(),
         )
-        super().__init__(inner.network, inner.preprocess, inner.classes, origin)
+        super().__init__(inner.network, preprocess or inner.preprocess, inner.classes, origin)
         self.inner = inner
         self.change = change
         self.views = views
@@ -46,6 +91,10 @@ class Defended(Classifier):
         # Probabilities are averaged, as the paper does; their logarithms are logits again.
         chances = logits.float().log_softmax(1).view(self.views, len(pixels), -1)
         return chances.logsumexp(0) - torch.tensor(self.views).log()
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """What the network is given for these pixels, behind the change."""
+        return self.inner.seen(self.change(_as_float(pixels)))
 
     def features(self, pixels: Tensor) -> Tensor:
         """The representation of the changed pixels, averaged over the views."""

@@ -5,213 +5,33 @@ What applies is read; what does not is named in `ignored`, never passed over in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from stockpot.errors import BadParameterError
+from stockpot.fuse.foreign_recipe import ForeignRecipe
+from stockpot.fuse.fusionbench.hydra import compose, read_yaml
+from stockpot.fuse.fusionbench.pool import PLACES, from_composed, is_pool, under_root
+from stockpot.fuse.mergekit.recipe import from_mergekit
 
 
-@dataclass(frozen=True)
-class ForeignRecipe:
-    """A fusion as another program describes it, in the words of `stockpot.fuse`."""
+def read_foreign(path: str | Path, *, models_root: str | Path | None = None) -> ForeignRecipe:
+    """Read a mergekit recipe or a FusionBench model pool, whichever the file is.
 
-    members: dict[str, str]
-    base: str | None = None
-    method: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
-
-
-# mergekit's method -> ours, the parameters that make ours compute the same, and the names of
-# its numbers in our words. A name that ends in [] is one number per member; reduce? is the mean
-# when true and the sum when false.
-_MERGEKIT: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
-    "linear": ("weighted", {"normalize": True}, {"weight": "weights[]", "normalize": "normalize"}),
-    "slerp": ("slerp", {}, {"t": "t"}),
-    "task_arithmetic": (
-        "task_arithmetic",
-        {"scale": 1.0},
-        {"weight": "weights[]", "lambda": "scale", "normalize": "normalize"},
-    ),
-    "ties": (
-        "ties",
-        {"scale": 1.0, "scope": "tensor", "reduce": "mean", "density": 1.0},
-        {"weight": "weights[]", "density": "density", "lambda": "scale", "normalize": "reduce?"},
-    ),
-    "dare_linear": (
-        "dare",
-        {"scale": 1.0, "merge": "sum", "rescale": "l1", "density": 1.0},
-        {"weight": "weights[]", "density": "density", "lambda": "scale"},
-    ),
-    "dare_ties": (
-        "dare",
-        {"scale": 1.0, "merge": "elect", "reduce": "sum", "rescale": "l1", "density": 1.0},
-        {"weight": "weights[]", "density": "density", "lambda": "scale"},
-    ),
-    "della": (
-        "della",
-        {"scale": 1.0, "rescale": "l1", "density": 1.0},
-        {"weight": "weights[]", "density": "density", "epsilon": "epsilon", "lambda": "scale"},
-    ),
-    "della_linear": (
-        "della",
-        {"scale": 1.0, "elect": False, "rescale": "l1", "density": 1.0},
-        {"weight": "weights[]", "density": "density", "epsilon": "epsilon", "lambda": "scale"},
-    ),
-    "breadcrumbs": (
-        "breadcrumbs",
-        {"scale": 1.0, "gamma": 0.01, "density": 1.0},
-        {"weight": "weights[]", "density": "density", "gamma": "gamma", "lambda": "scale"},
-    ),
-    "breadcrumbs_ties": (
-        "breadcrumbs",
-        {"scale": 1.0, "gamma": 0.01, "elect": True, "density": 1.0},
-        {"weight": "weights[]", "density": "density", "gamma": "gamma", "lambda": "scale"},
-    ),
-    "model_stock": ("model_stock", {}, {}),
-    "karcher": ("karcher", {}, {"max_iter": "steps", "tol": "tol"}),
-    "sce": ("sce", {"density": 1.0}, {"select_topk": "density"}),
-}
-_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
-
-
-def read_foreign(path: str | Path) -> ForeignRecipe:
-    """Read a mergekit recipe or a FusionBench model pool, whichever the file is."""
+    Args:
+        path: the YAML file.
+        models_root: a folder that holds models under their hub ids (`owner/name`) or names; those
+            that are not there are looked for as everywhere else.
+    """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as problem:
-        raise BadParameterError(f"{path}: not valid YAML: {problem}") from None
-    if not isinstance(content, Mapping):
-        raise BadParameterError(f"{path}: expected a mapping, got {type(content).__name__}.")
+    content = read_yaml(path)
     if "merge_method" in content:
-        return from_mergekit(content, where=str(path))
-    pool = content.get("modelpool", content)
-    if isinstance(pool, Mapping) and "models" in pool:
-        return from_model_pool(pool, where=str(path))
-    raise BadParameterError(
-        f"{path}: neither a mergekit recipe (merge_method) nor a FusionBench model pool (models)."
-    )
-
-
-def from_model_pool(pool: Mapping[str, Any], *, where: str = "model pool") -> ForeignRecipe:
-    """The members and the base of a FusionBench model pool."""
-    models = pool["models"]
-    if not isinstance(models, Mapping):
-        # Pools of FusionBench 0.1 list {name: ..., path: ...} entries.
-        models = {entry["name"]: entry["path"] for entry in models}
-    paths = {str(name): _model_path(name, entry, where) for name, entry in models.items()}
-    base = paths.get("_pretrained_")
-    members = {n: p for n, p in paths.items() if not (n.startswith("_") and n.endswith("_"))}
-    known = {"models", "_target_", "_recursive_", "type"}
-    ignored = [f"{key} (fusion needs weights only)" for key in pool if key not in known]
-    ignored += [
-        f"models.{name} (a special model)"
-        for name in paths
-        if name not in members and name != "_pretrained_"
-    ]
-    return ForeignRecipe(members, base, ignored=tuple(ignored))
-
-
-def _model_path(name: str, entry: Any, where: str) -> str:
-    if isinstance(entry, str):
-        return entry
-    if isinstance(entry, Mapping):
-        for key in ("pretrained_model_name_or_path", "path", "model_name_or_path"):
-            if isinstance(entry.get(key), str):
-                return str(entry[key])
-    raise BadParameterError(f"{where}: models.{name}: expected a path or a hub id, got {entry!r}.")
-
-
-def from_mergekit(recipe: Mapping[str, Any], *, where: str = "recipe") -> ForeignRecipe:
-    """A mergekit recipe with `models`, in our words."""
-    method = str(recipe["merge_method"])
-    if method not in _MERGEKIT:
-        known = ", ".join(_MERGEKIT)
-        raise BadParameterError(
-            f"{where}: merge_method {method!r} is not supported. Known: {known}."
-        )
-    entries = recipe.get("models")
-    if not entries:
-        raise BadParameterError(
-            f"{where}: expected `models`; slices and modules (layer stacking) are not supported."
-        )
-    ours, fixed, renamed = _MERGEKIT[method]
-    base = _reference(recipe.get("base_model"))
-    listed = [
-        (_reference(entry["model"]) or "", entry.get("parameters") or {}) for entry in entries
-    ]
-    # mergekit's slerp and linear count the base among the models when it is listed there.
-    if ours not in ("weighted", "slerp", "karcher"):
-        listed = [(name, own) for name, own in listed if name != base]
-    elif ours == "slerp" and base is not None:
-        listed.sort(key=lambda item: item[0] != base)
-        if base not in {name for name, _ in listed}:
-            listed.insert(0, (base, {}))
-        base = None
+        recipe = from_mergekit(content, where=str(path))
     else:
-        base = None
-    params, ignored = _parameters(recipe.get("parameters") or {}, listed, fixed, renamed)
-    options: dict[str, Any] = {}
-    out_dtype = recipe.get("out_dtype") or recipe.get("dtype")
-    if out_dtype in _DTYPES:
-        options["dtype"] = _DTYPES[out_dtype]
-    used = {"merge_method", "models", "base_model", "parameters", "dtype", "out_dtype"}
-    ignored += [f"{key} (does not apply here)" for key in recipe if key not in used]
-    members = {name: name for name, _ in listed}
-    return ForeignRecipe(members, base, ours, params, options, tuple(ignored))
-
-
-def _reference(model: Any) -> str | None:
-    if isinstance(model, Mapping):
-        model = model.get("model", model)
-        return str(model["path"] if isinstance(model, Mapping) else model)
-    return None if model is None else str(model)
-
-
-def _parameters(
-    shared: Mapping[str, Any],
-    listed: list[tuple[str, Mapping[str, Any]]],
-    fixed: Mapping[str, Any],
-    renamed: Mapping[str, str],
-) -> tuple[dict[str, Any], list[str]]:
-    params = dict(fixed)
-    ignored = []
-    names = dict.fromkeys([*shared, *(key for _, own in listed for key in own)])
-    for name in names:
-        target = renamed.get(name)
-        if target is None:
-            ignored.append(f"parameters.{name} (no counterpart)")
-            continue
-        values = [_schedule(own.get(name, shared.get(name))) for _, own in listed]
-        if target.endswith("[]"):
-            if any(value is None for value in values):
-                raise BadParameterError(f"parameters.{name}: expected a value for every model.")
-            params[target.removesuffix("[]")] = values
-        else:
-            given = [value for value in values if value is not None]
-            if any(value != given[0] for value in given):
-                ignored.append(f"parameters.{name} (one value for all members: {given[0]!r})")
-            if target == "reduce?":
-                params["reduce"] = "mean" if given[0] else "sum"
-            else:
-                params[target] = given[0]
-    return params, ignored
-
-
-def _schedule(value: Any) -> Any:
-    """mergekit's filters, `[{filter: text, value: v}, ...]`, as globs."""
-    if isinstance(value, Mapping):
-        value = [value]
-    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-        globs: dict[str, Any] = {}
-        for item in value:
-            text = item.get("filter")
-            globs.setdefault("*" if text in (None, "*") else f"*{text}*", item["value"])
-        return globs
-    return value
+        found = compose(path, PLACES)
+        if not is_pool(found.content):
+            raise BadParameterError(
+                f"{path}: neither a mergekit recipe (merge_method) nor a FusionBench model pool "
+                "(models)."
+            )
+        recipe = from_composed(found, where=str(path))
+    return recipe if models_root is None else under_root(recipe, Path(models_root).expanduser())

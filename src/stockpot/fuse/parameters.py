@@ -1,9 +1,10 @@
 """The parameters of methods: values that differ from tensor to tensor, and checks of shared ones.
 
-Any parameter may be given as a mapping from globs to values, the first match counting, or, where
-a number is expected, as a list that is spread over the depth of the network: the first value for
-the embeddings and the first block, the last for the last block and the head, the others
-interpolated between. Methods know nothing of this: each gets plain values for its tensors.
+Any parameter may be given as a mapping from globs to values, a tensor's own name counting first
+and then the first match, or, where a number is expected, as a list that is spread over the depth of
+the network: the first value for the embeddings and the first block, the last for the last block and
+the head, the others interpolated between. Methods know nothing of this: each gets plain values for
+its tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict
         for glob in value
     ]
     names = [glob.replace("*", "layers.0").replace("?", "a") for glob in globs]
-    sets = assign(entry, params, [*names, "layers.0.a", "layers.1.a"]).distinct
+    sets = assign(entry, params, names or ["layers.0.a", "layers.1.a"]).distinct
     for values in sets:
         entry.function(**values)
     return sets[0] | {key: _from_text(params[key]) for key in _varying(_numbers(entry), params)}
@@ -128,6 +129,8 @@ def _from_text(value: Any) -> Any:
 
 def _value(schedule: Any, name: str, depth: float, number: bool) -> Any:
     if isinstance(schedule, Mapping):
+        if name in schedule:
+            return _value(schedule[name], name, depth, number)
         plain = plain_name(name)
         for glob, value in schedule.items():
             if fnmatchcase(name, str(glob)) or fnmatchcase(plain, str(glob)):
@@ -166,10 +169,15 @@ def depths(names: Sequence[str]) -> dict[str, float]:
     found = {}
     for name, block in blocks.items():
         if block is None:
-            found[name] = 0.0 if _FIRST.search(plain_name(name)) else 1.0
+            found[name] = 0.0 if at_the_start(name) else 1.0
         else:
             found[name] = place[block]
     return found
+
+
+def at_the_start(name: str) -> bool:
+    """Whether a tensor outside of the blocks lies before them: an embedding or a stem."""
+    return bool(_FIRST.search(plain_name(name)))
 
 
 def _block(name: str) -> tuple[tuple[str, int], ...] | None:
@@ -193,6 +201,13 @@ def check_positive(name: str, value: float) -> None:
     """Raise unless a number is above zero."""
     if not value > 0:
         raise BadParameterError(f"{name}: expected a number above 0, got {value}.")
+
+
+def one_each(name: str, values: list[float] | None, value: float) -> Callable[[int], float]:
+    """A number for each member by its place: its own where such are given, else the common one."""
+    for one in [value] if values is None else values:
+        check_share(name, one)
+    return lambda member: value if values is None else values[member]
 
 
 def normalized(weights: list[float] | None, normalize: bool) -> list[float] | None:

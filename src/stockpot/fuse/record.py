@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.clip.settings import translate_settings
+from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, locate
+from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
+from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import device_name, pick_device
@@ -31,10 +37,14 @@ from stockpot.models.fingerprint import (
     with_dual_encoder,
 )
 from stockpot.models.inputs import data_inputs
+from stockpot.registry import PRESET
 from stockpot.results.provenance import provenance
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec, Tasks
+
+
+_LATER = ("densities", "gammas", "epsilons")
 
 
 def fusion_record(
@@ -81,15 +91,30 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     found = {}
     for label, params in request.points.items():
         values = plain(check_parameters(entry, params))
+        # What is unset of the later parameters decides nothing, and older records lack it.
+        values = {k: v for k, v in values.items() if v is not None or k not in _LATER}
+        if preset := params.get(PRESET):
+            values[PRESET] = preset
         seed = values.pop("seed", None)
+        begun = _begun(values.get("init"))
+        if begun:
+            values["init"] = begun[0].name
         found[label] = Record(
             verb="fuse",
             method=request.method,
             parameters=values | plain(request.options.deciding()),
             seed=seed,
-            inputs=inputs,
+            inputs=[*inputs, *begun],
         )
     return found
+
+
+def _begun(init: Any) -> list[Input]:
+    """The file of coefficients that a method starts from, where it does not start from a number."""
+    if not isinstance(init, str) or not Path(init).is_file():
+        return []
+    content = fingerprint_files([Path(init)])
+    return [Input(role="init", name=Path(init).name, source=init, fingerprint=content)]
 
 
 def request_data(request: Request) -> list[Dataset]:
@@ -139,7 +164,7 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
         learned = learned_files(request.options.load)
         if not all(path.is_file() for path in learned):
             raise BadParameterError(
-                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                f"load: expected {' and '.join(map(str, learned))}, which `save` writes; "
                 "got nothing."
             )
         content = "" if known is None else fingerprint_files(learned)
@@ -152,6 +177,8 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
 
 def _content(spec: Any, known: Mapping[Path, str]) -> str:
     """The sha256 of the weights and of the configuration beside them."""
+    if isinstance(spec, Location) and not spec.files:  # a package gives it
+        return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
         if spec.format == "adapter" and spec.folder is not None:
@@ -166,7 +193,10 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
     if isinstance(spec, Mapping):
         return fingerprint_tensors(spec.items())
     if spec.files:
-        return fingerprint_files(spec.files, known)
+        content = fingerprint_files(spec.files, known)
+        settings = spec.settings if isinstance(spec, AdapterSource) else spec.label
+        derived = isinstance(spec, AdapterSource | StackedSource)
+        return sha256(f"{content}:{settings}".encode()).hexdigest() if derived else content
     return fingerprint_tensors(_all_tensors(spec))
 
 
@@ -178,8 +208,7 @@ def _under_adapter(spec: Any) -> Location | None:
     """The model that a LoRA adapter names as its own, where no base is given."""
     if not isinstance(spec, Location) or spec.format != "adapter":
         return None
-    named = dict(spec.config).get("base_model_name_or_path")
-    return locate(named) if named else None
+    return locate(base_of_adapter(spec))
 
 
 def _base_name(spec: Any) -> str:
@@ -187,16 +216,24 @@ def _base_name(spec: Any) -> str:
 
 
 def _place(spec: Any) -> str:
-    return spec.label if isinstance(spec, Location) else "in memory"
+    in_files = isinstance(spec, Location | AdapterSource | StackedSource)
+    return str(spec.label) if in_files else "in memory"
 
 
 def write_companions(job: Job, options: Options, folder: Path) -> None:
     """Put config, processor and tokenizer files beside the weights of every model of a job."""
-    template = job.stream.alignment.template.folder
+    template = job.stream.alignment.template
+    layers = template.layers if isinstance(template, StackedSource) else None
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
+        heads = job.heads(label)
         for model in job.models(label):
-            copy_companions(template, folder / model, dtype=dtype)
+            place = folder / model
+            # A head's classes stand in the config of the member that it comes from.
+            own = heads[model][0].source.folder if model in heads else None
+            copy_companions(own or template.folder, place, dtype=dtype, layers=layers)
+            if isinstance(template, TranslatedSource):
+                translate_settings(template.folder, place, template.tensors(), template.program)
 
 
 def write_records(

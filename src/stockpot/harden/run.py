@@ -10,21 +10,26 @@ from typing import Any
 
 from stockpot.checkpoints.folder import check_free, staged_folder, write_card
 from stockpot.checkpoints.record import Record, plain
+from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.words.words import MODEL
+from stockpot.defend.defended import Defended, Wanted, behind, chosen_defences
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError, did_you_mean
-from stockpot.harden import hardeners
+from stockpot.harden import HardenerTags, hardeners
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
 from stockpot.harden.optimise import fast_layout
+from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.inputs import data_inputs, model_input, named_models
-from stockpot.models.load import load_for
+from stockpot.models.load import load_for, words_for
+from stockpot.models.own_words import write_own_words
 from stockpot.registry import Entry, Tags
 from stockpot.results.provenance import provenance
 
@@ -35,6 +40,7 @@ def harden(
     data: str | Path | Dataset,
     *,
     validation: str | Path | Dataset | None = None,
+    defend: Wanted = None,
     out: str | Path | None = None,
     device: str = "cpu",
     report: Report | None = None,
@@ -48,6 +54,9 @@ def harden(
         model: as for `load_model`; a classifier given as an object is trained in place.
         data: a dataset, or its name (its `train` split is used).
         validation: held-out data for `keep=best`; a name means its `val` split.
+        defend: train behind defences, such as `clahe` or `{clahe: {clip: 3}}`; a model that was
+            trained behind one goes on behind it unless `none` is given. The model that is saved
+            is the one inside; its record names the defence, and it is measured behind it.
         out: a folder for the model; a run killed before its end resumes from there.
         device: where to train.
         report: called after every epoch.
@@ -55,7 +64,9 @@ def harden(
         params: the method's own parameters and the loop's.
     """
     with together(pick_device(device)) as place:
-        trained = _train(method, model, data, validation, out, str(place), report, command, params)
+        trained = _train(
+            *(method, model, data, validation, defend, out, str(place), report, command, params)
+        )
         wait()  # for the first process, which writes the folder
     return trained
 
@@ -65,6 +76,7 @@ def _train(
     model: str | Path | Classifier,
     data: str | Path | Dataset,
     validation: str | Path | Dataset | None,
+    defend: Wanted,
     out: str | Path | None,
     device: str,
     report: Report | None,
@@ -74,13 +86,16 @@ def _train(
     own, common = split_params(method, params)
     entry = hardeners.get(method)
     objective = entry(**own)
+    defence = training_defence(model, defend)
     images, held_out = training_data(data), validation_data(validation)
     target = Path(out) if out else None
     if target:
         check_free(target)
     # Before the training: a classifier in memory is trained in place.
     record = (
-        hardening_record(method, model, images, validation=held_out, **params) if target else None
+        hardening_record(method, model, images, validation=held_out, defend=defence, **params)
+        if target
+        else None
     )
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if entry.tags.head == "trained":
@@ -88,11 +103,12 @@ def _train(
     both_towers = entry.tags.towers == "both"
     if both_towers:
         dual_encoder(classifier).train_both_towers()
+    seen_by = behind(classifier, defence)
     work = target.with_name(f".{target.name}.partial") if target else None
     start = time.perf_counter()
     with fast_layout(classifier, classifier.device):
         seen = train(
-            classifier,
+            seen_by,
             images,
             objective,
             validation=held_out,
@@ -117,9 +133,23 @@ def _train(
         made = record.model_copy(update={"details": details, "versions": versions})
         with staged_folder(target) as folder:
             classifier.save(folder)
+            _keep_words(folder, model, images, entry.tags)
             write_card(folder, made, summary=entry.summary, paper=entry.paper)
         shutil.rmtree(work, ignore_errors=True)  # the training state goes
-    return classifier
+    return seen_by
+
+
+def _keep_words(
+    folder: Path, model: str | Path | Classifier, data: Dataset, tags: HardenerTags
+) -> None:
+    """Words that are not the customary ones lie beside a model that was trained with them."""
+    words = words_for(model, data)
+    if words is None or data.prompts or tags.head == "trained":
+        return
+    both_towers = tags.towers == "both"  # the folder then stands for itself, without its base
+    if words.chosen or (both_towers and words.convention == MODEL):
+        like = resolve(str(model)).local() if both_towers else None
+        write_own_words(folder, data.classes, words, like)
 
 
 training = Entry(
@@ -137,13 +167,17 @@ def hardening_record(
     data: str | Path | Dataset,
     *,
     validation: str | Path | Dataset | None = None,
+    defend: Wanted = None,
     **params: Any,
 ) -> Record:
     """The record that `stockpot.harden` with these arguments would write; nothing is trained."""
     own, common = split_params(method, params)
+    defence = training_defence(model, defend)
     parameters, teachers = named_models(own | common, all_references(hardeners.get(method), own))
     values = plain(parameters)
     seed = values.pop("seed")
+    if defence:
+        values["defend"] = plain(defence)
     images = training_data(data)
     inputs = [model_input("model", model), *data_inputs("data", images)]
     if own.get("oracle") == "zero_shot" and not (own["oracle_params"] or {}).get("model"):
@@ -157,7 +191,27 @@ def hardening_record(
         parameters=values,
         seed=seed,
         inputs=[*inputs, *teachers],
+        trained_on=trained_on(model) | held_corruptions(method, values),
     )
+
+
+def training_defence(model: str | Path | Classifier, wanted: Wanted) -> dict[str, dict[str, Any]]:
+    """The defence behind which a model is trained: the one asked for, or the one it has."""
+    if isinstance(model, Defended):
+        raise BadParameterError(
+            f"{model.origin.source}: expected a model without a defence to train.",
+            hint="Give the model itself, and the defence as defend=.",
+        )
+    if wanted is None:
+        made = recorded(model)
+        wanted = made.parameters.get("defend") if made and made.verb == "harden" else None
+    chosen = chosen_defences(wanted)
+    if "ten_crop" in chosen:
+        raise BadParameterError(
+            "defend: ten_crop averages over views of one picture, which a training step cannot.",
+            hint="Train without it, and give it when measuring.",
+        )
+    return chosen
 
 
 def training_data(data: str | Path | Dataset) -> Dataset:

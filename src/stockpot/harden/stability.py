@@ -11,7 +11,7 @@ from stockpot.harden.loop import Objective, Step
 from stockpot.types import NonNegative
 
 
-@hardeners.register("stability", paper="arXiv:1604.04326")
+@hardeners.register("stability", paper="arXiv:1604.04326", holds=("gaussian_noise",))
 def stability(*, noise: NonNegative = 0.05, weight: NonNegative = 0.05) -> Objective:
     """Cross-entropy on clean images plus that of noisy predictions against clean ones.
 

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.defend.defended import defend
+from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
+from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import identify, load_for
+from stockpot.models.inputs import identify_autoencoder
+from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -35,6 +37,7 @@ from stockpot.results.schema import (
     DataFacts,
     Flag,
     ModelFacts,
+    Score,
     pack_bits,
 )
 from stockpot.results.store import ResultStore
@@ -91,6 +94,8 @@ class Cell:
             references = all_references(measures.get(self.measure), self.params)
         data = self.data.load()
         spec = self.model
+        own = _undefended(spec.options)
+        words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
         return CellKey(
             model=spec.name,
@@ -101,9 +106,10 @@ class Cell:
             data=self.data.name,
             params=_by_content(self.params, references),
             seed=self.seed,
-            model_options=_plain(spec.options),
-            model_fingerprint=identify(spec.source, _undefended(spec.options)[0]),
+            model_options=_plain(_with_defence(spec)),
+            model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
+            words=str(words or ""),
         )
 
 
@@ -116,13 +122,16 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     data = cell.data.load()
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
-    context = Context(device, cell.batch_size, cell.seed, progress)
+    scratch = store.scratch(key) if store else None
+    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     with watching(model) as watch:
         found = measures.get(cell.measure)(model, data, context, **cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
+    trained = trained_on(cell.model.source, cell.model.options.get("revision"))
+    notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(
         key=key,
         scores=found.scores,
@@ -142,6 +151,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             parameters=model.parameter_count,
             preprocessing=str(model.preprocess),
             class_space=found.class_space,
+            trained_on=trained,
         ),
         convention=found.convention,
         provenance=provenance(device_name(device)),
@@ -157,20 +167,28 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
-        notes=[*found.notes, *([watch.note] if watch.broken else [])],
+        notes=[*notes, *([watch.note] if watch.broken else [])],
         flags=[*found.flags, *broken],
         findings=list(found.findings),
         pictures=list(found.pictures),
     )
     if store:
         store.save(result)
+        store.clear_scratch(key)
     return result
+
+
+def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[str]:
+    """A warning where a model is measured under what it was trained on."""
+    measured = {str(score.condition.get("corruption")) for score in scores}
+    both = [f"{name} (by {why})" for name, why in trained.items() if name in measured]
+    return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
 
 
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which a folder to be read stands by its content: its place decides nothing."""
+    """Parameters in which what is read stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -178,6 +196,8 @@ def _by_content(
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        elif references.get(role) == "autoencoder" and value and Path(value).exists():
+            found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
         elif references.get(role) == "images" and value:
             found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
@@ -187,26 +207,28 @@ def _by_content(
 
 def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
     """The model, with a head for the data's classes where it needs one, and its defences."""
-    own, defence = _undefended(spec.options)
+    own = _undefended(spec.options)
     model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
-    for name, params in defence.items():
-        model = defend(model, name, **params)
-    return model
+    return behind(model, _defence(spec))
 
 
-def _undefended(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Options of `load_model`, and the defences around the model: names, or names with parameters.
+def _undefended(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `load_model`: all but the defences around the model."""
+    return {key: value for key, value in options.items() if key != "defend"}
 
-    `defend: clahe`, `defend: [nlm, clahe]` and `defend: {clahe: {clip: 3}}` are all understood;
-    the first stands nearest to the model.
-    """
-    own = {key: value for key, value in options.items() if key != "defend"}
-    chosen = options.get("defend") or {}
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if not isinstance(chosen, dict):
-        chosen = {str(name): {} for name in chosen}
-    return own, {str(name): dict(params or {}) for name, params in chosen.items()}
+
+def _defence(spec: ModelSpec) -> Wanted:
+    """The defence that is asked for, else the one behind which the model was trained."""
+    if "defend" in spec.options:
+        return cast(Wanted, spec.options["defend"])
+    made = recorded(spec.source, spec.options.get("revision"))
+    return made.parameters.get("defend") if made and made.verb == "harden" else None
+
+
+def _with_defence(spec: ModelSpec) -> dict[str, Any]:
+    """The options by which a cell is known: a defence that the model brings is one of them."""
+    defence = _defence(spec)
+    return {**spec.options, "defend": defence} if defence else spec.options
 
 
 @lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn

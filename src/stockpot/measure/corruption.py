@@ -12,28 +12,27 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
-from stockpot.corrupt.apply import corrupt
+from stockpot.corrupt.apply import corrupt, image_size, picture_seeds
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import (
-    Corruptions,
-    Severities,
-    chosen_corruptions,
-    chosen_severities,
-)
+from stockpot.corrupt.ranges import Severities, chosen_corruptions, chosen_severities
+from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
+from stockpot.corrupt.weather.frost import Overlays
+from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
 from stockpot.measure.corruption_scores import Grid, grid_scores
-from stockpot.measure.corruption_set import CorruptionSet
-from stockpot.measure.mce import NAMED_BASELINES, Baseline, named_baseline
+from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.load import identify, load_for
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
 from stockpot.score.scorer import scorer_for
-from stockpot.types import ImageSize, ModelRef
+from stockpot.types import ModelRef
 
 
 @measures.register("corruption", paper="arXiv:1903.12261")
@@ -42,38 +41,47 @@ def corruption(
     data: Dataset,
     context: Context,
     *,
-    corruptions: Corruptions = "benchmark",
+    corruptions: StoredCorruptions = "benchmark",
     severities: Severities = "1-5",
     baseline: ModelRef = "alexnet-constants",
     profile: Profile | Literal["auto"] = "auto",
-    overlays: Literal["procedural", "photographs"] = "procedural",
+    size: SizeRule = "published",
+    overlays: Overlays = "procedural",
     folder: str | None = None,
     class_space: ClassSpace = "all",
 ) -> Measurement:
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
 
     Args:
-        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names.
+        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names; those of a
+            folder with corruptions of its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
         severities: such as `1-5`, `1,3,5` or 3.
         baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
             any model, which is then measured in the same way.
-        profile: whose constants: `imagenet` (224 px), `cifar` (32 px), or `auto` by size.
+        profile: whose constants: `imagenet` (224 px), `inception` (299 px), `tinyimagenet` (64 px),
+            `cifar` (32 px), or `auto` by size.
+        size: `published`: photographs are corrupted at 224 px and then brought whole to the model's
+            size, small pictures of one size as they are, stored pictures of 224 px are not cropped
+            again. `model`: at the size and with the crop of the model.
         overlays: frost's pictures: our `procedural` ones, or the classic `photographs` of an
             installed `imagecorruptions`.
-        folder: an existing ImageNet-C or CIFAR-10-C folder to read instead of corrupting here.
+        folder: existing corrupted images to read instead of corrupting here: ImageNet-C,
+            CIFAR-10-C, CIFAR-100-C, Tiny-ImageNet-C, MNIST-C, ImageNet-C-bar, ImageNet-3DCC.
         class_space: as for `clean`.
     """
-    names = chosen_corruptions(corruptions)
-    levels = chosen_severities(severities)
-    cells = [(name, severity) for name in names for severity in levels]
+    levels, family = chosen_severities(severities), IMAGENET_C
     if folder is not None:
         stored = CorruptionSet(folder, data)
-        grid = _stored_grid(model, data, context, cells, stored, class_space)
-        recipe = f"read from {stored.description}"
+        cells, family = stored_cells(stored, corruptions, levels)
+        grid = _stored_grid(model, data, context, cells, stored, class_space, size)
+        cut = "not cropped again" if size == "published" else "as the model resizes and crops"
+        recipe = f"read from {stored.description} (size={size}: {cut})"
     else:
-        measured = _Grids(data, context, cells, profile, overlays, class_space)
+        names = chosen_corruptions(corruptions)
+        cells = [(name, severity) for name in names for severity in levels]
+        measured = _Grids(data, context, cells, profile, size, overlays, class_space)
         grid = measured.of(model)
-        recipe = _recipe(names, profile, overlays, data, model)
+        recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))
     known: Baseline | None
     notes = [f"corruptions: {recipe}"]
     if baseline in NAMED_BASELINES:
@@ -86,12 +94,12 @@ def corruption(
     else:
         yardstick = load_for(baseline, data, device=context.device)
         other = (
-            _stored_grid(yardstick, data, context, cells, stored, class_space)
+            _stored_grid(yardstick, data, context, cells, stored, class_space, size)
             if folder is not None
             else measured.of(yardstick)
         )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
-    scored = grid_scores(grid, known, seed=context.seed)
+    scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=scored.scores,
@@ -158,35 +166,39 @@ class _Grids:
         context: Context,
         cells: list[tuple[str, int]],
         profile: Profile | Literal["auto"],
-        overlays: str,
+        size: SizeRule,
+        overlays: Overlays,
         class_space: ClassSpace,
     ) -> None:
-        self.data, self.context, self.cells = data, context, cells
+        self.data, self.context, self.cells, self.size = data, context, cells, size
         self.profile, self.overlays, self.class_space = profile, overlays, class_space
 
     def of(self, model: Classifier) -> Grid:
         """The model's right and wrong answers in every cell."""
         key = (
             identify(model),
-            *(self.data.fingerprint, tuple(self.cells), self.profile, self.overlays),
-            *(self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
+            *(self.data.fingerprint, tuple(self.cells), self.profile, self.size),
+            *(self.overlays, self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
         )
         if key in _KEPT:
             return _KEPT[key]
-        context, data, whole = self.context, self.data, self._set(model)
+        context, data = self.context, self.data
+        way = sizing(data, model.preprocess, self.size)
+        whole = self._set(way)
         scorer = scorer_for(model.classes, data, self.class_space)
         right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
         with evaluating(model), watching(model) as watch:
-            for batch in data.batches(context.batch_size, model.preprocess.fit):
-                images = batch.images.to(context.device, non_blocking=True)
-                seeds = (batch.rows + context.seed).tolist()
+            for batch, base in way.batches(data, context.batch_size):
+                images = base.to(context.device, non_blocking=True)
+                seeds = picture_seeds(context.seed, batch.rows.tolist())
                 for cell in right:
-                    seen = images
-                    if cell is not None:
+                    if cell is None:
+                        seen = batch.images.to(context.device, non_blocking=True)
+                    else:
                         place = (int(batch.rows[0]), cell)
-                        seen = self._seen(images, cell, seeds, whole, place)
+                        seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
                     flags = scorer.correct(model(seen).float(), batch.rows)
                     right[cell].append(flags.cpu().numpy())
                     done += len(images)
@@ -199,15 +211,15 @@ class _Grids:
             _KEPT[key] = grid
         return grid
 
-    def _set(self, model: Classifier) -> tuple[object, ...]:
+    def _set(self, way: Sizing) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""
         context = self.context
         return (
-            *(self.data.fingerprint, str(model.preprocess), context.batch_size, context.seed),
+            *(self.data.fingerprint, way.origin, context.batch_size, context.seed),
             *(str(context.device), self.profile, self.overlays),
         )
 
-    def _seen(
+    def _corrupted(
         self,
         images: Tensor,
         cell: tuple[str, int],
@@ -233,37 +245,45 @@ def _stored_grid(
     cells: list[tuple[str, int]],
     stored: CorruptionSet,
     class_space: ClassSpace,
+    size: SizeRule,
 ) -> Grid:
     done, total = 0, len(data) * (len(cells) + 1)
 
-    def flags(part: Dataset) -> Iterator[NDArray[np.bool_]]:
+    own = model.preprocess
+
+    def fit(picture: Image.Image) -> Image.Image:
+        return stored_fit(picture, own)
+
+    def flags(part: Dataset, published: bool) -> Iterator[NDArray[np.bool_]]:
         nonlocal done
         scorer = scorer_for(model.classes, part, class_space)
-        for batch in part.batches(context.batch_size, model.preprocess.fit):
-            outputs = model(batch.images.to(context.device)).float()
+        for batch in part.batches(context.batch_size, fit if published else own.fit):
+            images = batch.images.to(context.device)
+            outputs = model(stored_pixels(images, own) if published else images).float()
             yield scorer.correct(outputs, batch.rows).cpu().numpy()
             done += len(batch.labels)
             context.progress("corruption", done, total)
 
     with evaluating(model):
-        clean = np.concatenate(list(flags(data)))
-        found = {cell: np.concatenate(list(flags(stored.load(*cell)))) for cell in cells}
+        clean = np.concatenate(list(flags(data, False)))
+        published = size == "published"
+        found = {cell: np.concatenate(list(flags(stored.load(*cell), published))) for cell in cells}
     return Grid(clean, found)
 
 
 def _recipe(
     names: tuple[str, ...],
     profile: Profile | Literal["auto"],
-    overlays: str,
+    overlays: Overlays,
     data: Dataset,
-    model: Classifier,
+    way: Sizing,
 ) -> str:
     """What the numbers depend on: whose constants at which size, and which frost."""
-    first = next(iter(data.batches(1, model.preprocess.fit))).images
-    size = ImageSize(*first.shape[-2:])
+    _, first = next(iter(way.batches(data, 1)))
+    size = image_size(first)
     chosen = profile_for(size) if profile == "auto" else profile
     frost = f", {overlays} frost" if "frost" in names else ""
-    return f"{chosen} constants at {size}{frost}"
+    return f"{chosen} constants {way.description(size)}{frost}"
 
 
 def _short(source: str) -> str:

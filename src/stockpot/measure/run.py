@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.member_names import by_name
-from stockpot.checkpoints.resolve import source_text
+from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines
@@ -17,6 +17,7 @@ from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellResult
@@ -54,7 +55,7 @@ def measure(
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass.
         engine: where the cells run: `serial` or `processes`.
-        model_options: options of `load_model` for every model.
+        model_options: options of `load_model` for every model; `base` for every adapter.
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
         done: called as cells are done, with how many are and how many there are.
@@ -148,11 +149,27 @@ def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
 
 
 def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
-    """Names and sources; `member_names` says how a source without a name is called."""
+    """Names and sources; `member_names` says how a source without a name is called.
+
+    An option `base` is for the LoRA adapters among the models.
+    """
     chosen = dict(options or {})
+    named = by_name(models)
+    adapters = {
+        name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
+        for name, source in named.items()
+        if "base" in chosen
+    }
+    if adapters and not any(adapters.values()):
+        raise BadParameterError("base: expected a LoRA adapter among the models, got none.")
+    whole = {key: value for key, value in chosen.items() if key != "base"}
     return [
-        ModelSpec(name, source if isinstance(source, Classifier) else source_text(source), chosen)
-        for name, source in by_name(models).items()
+        ModelSpec(
+            name,
+            source if isinstance(source, Classifier) else source_text(source),
+            chosen if adapters.get(name) else whole,
+        )
+        for name, source in named.items()
     ]
 
 

@@ -57,13 +57,13 @@ class Classifier(nn.Module):
         self.origin = origin
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return cast(Tensor, self.network(self._seen(pixels)))
+        return cast(Tensor, self.network(self.seen(pixels)))
 
     def features(self, pixels: Tensor) -> Tensor:
         """The representation before the head, one row per image."""
         if not hasattr(self.network, "features"):
             raise UserError(f"{self.origin.source} does not expose its features.")
-        return cast(Network, self.network).features(self._seen(pixels))
+        return cast(Network, self.network).features(self.seen(pixels))
 
     def save(self, folder: str | Path) -> Path:
         """Write a folder that `stockpot.load_model` reads back."""
@@ -85,7 +85,8 @@ class Classifier(nn.Module):
         """How many weights there are, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _seen(self, pixels: Tensor) -> Tensor:
+    def seen(self, pixels: Tensor) -> Tensor:
+        """What the network is given for these pixels."""
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
         return self.preprocess.normalise(self.preprocess.fit_tensor(pixels))

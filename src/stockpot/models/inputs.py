@@ -9,13 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
+from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weights
 from stockpot.checkpoints.record import Input
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.words.conventions import words_of
+from stockpot.datasets.words.words import DATA
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
     fingerprint_files,
-    fingerprint_folder,
     fingerprint_tensors,
 )
 from stockpot.models.load import identify
@@ -42,8 +44,10 @@ def model_input(
 def data_inputs(role: str, data: Dataset) -> list[Input]:
     """A dataset, and its own words for the classes where it has some: heads are made of them."""
     found = [Input(role=role, name=str(data), fingerprint=data.fingerprint)]
-    if data.prompts or data.templates != _PLAIN:
-        words = repr((data.classes, data.templates, data.prompts))
+    said = words_of(data)
+    if data.prompts or said.convention != DATA or data.templates != _PLAIN:
+        names = data.classes if said.convention == DATA else said.names
+        words = repr((names, said.templates, data.prompts))
         fingerprint = hashlib.sha256(words.encode()).hexdigest()
         found.append(Input(role=f"prompts of {role}", name=str(data), fingerprint=fingerprint))
     return found
@@ -80,7 +84,14 @@ def _without_models(
     return rest
 
 
+def identify_autoencoder(source: str | Path) -> str:
+    """The sha256 that tells an autoencoder from every other."""
+    place = autoencoder_place(source)
+    if place.is_file():
+        return fingerprint_files([place])
+    return fingerprint_files([place / "config.json", *folder_weights(place).files])
+
+
 def _autoencoder_input(role: str, source: str) -> Input:
-    found = resolve(source, "autoencoder").local()
-    content = fingerprint_folder(found) if found.is_dir() else fingerprint_files([found])
-    return Input(role=role, name=found.name, source=source, fingerprint=content)
+    name = resolve(source, "autoencoder").name
+    return Input(role=role, name=name, source=source, fingerprint=identify_autoencoder(source))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -68,6 +68,14 @@ class Preprocess:
             bottom = self.size.height - target.height + top
             pixels = F.pad(pixels, (-left, right, -top, bottom))  # a negative pad crops
         return pixels
+
+    def squeeze(self, image: Image.Image) -> Image.Image:
+        """All of a picture at the network's size, for one that was cropped before."""
+        return replace(self, resized=self.size).fit(image)
+
+    def squeeze_tensor(self, pixels: Tensor) -> Tensor:
+        """All of NCHW pixels at the network's size; nothing is cropped."""
+        return replace(self, resized=self.size).fit_tensor(pixels)
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Subtract the mean and divide by the standard deviation, per channel."""

@@ -44,6 +44,8 @@ class Leaderboard(NamedTuple):
     tables: list[ScoreTable]
     chart: Markup | None
     notes: list[str]
+    trained: set[str]
+    """The models that were trained on corruptions that are measured here."""
 
 
 class CorruptionSection(NamedTuple):
@@ -86,7 +88,9 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
         facts = cells[0].data
         text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
         notes = gathered_notes(cells, results)
-        boards.append(Leaderboard(data, text, tables, _accuracy_chart(tables[0]), notes))
+        trained = {table.model for table in corruption_tables(cells) if table.trained}
+        chart = _accuracy_chart(tables[0])
+        boards.append(Leaderboard(data, text, tables, chart, notes, trained))
     return boards
 
 
@@ -197,6 +201,7 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "architecture": cell.model.architecture,
             "preprocessing": cell.model.preprocessing,
             "classes": cell.model.class_space,
+            "words": cell.key.words,
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),

@@ -53,6 +53,11 @@ class CellKey(_Document):
     model_options: dict[str, Any] = Field(default_factory=dict)
     model_fingerprint: str = ""
     data_fingerprint: str = ""
+    words: str = Field(
+        "",
+        description="What a text tower is told, by convention and digest, such as "
+        "`fusionbench:8fd45ee96f83`; `data` stands for the data's own names and templates.",
+    )
 
 
 class DataFacts(_Document):
@@ -76,6 +81,9 @@ class ModelFacts(_Document):
     parameters: int = 0
     preprocessing: str = ""
     class_space: str = Field("", description="How the model's outputs meet the data's classes.")
+    trained_on: dict[str, str] = Field(
+        default_factory=dict, description="Corruptions that its training held, and by what."
+    )
 
 
 class Provenance(_Document):

@@ -6,9 +6,11 @@ answer and a changed parameter, seed, model or dataset asks anew.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
+from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellKey, CellResult
 
 _GROUPING = {"entry", "training_seed", "sweep"}
@@ -26,7 +29,10 @@ _GROUPING = {"entry", "training_seed", "sweep"}
 
 def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
-    question = key.model_dump(mode="json", exclude=_GROUPING)
+    # With the data's own words a question reads as before keys had words, and its answer is found.
+    plain = not key.words or key.words.startswith("data:")
+    left_out = _GROUPING | {"words"} if plain else _GROUPING
+    question = key.model_dump(mode="json", exclude=left_out)
     text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -43,6 +49,20 @@ class ResultStore:
             re.sub(r"[^A-Za-z0-9_.-]+", "-", part) for part in (key.model, key.measure, key.data)
         ]
         return self.folder / f"{'--'.join(parts)}--{digest(key)}.json"
+
+    def scratch(self, key: CellKey) -> Path:
+        """Where the cell of this key may keep what it has done until it is saved.
+
+        What another version of the program left there is not gone on with.
+        """
+        return self.folder / ".unfinished" / f"{digest(key)}-{package_version('stockpot')}"
+
+    def clear_scratch(self, key: CellKey) -> None:
+        """Remove what the cell of this key has kept there."""
+        folder = self.scratch(key)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other cells may have theirs beside it
+            folder.parent.rmdir()
 
     def find(self, key: CellKey) -> CellResult | None:
         """The stored cell, or None when it was never finished."""

@@ -28,11 +28,13 @@ def check(file: RecipeFile) -> None:
     for name, model in recipe.models.items():
         if model.load is not None:
             load = partial(check_model, model.load)
-            _valid(file, ("models", name), load, model.params, "load")
+            _valid(file, ("models", name), load, model.options, "load")
+        _check_defence(file, ("models", name), model.params.get("defend"))
     for name, run in recipe.harden.items():
         entry = _named(file, ("harden", name, "method"), hardeners, run.method)
         _valid(file, ("harden", name), partial(split_params, run.method), run.params)
         _check_references(file, ("harden", name), entry, run.params)
+        _check_defence(file, ("harden", name), run.defend)
     for name, soup in recipe.fuse.items():
         entry = _named(file, ("fuse", name, "method"), fusers, soup.method)
         _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
@@ -42,6 +44,12 @@ def check(file: RecipeFile) -> None:
         entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
         _valid(file, ("season", name), entry.validate, seasoned.params)
         _check_references(file, ("season", name), entry, seasoned.params)
+        sourced = seasoned.source is not None or seasoned.bn_images == "target"
+        if seasoned.bn == "recompute" and not sourced:
+            file.fail(
+                ("season", name, "bn"),
+                "recompute estimates statistics on source images: give `source`.",
+            )
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)
@@ -49,6 +57,15 @@ def check(file: RecipeFile) -> None:
         _check_references(file, place, entry, item.params)
     _check_scatter(file)
     build_order(file)
+
+
+def _check_defence(file: RecipeFile, place: Place, wanted: Any) -> None:
+    from stockpot.defend.defended import chosen_defences
+
+    try:
+        chosen_defences(wanted)
+    except UserError as problem:
+        file.fail((*place, "defend"), str(problem))
 
 
 def _check_scatter(file: RecipeFile) -> None:

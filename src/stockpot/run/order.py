@@ -49,12 +49,16 @@ def _new(recipe: Recipe, name: str) -> Order:
 
 def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
     entry = recipe.harden[name]
+    parent = recipe.models.get(entry.model)
+    given = parent.params.get("defend") if parent else None
+    defend = entry.defend if entry.defend is not None else given
     return Order(
         "harden",
         entry.method,
         (model_spec(recipe, entry.model, folder).source, _load(recipe, entry.data)),
         {
             "validation": _load(recipe, entry.validation),
+            "defend": defend,
             "seed": recipe.seed,
             **located(recipe, hardeners.get(entry.method), entry.params, name, folder),
         },
@@ -102,6 +106,7 @@ def _season(recipe: Recipe, name: str, folder: Path) -> Order:
             "shots": entry.shots,
             "seed": recipe.seed,
             "batch_size": recipe.batch_size,
+            **entry.options,
             **entry.params,
         },
     )

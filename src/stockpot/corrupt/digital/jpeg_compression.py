@@ -9,11 +9,14 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.constants import Constants, profile_for
+from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.digital.dct import Codec, recompress
 from stockpot.corrupt.digital.pillow import map_pictures
 from stockpot.corrupt.draws import Draws
 from stockpot.types import ImageSize
+
+SMALL = 84
+"""Up to this side `auto` takes the codec of the published files: halfway between 32 and 224 px."""
 
 
 @corruptions.register(
@@ -32,16 +35,20 @@ def jpeg_compression(
     Args:
         codec: `libjpeg-turbo` is Pillow's own on a CPU and its tensor likeness elsewhere;
             `libjpeg-9` treats chroma as the codec did that made the published files. `auto` takes
-            `libjpeg-9` for pictures of the size of CIFAR's, where the two differ by three grey
-            levels, and `libjpeg-turbo` for larger ones, where they hardly differ.
+            `libjpeg-9` for pictures of up to 84 px, where the two differ by three grey levels,
+            and `libjpeg-turbo` for larger ones, where they hardly differ.
     """
     if codec == "auto":
-        small = profile_for(ImageSize(*pixels.shape[2:])) == "cifar"
-        codec = "libjpeg-9" if small else "libjpeg-turbo"
+        codec = codec_for(ImageSize(*pixels.shape[2:]))
     quality = int(constants[0])
     if codec == "libjpeg-turbo" and pixels.is_cpu:
         return through_pillow(pixels, quality)
     return recompress(pixels, quality, codec)
+
+
+def codec_for(size: ImageSize) -> Codec:
+    """What `auto` means at a size."""
+    return "libjpeg-9" if min(size) <= SMALL else "libjpeg-turbo"
 
 
 def through_pillow(pixels: Tensor, quality: int) -> Tensor:

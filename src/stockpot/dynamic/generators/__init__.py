@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stockpot.errors import UnknownNameError
@@ -12,9 +13,19 @@ from stockpot.types import Check, Reference
 if TYPE_CHECKING:
     from stockpot.dynamic.generator import Generator
 
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorTags(Tags):
+    """What a generator can make."""
+
+    holds: tuple[str, ...] = ()
+    """Corruptions of the benchmark that its changes are, or come near. One that takes names of
+    corruptions (`corruptions`) holds these."""
+
+
 generators = Kind[Callable[..., "Generator"]](
     "generators", noun="generator", package="stockpot.dynamic.generators"
-).tagged(Tags)
+).tagged(GeneratorTags)
 
 
 def _known(value: Any) -> Any:

@@ -41,7 +41,7 @@ class ColourGenerator(Parametric):
         return mixed + (gamma * safe.log()).exp() - safe
 
 
-@generators.register("colour")
+@generators.register("colour", holds=("brightness", "contrast", "saturate"))
 def colour(*, limit: NonNegative = 0.4) -> Generator:
     """Mix, shift and bend the colour channels of an image.
 

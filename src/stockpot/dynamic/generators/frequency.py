@@ -56,7 +56,7 @@ def _rings(bands: int, height: int, width: int, device: torch.device) -> Tensor:
         return torch.as_tensor((1 - distance).clamp_min(0) * (radius > 0))
 
 
-@generators.register("frequency")
+@generators.register("frequency", holds=("defocus_blur", "gaussian_blur"))
 def frequency(*, bands: Count = 8, limit: NonNegative = 1.5) -> Generator:
     """Weaken or strengthen rings of spatial frequencies: blur, sharpen, and between.
 

@@ -68,6 +68,6 @@ def mixture(
     Args:
         corruptions: names from `stockpot list corruptions`.
         severity: of the copies, 1 to 5.
-        profile: the corruptions' constants: `imagenet`, `cifar`, or `auto` by size.
+        profile: the corruptions' constants, such as `imagenet`, or `auto` by size.
     """
     return MixtureGenerator(corruptions, severity, profile)

@@ -61,7 +61,7 @@ def _spline(knots: int, height: int, width: int, device: torch.device) -> Tensor
         return fields.view(knots * knots, height * width)
 
 
-@generators.register("warp")
+@generators.register("warp", holds=("elastic_transform",))
 def warp(*, affine: float = 0.25, elastic: float = 0.12, knots: Count = 5) -> Generator:
     """Turn, shear, scale, shift and bend an image.
 

@@ -16,7 +16,12 @@ _TINY = 1e-8
 
 
 @fusers.register(
-    "model_stock", paper="arXiv:2403.19522", needs_base=True, at_least=2, symmetric=True
+    "model_stock",
+    paper="arXiv:2403.19522",
+    needs_base=True,
+    at_least=2,
+    symmetric=True,
+    presets={"fusionbench": {"pairs": "angle"}, "mergekit": {"pairs": "cosine"}},
 )
 def model_stock(*, pairs: Literal["cosine", "angle"] = "cosine") -> TensorFuser:
     """Interpolate between the base and the mean, by the angle between the members' changes.

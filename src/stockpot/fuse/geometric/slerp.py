@@ -28,9 +28,9 @@ def slerp(*, t: float = 0.5, parallel: float = 0.9995) -> TensorFuser:
     def merge(slab: Slab) -> Tensor:
         first, second = slab.members()
         cosine = cosine_between(first, second)
-        if abs(cosine) > parallel:
-            return (1 - t) * first + t * second
         angle = math.acos(cosine)
+        if abs(cosine) > parallel or math.sin(angle) < _TINY:
+            return (1 - t) * first + t * second
         return (math.sin((1 - t) * angle) / math.sin(angle)) * first + (
             math.sin(t * angle) / math.sin(angle)
         ) * second

@@ -14,7 +14,12 @@ from stockpot.fuse.parameters import normalized
 
 
 @fusers.register(
-    "task_arithmetic", paper="arXiv:2212.04089", needs_base=True, linear=True, symmetric=True
+    "task_arithmetic",
+    paper="arXiv:2212.04089",
+    needs_base=True,
+    linear=True,
+    symmetric=True,
+    presets={"fusionbench": {"scale": 0.3}, "mergekit": {"scale": 1.0, "normalize": False}},
 )
 def task_arithmetic(
     *, scale: float = 0.3, weights: list[float] | None = None, normalize: bool = False

@@ -6,12 +6,23 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
-from stockpot.fuse.parameters import check_share
+from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import keep_ranks
 
 
-@fusers.register("breadcrumbs", paper="arXiv:2312.06795", needs_base=True, symmetric=True)
+@fusers.register(
+    "breadcrumbs",
+    paper="arXiv:2312.06795",
+    needs_base=True,
+    symmetric=True,
+    presets={
+        "mergekit": {"density": 1.0, "gamma": 0.01, "scale": 1.0, "elect": False},
+        "mergekit_ties": {
+            "density": 1.0, "gamma": 0.01, "scale": 1.0, "elect": True, "reduce": "sum",
+        },
+    },
+)  # fmt: skip
 def breadcrumbs(
     *,
     density: float = 0.143,
@@ -20,6 +31,8 @@ def breadcrumbs(
     elect: bool = False,
     reduce: Reduce = "sum",
     weights: list[float] | None = None,
+    densities: list[float] | None = None,
+    gammas: list[float] | None = None,
 ) -> TensorFuser:
     """Drop the smallest changes and the outliers of every tensor, add the rest up.
 
@@ -33,12 +46,13 @@ def breadcrumbs(
         elect: merge only changes with the elected sign (mergekit's breadcrumbs_ties).
         reduce: for elect, how agreeing changes combine.
         weights: one number per member; all 1 by default.
+        densities: one density per member, instead of one for all.
+        gammas: one gamma per member, instead of one for all.
     """
-    check_share("density", density)
-    check_share("gamma", gamma)
+    share, top = one_each("density", densities, density), one_each("gamma", gammas, gamma)
 
     def merge(slab: Slab) -> Tensor:
-        kept = (middle(delta, density, gamma) for delta in slab.deltas())
+        kept = (middle(d, share(member), top(member)) for member, d in enumerate(slab.deltas()))
         if elect:
             total = disjoint(kept, weights, reduce, majority=1.0)
         else:

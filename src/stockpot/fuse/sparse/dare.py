@@ -22,7 +22,22 @@ Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]
 
 
-@fusers.register("dare", paper="arXiv:2311.03099", needs_base=True)
+@fusers.register(
+    "dare",
+    paper="arXiv:2311.03099",
+    needs_base=True,
+    presets={
+        "fusionbench": {"density": 0.5, "scale": 0.3, "merge": "sum", "rescale": "inverse"},
+        "fusionbench_ties": {
+            "density": 0.5, "scale": 0.5, "merge": "ties", "rescale": "inverse", "keep": 0.2,
+            "reduce": "sum",
+        },
+        "mergekit": {"density": 1.0, "scale": 1.0, "merge": "sum", "rescale": "l1"},
+        "mergekit_ties": {
+            "density": 1.0, "scale": 1.0, "merge": "elect", "rescale": "l1", "reduce": "sum",
+        },
+    },
+)  # fmt: skip
 def dare(
     *,
     density: float = 0.5,
@@ -32,12 +47,13 @@ def dare(
     keep: Fraction01 = 0.2,
     reduce: Reduce = "sum",
     weights: list[float] | None = None,
+    densities: list[float] | None = None,
     seed: int = 0,
 ) -> Fuser:
     """Drop changes at random, rescale the rest, then merge them.
 
     Each change survives with probability `density` and is divided by it, which keeps its
-    expectation.
+    expectation. The defaults are FusionBench's for DARE with task arithmetic.
 
     Args:
         density: the share of the changes that is kept (1 - p of the paper).
@@ -49,11 +65,13 @@ def dare(
         keep: for merge=ties, the share kept by TIES.
         reduce: for merge=ties or elect, how agreeing changes combine.
         weights: one number per member; all 1 by default.
+        densities: one density per member, instead of one for all.
         seed: the survivors depend on it, the member's place and the tensor's name.
     """
-    check_share("density", density)
-    check_positive("density", density)
-    changes = Dropped(density, rescale, seed)
+    for share in densities or [density]:
+        check_share("density", share)
+        check_positive("density", share)
+    changes = Dropped(tuple(densities or ()) or density, rescale, seed)
     if merge == "ties":
         if rescale == "l1":
             raise BadParameterError(
@@ -78,18 +96,20 @@ def dare(
 class Dropped:
     """Every member's change with a random part of it set to zero."""
 
-    density: float
+    density: float | tuple[float, ...]
+    """One for all members, or one for each."""
     rescale: Rescale
     seed: int
 
     def __call__(self, slab: Slab) -> Iterator[Tensor]:
         for member in range(slab.count):
             change = slab.delta(member)
+            density = self.density[member] if isinstance(self.density, tuple) else self.density
             chance = uniform(slab, change.numel(), seed=self.seed, member=member)
-            mask = (chance < self.density).to(change.device).view_as(change)
+            mask = (chance < density).to(change.device).view_as(change)
             part = change * mask
             if self.rescale == "inverse":
-                part /= self.density
+                part /= density
             elif self.rescale == "l1":
                 part = match_l1(change, part)
             yield part

@@ -10,13 +10,26 @@ from torch import Tensor
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
-from stockpot.fuse.parameters import check_share
+from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import match_l1
 
 
-@fusers.register("della", paper="arXiv:2406.11617", needs_base=True)
+@fusers.register(
+    "della",
+    paper="arXiv:2406.11617",
+    needs_base=True,
+    presets={
+        "mergekit": {
+            "density": 1.0, "epsilon": 0.15, "scale": 1.0, "elect": True, "reduce": "mean",
+            "rescale": "l1",
+        },
+        "mergekit_linear": {
+            "density": 1.0, "epsilon": 0.15, "scale": 1.0, "elect": False, "rescale": "l1",
+        },
+    },
+)  # fmt: skip
 def della(
     *,
     density: float = 0.5,
@@ -26,12 +39,15 @@ def della(
     reduce: Reduce = "mean",
     rescale: Literal["inverse", "l1", "none"] = "inverse",
     weights: list[float] | None = None,
+    densities: list[float] | None = None,
+    epsilons: list[float] | None = None,
     seed: int = 0,
 ) -> TensorFuser:
     """Drop changes at random by their rank in a row, elect a sign, merge what agrees.
 
     In each row of a tensor the k-th largest of n changes survives with a probability that falls
-    evenly from density + epsilon to density - epsilon.
+    evenly from density + epsilon to density - epsilon. Rescaling and election are the paper's by
+    default; its numbers differ from experiment to experiment, and epsilon is mergekit's.
 
     Args:
         density: the mean probability of surviving.
@@ -42,22 +58,24 @@ def della(
         rescale: divide each survivor by its probability (the paper), match the sum of magnitudes
             of the tensor (mergekit), or leave the survivors as they are.
         weights: one number per member; all 1 by default.
+        densities: one density per member, instead of one for all.
+        epsilons: one epsilon per member, instead of one for all.
         seed: the survivors depend on it, the member's place and the tensor's name.
     """
-    check_share("density", density)
-    if density < 1 and not (epsilon >= 0 and density - epsilon > 0 and density + epsilon < 1):
-        raise BadParameterError(
-            f"epsilon: density - epsilon and density + epsilon must lie between 0 and 1, "
-            f"got {density} and {epsilon}."
-        )
+    share, range_of = (
+        one_each("density", densities, density),
+        one_each("epsilon", epsilons, epsilon),
+    )
+    for member in range(max(len(densities or ()), len(epsilons or ()), 1)):
+        _check(share(member), range_of(member))
 
     def merge(slab: Slab) -> Tensor:
         kept = []
         for member in range(slab.count):
             change = slab.delta(member)
-            if density < 1:
+            if share(member) < 1:
                 chance = uniform(slab, change.numel(), seed=seed, member=member)
-                odds = survival(change, density, epsilon)
+                odds = survival(change, share(member), range_of(member))
                 part = change * (chance.to(change.device).view_as(change) < odds)
                 if rescale == "inverse":
                     part /= odds
@@ -72,6 +90,14 @@ def della(
         return total.mul_(scale).add_(slab.base)
 
     return TensorFuser(merge)
+
+
+def _check(density: float, epsilon: float) -> None:
+    if density < 1 and not (epsilon >= 0 and density - epsilon > 0 and density + epsilon < 1):
+        raise BadParameterError(
+            f"epsilon: density - epsilon and density + epsilon must lie between 0 and 1, "
+            f"got {density} and {epsilon}."
+        )
 
 
 def survival(change: Tensor, density: float, epsilon: float) -> Tensor:

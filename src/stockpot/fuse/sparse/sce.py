@@ -10,7 +10,13 @@ from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.parameters import check_share
 
 
-@fusers.register("sce", paper="arXiv:2408.07990", needs_base=True, symmetric=True)
+@fusers.register(
+    "sce",
+    paper="arXiv:2408.07990",
+    needs_base=True,
+    symmetric=True,
+    presets={"paper": {"density": 0.1, "scale": 1.0}, "mergekit": {"density": 1.0, "scale": 1.0}},
+)
 def sce(*, density: float = 0.1, scale: float = 1.0) -> TensorFuser:
     """Select the weights whose changes vary most, weigh members by energy, drop minority signs.
 

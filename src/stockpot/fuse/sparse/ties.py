@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
-from stockpot.fuse.parameters import check_share
+from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.combine import Reduce, SignSum, disjoint
 from stockpot.fuse.sparse.select import (
     Magnitudes,
@@ -30,7 +30,17 @@ from stockpot.fuse.sparse.select import (
 Scope = Literal["model", "tensor"]
 
 
-@fusers.register("ties", paper="arXiv:2306.01708", needs_base=True, symmetric=True)
+@fusers.register(
+    "ties",
+    paper="arXiv:2306.01708",
+    needs_base=True,
+    symmetric=True,
+    presets={
+        "paper": {"density": 0.2, "scale": 1.0, "reduce": "mean", "scope": "model"},
+        "fusionbench": {"density": 0.2, "scale": 0.3, "reduce": "sum", "scope": "model"},
+        "mergekit": {"density": 1.0, "scale": 1.0, "reduce": "mean", "scope": "tensor"},
+    },
+)
 def ties(
     *,
     density: float = 0.2,
@@ -38,8 +48,13 @@ def ties(
     reduce: Reduce = "mean",
     scope: Scope = "model",
     weights: list[float] | None = None,
+    densities: list[float] | None = None,
 ) -> StagedFuser | TensorFuser:
     """Trim small changes, elect a sign, merge what agrees.
+
+    The defaults: density 0.2 and one threshold per model as in the paper and in FusionBench, the
+    mean of what agrees as in the paper (FusionBench: the sum), scale 0.3 as in FusionBench (the
+    paper without validation data, and mergekit: 1).
 
     Args:
         density: the share of each member's changes that is kept, the largest first.
@@ -47,17 +62,18 @@ def ties(
         reduce: how agreeing changes combine: their mean (the paper), their sum, or the largest.
         scope: trim over the whole model (the paper) or in each tensor.
         weights: one number per member, multiplied in before signs are elected; all 1 by default.
+        densities: one density per member, instead of one for all.
     """
-    check_share("density", density)
+    share = one_each("density", densities, density)
     if scope == "tensor":
 
         def merge(slab: Slab) -> Tensor:
-            trimmed = (keep_largest(delta, density) for delta in slab.deltas())
+            trimmed = (keep_largest(d, share(member)) for member, d in enumerate(slab.deltas()))
             return disjoint(trimmed, weights, reduce, majority=1.0).mul_(scale).add_(slab.base)
 
         return TensorFuser(merge)
     return StagedFuser(
-        lambda: global_ties(PlainChanges(), density, scale, reduce, weights), passes=3
+        lambda: global_ties(PlainChanges(), densities or density, scale, reduce, weights), passes=3
     )
 
 
@@ -79,15 +95,23 @@ class _Sizes:
 
 def global_ties(
     changes: Measured,
-    density: float,
+    density: float | Sequence[float],
     scale: float,
     reduce: Reduce,
     weights: Sequence[float] | None,
 ) -> Stages:
-    """The stages of TIES with one threshold per model, over any kind of change."""
+    """The stages of TIES with one threshold per model, over any kind of change.
+
+    A sequence of densities has one for each member.
+    """
     sizes = Magnitudes() if isinstance(changes, PlainChanges) else _Sizes(changes)
-    found = yield from order_statistics(sizes, lambda total: [total - int(total * density)])
-    limits = tuple(just_below(threshold) for (threshold,) in found)
+    shares = [density] if isinstance(density, float | int) else list(density)
+    found = yield from order_statistics(
+        sizes, lambda total: [total - int(total * share) for share in shares]
+    )
+    # Every member's magnitudes at the ranks of all; its own counts.
+    own = (row[min(member, len(row) - 1)] for member, row in enumerate(found))
+    limits = tuple(just_below(threshold) for threshold in own)
     majority = yield SignSum(changes, limits, None if weights is None else tuple(weights))
 
     def merge(slab: Slab) -> Tensor:

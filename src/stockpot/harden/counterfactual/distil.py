@@ -29,8 +29,7 @@ def outputs(model: Classifier, pixels: Tensor) -> Outputs:
     networks give what their last linear layer reads.
     """
     if isinstance(model.network, FineTunedNetwork):
-        seen = model.preprocess.normalise(model.preprocess.fit_tensor(pixels))
-        embedding = model.network.embedding(seen)
+        embedding = model.network.embedding(model.seen(pixels))
         return Outputs(embedding, model.network.classifier(F.normalize(embedding, dim=-1)))
     inputs: list[Tensor] = []
 

@@ -1,7 +1,8 @@
 """Writing corrupted datasets in the two public layouts, so that other tools can read them.
 
 A file that exists is not written again, and every file appears whole or not at all, so an
-interrupted run goes on where it stopped. The same dataset and seed give the same bytes.
+interrupted run goes on where it stopped. The same dataset and seed give the same bytes. Whether
+a folder may be gone on with says its record (`record.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.corrupt import SEVERITIES
-from stockpot.corrupt.apply import corrupt
+from stockpot.corrupt.apply import corrupt, picture_seeds
 from stockpot.corrupt.constants import Profile
-from stockpot.datasets.dataset import Dataset, Fit
-from stockpot.errors import BadParameterError
+from stockpot.corrupt.sizes import PUBLISHED_SIDE, corruptible
+from stockpot.corrupt.stored.names import picture_names
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadDataError, BadParameterError
 from stockpot.files import write_atomic
 
 Format = Literal["jpeg", "png", "webp"]
@@ -35,23 +38,42 @@ def write_array(
     *,
     seed: int = 0,
     profile: Profile | Literal["auto"] = "auto",
-    fit: Fit | None = None,
+    side: int = PUBLISHED_SIDE,
+    device: str = "cpu",
+    **params: Any,
 ) -> Path:
     """Write `<name>.npy`: all five severities one after the other, N x H x W x 3 each.
 
     `labels.npy`, five times the labels, is written beside it if it is not there.
+
+    Args:
+        data: the clean pictures.
+        out: the folder.
+        name: a corruption.
+        seed: of the run; pictures of two runs share no random numbers.
+        profile: as for `stockpot.corrupt`.
+        side: pictures of many sizes are cut to this side as the published ones were.
+        device: where to work.
+        params: the corruption's own, such as frost's `overlays`.
     """
     target = out / f"{name}.npy"
+    labels = data.labels.to(torch.uint8 if len(data.classes) < 256 else torch.int64).repeat(5)
     if not (out / "labels.npy").exists():
-        labels = data.labels.to(torch.uint8 if len(data.classes) < 256 else torch.int64)
-        write_atomic(out / "labels.npy", _npy(labels.repeat(5)))
+        write_atomic(out / "labels.npy", _npy(labels))
+    elif not np.array_equal(np.load(out / "labels.npy", allow_pickle=False), labels.numpy()):
+        raise BadDataError(
+            f"{out / 'labels.npy'} holds the labels of other pictures.",
+            hint="Choose another folder.",
+        )
     if target.exists():
         return target
     blocks = []
     for severity in SEVERITIES:
-        for batch in data.batches(_BATCH, fit):
-            seeds = (batch.rows + seed).tolist()
-            blocks.append(corrupt(batch.images, name, severity, seed=seeds, profile=profile))
+        for batch in corruptible(data, _BATCH, side):
+            seeds = picture_seeds(seed, batch.rows.tolist())
+            images = batch.images.to(device)
+            made = corrupt(images, name, severity, seed=seeds, profile=profile, **params)
+            blocks.append(made.cpu())
     write_atomic(target, _npy(torch.cat(blocks).permute(0, 2, 3, 1)))
     return target
 
@@ -64,12 +86,15 @@ def write_pictures(
     *,
     seed: int = 0,
     profile: Profile | Literal["auto"] = "auto",
-    fit: Fit | None = None,
+    side: int = PUBLISHED_SIDE,
     format: Format = "jpeg",
+    device: str = "cpu",
+    **params: Any,
 ) -> int:
     """Write `<name>/<severity>/<class>/<picture>` and say how many files were new.
 
-    JPEG has quality 85, as in ImageNet-C; PNG and WebP are lossless.
+    JPEG has quality 85, as in ImageNet-C; PNG and WebP are lossless. The other arguments are those
+    of `write_array`.
     """
     if format not in _SUFFIX:
         raise BadParameterError(f"format: expected jpeg, png or webp, got {format!r}.")
@@ -77,31 +102,22 @@ def write_pictures(
     files = [folder / part for part in picture_names(data, _SUFFIX[format])]
     written = 0
     with ThreadPoolExecutor() as pool:
-        for batch in data.batches(_BATCH, fit):
+        for batch in corruptible(data, _BATCH, side):
             rows = [row for row in batch.rows.tolist() if not files[row].exists()]
             if not rows:
                 continue
             chosen = torch.tensor(rows) - batch.rows[0]
             changed = corrupt(
-                batch.images[chosen],
+                batch.images[chosen].to(device),
                 name,
                 severity,
-                seed=[row + seed for row in rows],
+                seed=picture_seeds(seed, rows),
                 profile=profile,
-            )
+                **params,
+            ).cpu()
             jobs = zip((files[row] for row in rows), changed, strict=True)
             written += sum(pool.map(lambda job: _save(job[0], job[1], format), jobs))
     return written
-
-
-def picture_names(data: Dataset, suffix: str) -> list[str]:
-    """`class/file` of every row: the original file names where there are any, else row numbers."""
-    given = data.columns.get("file")
-    names = []
-    for row, label in enumerate(data.labels.tolist()):
-        stem = Path(given[row]).stem if given else f"{row:06d}"
-        names.append(f"{data.classes[label].replace('/', '_')}/{stem}{suffix}")
-    return names
 
 
 def _save(path: Path, pixels: Tensor, format: Format) -> int:

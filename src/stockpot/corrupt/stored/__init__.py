@@ -1,0 +1,1 @@
+"""Corrupted datasets on disk: their files, the names in them, and the record of how they came."""

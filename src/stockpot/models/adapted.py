@@ -1,0 +1,69 @@
+"""A LoRA adapter as a model: merged into its base, in a folder that lives as long as the process.
+
+Whatever loads, names or hashes a model folder then needs to know nothing of adapters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from stockpot.checkpoints.folder import copy_companions
+from stockpot.checkpoints.locate import base_of_adapter, locate
+from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.resolve import Resolved, resolve
+from stockpot.checkpoints.write import ShardWriter
+from stockpot.errors import BadCheckpointError, BadParameterError
+
+CONFIG = "adapter_config.json"
+_SHARD = 5_000_000_000
+
+
+def is_adapter(place: Resolved) -> bool:
+    """Whether a source is a folder with an adapter in it."""
+    return place.has_files and place.kind != "file" and (place.local() / CONFIG).is_file()
+
+
+def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
+    """The model that an adapter makes of its base; anything else as it is.
+
+    Args:
+        place: where the adapter lies, or any other model.
+        base: what the adapter is applied to; by default the model that its config names.
+    """
+    if not is_adapter(place):
+        if base is not None:
+            raise BadParameterError(
+                f"{place.text}: base belongs to a LoRA adapter, and this is a whole model."
+            )
+        return place
+    own = locate(place)
+    home = resolve(base_of_adapter(own) if base is None else base, "weights").local()
+    under = locate(home)
+    if under.format == "adapter":
+        raise BadCheckpointError(f"{place.text}: its base {under.label} is an adapter itself.")
+    files = (*own.files, place.local() / CONFIG, *under.files)
+    state = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    merged = _merged(place.local(), home, state)
+    return replace(place, kind="folder", path=Path(merged.name) / "model", passing=True)
+
+
+@lru_cache(maxsize=4)  # a run takes its models one after the other; an older folder is removed
+def _merged(adapter: Path, base: Path, state: Any) -> TemporaryDirectory[str]:
+    under = locate(base)
+    source = open_checkpoint(adapter, base=open_checkpoint(under))
+    if under.folder is None or not (under.folder / "config.json").is_file():
+        raise BadCheckpointError(
+            f"{under.label}: an adapter's base needs its config.json: expected a model folder."
+        )
+    place = TemporaryDirectory(prefix="stockpot-adapted-")
+    folder = Path(place.name) / "model"
+    folder.mkdir()
+    with ShardWriter(folder, source.tensors(), max_shard=_SHARD) as writer:
+        for name in source.tensors():
+            writer.write(name, source.read(name))
+    copy_companions(under.folder, folder)
+    return place
