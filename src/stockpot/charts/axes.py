@@ -71,7 +71,7 @@ def ticks(low: float, high: float, most: int = 7) -> list[float]:
     """Round numbers from low to high, at most so many."""
     wide = max(high - low, 1e-9)
     size = 10.0 ** math.floor(math.log10(wide / most))
-    step = next(size * k for k in (1, 2, 5, 10, 20) if math.floor(wide / (size * k)) + 1 <= most)
+    step = next(size * k for k in (1, 2, 5, 10, 20) if math.floor(wide / (size * k) + 1e-9) < most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(step * k, 12) for k in range(first, last + 1)]
 

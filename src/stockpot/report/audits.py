@@ -37,7 +37,10 @@ def _section(cell: CellResult) -> AuditSection:
         f"{score.n} images, {cell.cost.images:,} forward passes: {cell.cost.images / score.n:.0f} "
         f"for each; {100 * score.value:.1f} % withstood all of them."
     )
-    rules = list(dict.fromkeys(finding.rule for finding in cell.findings))
+    named: dict[str, list[str]] = {}
+    for finding in cell.findings:
+        named.setdefault(finding.rule, []).append(finding.name.replace("_", " "))
+    rules = [f"{', '.join(names)}: {rule}" for rule, names in named.items()]
     charts = [
         _chart(cell, "probe_accuracy", "eps", "radius", "accuracy", "%"),
         _chart(cell, "probe_loss", "eps", "radius", "highest loss", "nats"),
