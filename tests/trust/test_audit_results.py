@@ -80,10 +80,10 @@ def test_the_cell_holds_findings_with_their_rules(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    options = ["--data", "icons", "--limit", 8, "--eps", "4/255", "--budget", 150, "--seed", 1]
+    options = ["--data", "icons", "--limit", 3, "--eps", "4/255", "--budget", 150, "--seed", 1]
     done = invoke("audit", "icons-nominal", *options, "-o", tmp_path)
     assert done.exit_code == 0
-    assert "suspicious" in done.output  # eight images clear nobody
+    assert "suspicious" in done.output  # three images clear nobody
     assert "Audits" in (tmp_path / "audit.html").read_text(encoding="utf-8")
     done = invoke("audit", "icons-nominal", *options, "-o", tmp_path, "--json")
     assert json.loads(done.output.strip().splitlines()[-1])["findings"]
