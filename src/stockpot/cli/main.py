@@ -15,6 +15,7 @@ import typer
 
 from stockpot.cli import (
     attack,
+    audit,
     compare,
     convert,
     corrupt,
@@ -49,6 +50,7 @@ _MAKING = (
     season,
     measure,
     attack,
+    audit,
     explain,
     corrupt,
     report,

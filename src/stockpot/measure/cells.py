@@ -196,6 +196,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         ],
         flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
         seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+        findings=list(found.findings),
         pictures=list(found.pictures),
     )
     if store:
