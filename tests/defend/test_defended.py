@@ -70,8 +70,12 @@ def test_the_change_comes_before_the_model(pixels: Tensor) -> None:
 class Views(MeanColour):
     """Keeps what it was shown."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
     def forward(self, pixels: Tensor) -> Tensor:
-        self.seen = pixels
+        self.seen.append(pixels)
         return super().forward(pixels)
 
 
@@ -91,7 +95,7 @@ def test_ten_crop_takes_its_views_of_the_resized_picture_once(tmp_path: Path) ->
     corners = [pixels[:, top : top + 28, left : left + 28] for top in (0, 4) for left in (0, 4)]
     views = [*corners, pixels[:, 2:30, 2:30]]
     views = torch.stack([*views, *(view.flip(2) for view in views)])
-    assert torch.allclose(model.network.seen, views, atol=1e-6)
+    assert torch.allclose(torch.cat(model.network.seen), views, atol=1e-6)
     assert torch.allclose(chances, model.network(views).softmax(1).mean(0), atol=1e-6)
     assert "28x28 of 32x32" in defended.origin.source
 
@@ -140,3 +144,14 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         defend(model, "nlm", patch=4)
     with pytest.raises(UserError, match="defence"):
         defend(model, "clahe").save(tmp_path)
+
+
+def test_the_network_sees_one_view_at_a_time() -> None:
+    """Ten views of a batch at once would take ten times the memory that a batch size allows."""
+    model = make_classifier(MeanColour())
+    sizes: list[int] = []
+    model.network.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    pixels = torch.rand(6, 3, *model.preprocess.size)
+    with torch.no_grad():
+        defend(model, "ten_crop", crop=0.5)(pixels)
+    assert sizes == [6] * 10

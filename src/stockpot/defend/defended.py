@@ -85,12 +85,11 @@ class Defended(Classifier):
         self.views = views
 
     def forward(self, pixels: Tensor) -> Tensor:
-        logits = cast(Tensor, self.inner(self.change(_as_float(pixels))))
         if self.views == 1:
-            return logits
+            return cast(Tensor, self.inner(self.change(_as_float(pixels))))
         # Probabilities are averaged, as the paper does; their logarithms are logits again.
-        chances = logits.float().log_softmax(1).view(self.views, len(pixels), -1)
-        return chances.logsumexp(0) - torch.tensor(self.views).log()
+        chances = [self.inner(view).float().log_softmax(1) for view in self._views(pixels)]
+        return torch.stack(chances).logsumexp(0) - torch.tensor(self.views).log()
 
     def seen(self, pixels: Tensor) -> Tensor:
         """What the network is given for these pixels, behind the change."""
@@ -98,8 +97,11 @@ class Defended(Classifier):
 
     def features(self, pixels: Tensor) -> Tensor:
         """The representation of the changed pixels, averaged over the views."""
-        features = self.inner.features(self.change(_as_float(pixels)))
-        return features.view(self.views, len(pixels), *features.shape[1:]).mean(0)
+        return torch.stack([self.inner.features(view) for view in self._views(pixels)]).mean(0)
+
+    def _views(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        # One at a time, so that the network takes no more memory than for the pixels alone.
+        return self.change(_as_float(pixels)).chunk(self.views)
 
     def save(self, folder: str | Path) -> Path:
         """A defence is not part of a checkpoint."""
