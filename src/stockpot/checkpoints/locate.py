@@ -53,7 +53,7 @@ def _in_folder(folder: Path, label: str) -> Location:
             continue
         if form == "adapter":
             return _adapter(folder, label)
-        files = _indexed_files(path) if name.endswith(".index.json") else (path,)
+        files = indexed_files(path) if name.endswith(".index.json") else (path,)
         return Location(label, form, files, folder)
     # A folder written by another tool: accept it when its weights are not ambiguous.
     for pattern, form in (("*.safetensors", "safetensors"), ("*.bin", "torch"), ("*.pt", "torch")):
@@ -70,7 +70,7 @@ def _in_folder(folder: Path, label: str) -> Location:
 def _single_file(path: Path, label: str) -> Location:
     if path.name.endswith(".index.json"):
         form: Format = "safetensors" if "safetensors" in path.name else "torch"
-        return Location(label, form, _indexed_files(path), path.parent)
+        return Location(label, form, indexed_files(path), path.parent)
     folder = path.parent if (path.parent / "config.json").is_file() else None
     if path.suffix == ".safetensors":
         return Location(label, "safetensors", (path,), folder)
@@ -81,7 +81,8 @@ def _single_file(path: Path, label: str) -> Location:
     )
 
 
-def _indexed_files(index: Path) -> tuple[Path, ...]:
+def indexed_files(index: Path) -> tuple[Path, ...]:
+    """The shards that an index names, all of which must be there."""
     try:
         shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
     except (ValueError, KeyError, AttributeError) as problem:

@@ -39,7 +39,7 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     return _open_adapter(spec, label, base)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path | Location) -> dict[str, Tensor]:
     """All tensors of a file or folder by name."""
     source = open_checkpoint(path)
     return {name: source.read(name) for name in source.tensors()}

@@ -221,17 +221,24 @@ def _refused(found: Resolved, wanted: Wanted) -> BadCheckpointError:
 
 
 @lru_cache(maxsize=64)  # one process sees one state of a repository that may move
-def fetch_hub(name: str, revision: str | None = None) -> Path:
-    """The folder of a hub repository, downloaded or found in the hub's cache."""
+def fetch_hub(name: str, revision: str | None = None, only: tuple[str, ...] = ()) -> Path:
+    """The folder of a hub repository, downloaded or found in the hub's cache.
+
+    Args:
+        name: `owner/name`.
+        revision: a branch, tag or commit.
+        only: patterns of the files that are wanted; by default configs, texts and weights.
+    """
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise MissingDependencyError(
             "huggingface_hub is not installed.", hint="pip install huggingface_hub"
         ) from None
+    patterns = list(only) or _FROM_HUB
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_FROM_HUB))
-        if not any(folder.glob("*.safetensors")):
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        if not only and not any(folder.glob("*.safetensors")):
             wanted = [*_FROM_HUB, "*.bin"]
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except Exception as problem:  # the hub client raises many unrelated kinds

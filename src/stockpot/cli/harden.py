@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Train a model with a hardening method; killed and started again, it goes on."""
     from stockpot.cli.console import ImageProgress
-    from stockpot.cli.options import key_values
+    from stockpot.cli.options import key_values, nested
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import pick_device
     from stockpot.harden.run import harden
@@ -59,6 +59,6 @@ def command(
             device=str(pick_device(device)),
             report=report,
             command=shlex.join(["stockpot", *sys.argv[1:]]),
-            **key_values(params, "-p"),
+            **nested(key_values(params, "-p"), "-p"),
         )
     typer.echo(f"model: {out}")

@@ -54,7 +54,8 @@ def command(
 ) -> None:
     """Measure models, print the scores and (with -o) save them.
 
-    With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE.
+    With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE. An entry of
+    a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     from stockpot.cli.console import ImageProgress, err
     from stockpot.cli.options import key_values, named
@@ -90,16 +91,20 @@ def command(
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:
+    from stockpot.cli.options import nested
     from stockpot.errors import BadParameterError
 
     chosen: dict[str, dict[str, object]] = {name.strip(): {} for name in measures.split(",")}
     for key, value in params.items():
         measure, dot, name = key.partition(".")
-        if not dot:
+        if measure not in chosen or not dot:
             if len(chosen) > 1:
-                raise BadParameterError(f"-p {key}: with several measures write MEASURE.{key}=...")
+                told = f"with several measures write MEASURE.{key}=..."
+                if dot:
+                    told = f"{measure!r} is not among --with {measures}."
+                raise BadParameterError(f"-p {key}: {told}")
             measure, name = next(iter(chosen)), key
-        if measure not in chosen:
-            raise BadParameterError(f"-p {key}: {measure!r} is not among --with {measures}.")
+        if name in chosen[measure]:
+            raise BadParameterError(f"-p {key} is given twice.")
         chosen[measure][name] = value
-    return chosen
+    return {name: nested(own, "-p") for name, own in chosen.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -65,6 +65,22 @@ def key_values(pairs: Sequence[str] | None, flag: str) -> dict[str, Any]:
         if key in found:
             raise BadParameterError(f"{flag} {key} is given twice.")
         found[key] = _value(text, f"{flag} {key}")
+    return found
+
+
+def nested(params: Mapping[str, Any], flag: str) -> dict[str, Any]:
+    """`generator_params.autoencoder=X` sets one entry of the mapping `generator_params`."""
+    found: dict[str, Any] = {}
+    for key, value in sorted(params.items(), key=lambda item: item[0].count(".")):
+        *outer, last = key.split(".")
+        inner = found
+        for name in outer:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise BadParameterError(f"{flag} {key}: {name} is given as {inner!r} already.")
+        if last in inner:
+            raise BadParameterError(f"{flag} {key} is given twice.")
+        inner[last] = dict(value) if isinstance(value, dict) else value
     return found
 
 

@@ -42,14 +42,14 @@ def command(
     """
     from stockpot.charts import heat_map, save, shade
     from stockpot.cli.console import ImageProgress, table
-    from stockpot.cli.options import key_values, named
+    from stockpot.cli.options import key_values, named, nested
     from stockpot.errors import UnknownNameError
     from stockpot.measure.transfer import matrix, shares, transfer
     from stockpot.results.headline import format_score
 
     if search not in ("adversarial", "dynamic"):
         raise UnknownNameError("search", search, ["adversarial", "dynamic"])
-    settings: dict[str, Any] = key_values(params, "-p")
+    settings: dict[str, Any] = nested(key_values(params, "-p"), "-p")
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     with ImageProgress() as progress:
         results = transfer(

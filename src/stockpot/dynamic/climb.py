@@ -1,9 +1,10 @@
 """One climb of Algorithm 1 for a whole batch: step, decode, ask the oracle, stop at a refusal.
 
-Line by line (arXiv:2308.10632): the first candidate is the generator's plain reconstruction; where
-the oracle refuses it, the image is not validated. Then, up to the budget, one step that raises the
-loss of the model under test, and the oracle again: an accepted image replaces the last one, a
-refused one ends the climb. Images that have ended leave the batch.
+Line by line (arXiv:2308.10632): the first candidate is the generator's plain reconstruction, or in
+the other reading the first perturbation; where the oracle refuses it, the image is not validated.
+Then, up to the budget, one step that raises the loss of the model under test, and the oracle again:
+an accepted image replaces the last one, a refused one ends the climb. Images that have ended leave
+the batch. Every candidate is the picture of 8 bits that would be saved.
 """
 
 from __future__ import annotations
@@ -23,6 +24,20 @@ from stockpot.dynamic.task import Rules, Task
 # its convolutions, which takes longer than computing a few images in vain; so an image that has
 # ended stays until a sixteenth of the batch has, and batches of up to 16 shrink one by one.
 _SIZES = 16
+_KNOWN = (
+    "images",
+    "loss",
+    "confidence",
+    "accepted",
+    "asked",
+    "model_queries",
+    "reconstructed",
+    "perturbed",
+    "fooled_at",
+    "flips",
+    "final",
+)
+"""What a climb writes down of every image."""
 
 
 class Climb:
@@ -36,6 +51,10 @@ class Climb:
         self.loss = torch.full((n,), -torch.inf, device=device)
         self.confidence = torch.zeros(n, device=device)
         self.accepted = torch.zeros(n, dtype=torch.long, device=device)
+        self.asked = torch.zeros(n, dtype=torch.long, device=device)
+        self.model_queries = torch.zeros(n, dtype=torch.long, device=device)
+        self.reconstructed = torch.zeros(n, dtype=torch.bool, device=device)
+        self.perturbed = torch.zeros(n, dtype=torch.bool, device=device)
         self.fooled_at = torch.full((n,), -1, dtype=torch.long, device=device)
         self.flips = torch.zeros(n, device=device)
 
@@ -58,6 +77,10 @@ class Climb:
             loss=self.loss,
             confidence=self.confidence,
             accepted=self.accepted,
+            asked=self.asked,
+            model_queries=self.model_queries,
+            reconstructed=self.reconstructed,
+            perturbed=self.perturbed,
             fooled_at=self.fooled_at,
             flips=self.flips if codes is not None else torch.full_like(self.flips, torch.nan),
             final=self.final,
@@ -65,6 +88,8 @@ class Climb:
             scale=torch.ones(n, device=targets.device),
             refused=torch.zeros(n, dtype=torch.long, device=targets.device),
         )
+        if rules.first == "perturbation":
+            _unseen_step(team, task, steps)
         for turn in range(rules.budget):
             _turn(team, task, steps, turn)
             live = int(team.live.sum())  # the only wait for the device in a turn
@@ -81,7 +106,7 @@ class Climb:
 
     def _collect(self, team: _Team) -> None:
         """Write down what is known of the images that were in the batch until now."""
-        for name in ("images", "loss", "confidence", "accepted", "fooled_at", "flips", "final"):
+        for name in _KNOWN:
             known = getattr(team, name)
             if len(known) == len(self.loss):
                 setattr(self, name, known)
@@ -106,6 +131,13 @@ class _Team:
     loss: Tensor
     confidence: Tensor
     accepted: Tensor
+    asked: Tensor
+    """How often the oracle was asked about each image."""
+    model_queries: Tensor
+    """How often the model answered to it."""
+    reconstructed: Tensor
+    perturbed: Tensor
+    """Whether the oracle accepts the reconstruction, and the first perturbation."""
     fooled_at: Tensor
     flips: Tensor
     final: Tensor
@@ -121,6 +153,19 @@ class _Team:
         return _Team(**chosen)
 
 
+def _unseen_step(team: _Team, task: Task, steps: Stepper) -> None:
+    """Step on from the reconstruction; the oracle's word on it is written down and ends nothing."""
+    latents = team.latents.detach().requires_grad_(True)
+    with torch.enable_grad():
+        pixels = task.decode(latents, team.context)
+        losses, _ = task.losses(pixels, team.targets)
+    team.reconstructed, _ = task.judge(pixels.detach(), team.labels)
+    gradient = task.gradient(losses, pixels, latents)
+    team.latents = _moved(team, task, steps, gradient, team.live)
+    team.asked = team.asked + 1
+    team.model_queries = team.model_queries + 1
+
+
 def _turn(team: _Team, task: Task, steps: Stepper, turn: int) -> None:
     """One candidate of every image: make it, have it judged, and step on from it."""
     rules = task.rules
@@ -131,12 +176,20 @@ def _turn(team: _Team, task: Task, steps: Stepper, turn: int) -> None:
         verdict, confidence = task.judge(pixels.detach(), team.labels)
         losses, wrong = task.losses(pixels, team.targets)
     accepted = verdict & team.live
+    # Images that have ended stay in the batch for a while; nobody asks about them any more.
+    team.asked = team.asked + team.live
+    team.model_queries = team.model_queries + team.live
+    if turn == 0 and rules.unmoved:
+        team.reconstructed = accepted
+    elif turn == rules.unmoved:
+        team.perturbed = accepted
     _accept(team, turn, accepted, pixels.detach(), losses.detach(), wrong, confidence, rules)
     if team.codes is not None:
         _count_flips(team, task, team.codes, accepted)
     moved = team.latents
     if not is_last:
         if rules.reading == "reencode":
+            team.model_queries = team.model_queries + accepted
             latents, pixels, losses = _reencode(team, task, pixels.detach(), accepted)
         gradient = task.gradient(losses, pixels, latents)
         moved = _moved(team, task, steps, gradient, accepted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ LABELS = "labels.csv"
 
 def export_benchmark(
     folder: Path,
-    images: Tensor,
+    images: Iterable[Tensor],
     labels: Tensor,
     classes: Sequence[str],
     facts: Mapping[str, Sequence[Any]],

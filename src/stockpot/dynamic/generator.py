@@ -35,7 +35,11 @@ class Generator(Protocol):
     step: float
     """A step size at which a search of fifty steps changes images visibly."""
     half: bool
-    """Whether it may run in mixed precision: a network may, a formula on pixels gains nothing."""
+    """Whether it may run in mixed precision: a network may, a formula on pixels gains nothing.
+
+    One that takes only some sizes also has `grid`, what its sides are multiples of, and may have
+    `side`, at which it works best; `grid.py` resizes for it.
+    """
 
     def to(self, device: torch.device) -> Generator:
         """The same generator on a device."""
@@ -113,3 +117,23 @@ def into_box(pixels: Tensor, how: PixelClamp = "straight") -> Tensor:
     if how == "hard":
         return pixels.clamp(0, 1)
     return cast(Tensor, _StraightClamp.apply(pixels))  # type: ignore[no-untyped-call]
+
+
+class _EightBits(torch.autograd.Function):
+    """Round to the 256 levels of a file with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: Tensor) -> Tensor:
+        return (pixels * 255).round() / 255
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def as_saved(pixels: Tensor) -> Tensor:
+    """Pixels in [0, 1] as a file of 8 bits holds them; the gradient passes as if they were exact.
+
+    Whatever is judged or answered is about this picture, since no other can be saved.
+    """
+    return cast(Tensor, _EightBits.apply(pixels))  # type: ignore[no-untyped-call]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from stockpot.errors import BadParameterError
 from stockpot.types import Check
+
+Vocabulary = Literal["data", "model", "all"]
+"""Among which classes an oracle chooses: those of the data, those of the model under test, or all
+that the oracle itself knows (a dual encoder is told those of data and model)."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,14 @@ class Setting:
     templates: tuple[str, ...] = ("a photo of a {}.",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     data: str = ""
+    vocabulary: Vocabulary = "data"
+    rivals: tuple[str, ...] = ()
+    """The classes of the model under test that the data does not have."""
+
+    @property
+    def columns(self) -> int:
+        """How many shares an oracle gives: one for each class, and one for the best of the rest."""
+        return len(self.classes) + (self.vocabulary != "data")
 
 
 class Oracle(Protocol):
@@ -34,7 +46,10 @@ class Oracle(Protocol):
         ...
 
     def judge(self, pixels: Tensor) -> Tensor:
-        """A share for every image and class of the data; all zero where it abstains."""
+        """A share for every image and class of the data; all zero where it abstains.
+
+        Where the vocabulary is larger than the data's, one more column has the best other class.
+        """
         ...
 
 

@@ -16,8 +16,10 @@ _NESTED: Mapping[str, Registry[Any, Any, Any]] = {"generator": generators, "orac
 def all_references(entry: Entry[Any], params: Mapping[str, Any]) -> dict[str, str]:
     """Parameter -> what it names; one of a generator or oracle is `NAME_params.parameter`."""
     found: dict[str, str] = dict(entry.references)
+    defaults = {each.name: each.default for each in entry.parameters}
     for name, kind in tuple(found.items()):
-        if kind in _NESTED and (chosen := str(params.get(name))) in _NESTED[kind]:
+        chosen = str(params.get(name, defaults[name]))
+        if kind in _NESTED and chosen in _NESTED[kind]:
             inner = _NESTED[kind].get(chosen).references
             found |= {f"{name}_params.{key}": what for key, what in inner.items()}
     return found

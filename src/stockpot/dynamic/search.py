@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -14,9 +14,11 @@ from torch import Tensor
 
 from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
+from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
 from stockpot.errors import BadParameterError
 from stockpot.score.scorer import Model
+from stockpot.types import ImageSize
 
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed
 _REACH = 5.0  # steps; how far from the image a further start lies
@@ -30,8 +32,18 @@ class Found:
     """The accepted image, or the original where none was."""
     validated: Tensor
     """Whether the oracle accepted the first candidate."""
+    reconstructed: Tensor
+    """Whether it accepts the plain reconstruction."""
+    perturbed: Tensor
+    """Whether it accepts the first perturbation; never where the climb ended before."""
     accepted: Tensor
     """How many candidates were accepted."""
+    moved: Tensor
+    """Whether the returned image is a perturbation and no plain reconstruction."""
+    asked: Tensor
+    """How often the oracle was asked, restarts included."""
+    model_queries: Tensor
+    """How often the model answered, restarts included."""
     fooled_at: Tensor
     """The first candidate that the model got wrong, counted from 0; -1 where none."""
     loss: Tensor
@@ -71,39 +83,52 @@ def search(
             "expected budget >= 1, restarts >= 1, backtrack >= 0 and fgsm >= 0, got "
             f"{task.rules.budget}, {restarts}, {task.rules.backtrack} and {fgsm}."
         )
+    size = ImageSize(*pixels.shape[-2:])
+    task = replace(task, generator=on_its_grid(task.generator, size))
     begin = _fgsm(task.model, pixels, targets, fgsm) if fgsm else pixels
     encoded = task.encode(begin, seeds)
     climb = Climb(encoded, pixels.shape)
     climb.run(task, targets, labels, seeds)
     validated = climb.accepted > 0
+    moved = climb.accepted > task.rules.unmoved
+    if fgsm:
+        climb.model_queries = climb.model_queries + 1
     for turn in range(1, restarts):
         rows = validated.nonzero()[:, 0]
         if not len(rows):
             break
         noise = normal(seeds[rows], encoded.latents.shape[1:], _PLACE, turn)
-        moved = encoded.latents[rows] + _REACH * task.rules.step * noise
+        nearby = encoded.latents[rows] + _REACH * task.rules.step * noise
         again = Climb(
-            encoded._replace(latents=task.generator.clamp(moved), context=encoded.context[rows]),
+            encoded._replace(latents=task.generator.clamp(nearby), context=encoded.context[rows]),
             pixels[rows].shape,
         )
         again.run(task, targets[rows], labels[rows], seeds[rows])
-        _take_better(climb, again, rows)
+        # A further start lies beside the reconstruction: what comes of it has moved.
+        moved[_take_better(climb, again, rows)] = True
     shown = torch.where(validated[:, None, None, None], climb.images, pixels)
     return Found(
         images=shown,
         validated=validated,
+        reconstructed=climb.reconstructed,
+        perturbed=climb.perturbed,
         accepted=climb.accepted,
+        moved=moved,
+        asked=climb.asked,
+        model_queries=climb.model_queries,
         fooled_at=climb.fooled_at,
         loss=climb.loss,
         confidence=climb.confidence,
-        flips=climb.flips / (climb.accepted - 1).clamp_min(1),
+        flips=climb.flips / (climb.accepted - task.rules.unmoved).clamp_min(1),
         start=encoded.latents,
         final=climb.final,
     )
 
 
-def _take_better(climb: Climb, again: Climb, rows: Tensor) -> None:
-    """Where the further climb ended at a higher loss, its image is the one returned."""
+def _take_better(climb: Climb, again: Climb, rows: Tensor) -> Tensor:
+    """Where the further climb ended at a higher loss, its image is the one returned; which rows."""
+    climb.asked[rows] += again.asked
+    climb.model_queries[rows] += again.model_queries
     fooled, before = again.fooled_at, climb.fooled_at[rows]
     sooner = (fooled >= 0) & ((before < 0) | (fooled < before))
     climb.fooled_at[rows[sooner]] = fooled[sooner]
@@ -111,6 +136,7 @@ def _take_better(climb: Climb, again: Climb, rows: Tensor) -> None:
     taken = rows[better]
     for name in ("images", "loss", "confidence", "final", "accepted", "flips"):
         getattr(climb, name)[taken] = getattr(again, name)[better]
+    return taken
 
 
 def _fgsm(model: Model, pixels: Tensor, targets: Tensor, eps: float) -> Tensor:

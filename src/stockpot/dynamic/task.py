@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, into_box
+from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, as_saved, into_box
 from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
@@ -19,6 +19,7 @@ from stockpot.score.scorer import Model, merged
 
 Keep = Literal["last", "best_loss"]
 Reading = Literal["trajectory", "reencode"]
+First = Literal["reconstruction", "perturbation"]
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,12 @@ class Rules:
     """How to climb.
 
     Args:
-        budget: candidates per image, the reconstruction included.
+        budget: candidates per image, the first included.
         step: the step size in the generator's latents.
         optimiser: how a gradient becomes a step.
         reading: one `trajectory` of latents, or `reencode` each accepted image.
+        first: the candidate whose refusal means that an image is not validated: its plain
+            `reconstruction`, or the first `perturbation`.
         keep: return the `last` accepted image, as published, or the accepted one of `best_loss`.
         backtrack: how often in a row a refused step is halved before the climb ends.
         accept: when the oracle's judgement stands for the label.
@@ -41,11 +44,17 @@ class Rules:
     step: float = 0.1
     optimiser: StepRule = "adam"
     reading: Reading = "trajectory"
+    first: First = "reconstruction"
     keep: Keep = "last"
     backtrack: int = 0
     pixel_clamp: PixelClamp = "straight"
     accept: Rule = field(default_factory=lambda: Rule("argmax"))
     precision: Literal["fp32", "bf16"] = "fp32"
+
+    @property
+    def unmoved(self) -> int:
+        """How many of the candidates are no perturbations: the reconstruction, where it is one."""
+        return int(self.first == "reconstruction")
 
 
 @dataclass
@@ -63,17 +72,22 @@ class Task:
 
     def judge(self, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Which images are accepted as their label, and with which share."""
-        if self.oracle is None:
+        shares = self.shares(pixels)
+        if shares is None:
             every = torch.ones(len(pixels), dtype=torch.bool, device=pixels.device)
             return every, every.float()
+        own = shares.gather(1, labels[:, None])[:, 0]
+        return self.rules.accept.accepts(shares, labels), own
+
+    def shares(self, pixels: Tensor) -> Tensor | None:
+        """What the oracle says of images, a share for each class; none where there is no oracle."""
+        if self.oracle is None:
+            return None
         # In full precision whatever the rules say: its verdicts decide which images count.
         with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels, suits=False):
             shares = self.oracle.judge(pixels).float()
-        if self.accepted:
-            # Whichever of them the oracle sees, the image still shows a class that is right.
-            shares = merged(shares, self.accepted)
-        own = shares.gather(1, labels[:, None])[:, 0]
-        return self.rules.accept.accepts(shares, labels), own
+        # Whichever of several classes the oracle sees, the image still shows one that is right.
+        return merged(shares, self.accepted) if self.accepted else shares
 
     def autocast(self, pixels: Tensor, *, suits: bool = True) -> torch.autocast:
         """Lower precision where the rules ask for it and it suits."""
@@ -88,11 +102,11 @@ class Task:
         return encoded._replace(latents=encoded.latents.float())
 
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
-        """The generator's images, in full precision."""
+        """The generator's images in full precision, as a file of 8 bits holds them."""
         suits = self.generator.half
         with self.watch.part("generator"), self.autocast(latents, suits=suits):
             pixels = self.generator.decode(latents, context).float()
-        return into_box(pixels, self.rules.pixel_clamp)
+        return as_saved(into_box(pixels, self.rules.pixel_clamp))
 
     def losses(self, pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The model's loss on each image, and whether it is wrong."""

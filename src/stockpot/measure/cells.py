@@ -27,6 +27,7 @@ from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
+from stockpot.models.inputs import identify_autoencoder
 from stockpot.models.load import identify, load_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
@@ -118,7 +119,8 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     data = cell.data.load()
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
-    context = Context(device, cell.batch_size, cell.seed, progress)
+    scratch = store.scratch(key) if store else None
+    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -168,6 +170,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     )
     if store:
         store.save(result)
+        store.clear_scratch(key)
     return result
 
 
@@ -181,7 +184,7 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which a folder to be read stands by its content: its place decides nothing."""
+    """Parameters in which what is on disk stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -191,6 +194,8 @@ def _by_content(
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
         elif references.get(role) == "images" and value:
             found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
+        elif references.get(role) == "autoencoder" and value and Path(value).exists():
+            found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
         else:
             found[key] = value
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ class Context:
     batch_size: int = 256
     seed: int = 0
     progress: Progress = no_progress
+    scratch: Path | None = None
+    """Where a long measure may keep what it has done, to go on from there when it was killed."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ its value; shares of images get their interval anew, since value and number say 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from stockpot.dynamic.task import Rules
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.measure.corruption_scores import Grid, grid_scores
@@ -141,20 +143,21 @@ def _shift(result: CellResult) -> Scores:
 
 
 def _dynamic(result: CellResult) -> Scores:
-    named = ("correct", "covered", "validated", "withstood")
-    flags = {name: result.outcome(name) for name in named}
+    named = [each.name for each in fields(Outcomes)]
     nothing = np.zeros(result.data.n, dtype=np.int64)
-    outcomes = Outcomes(
-        labels=nothing,
-        accepted=nothing,
-        fooled_at=nothing,
-        flips=np.full(result.data.n, np.nan),
-        **flags,
-    )
+    columns: dict[str, Any] = dict.fromkeys(named, nothing)
+    columns |= {"flips": np.full(result.data.n, np.nan)}
+    # Older files know fewer facts of an image; scores that stand on others are not in them.
+    flags = ("known", "reconstructed", "perturbed", "moved")
+    columns |= dict.fromkeys(flags, nothing.astype(bool))
+    columns |= {name: result.outcome(name) for name in named if name in result.outcomes}
     condition = {key: str(value) for key, value in result.score("accuracy").condition.items()}
-    found = headline(outcomes, condition, budget=1, seed=result.key.seed)
-    # How many candidates were accepted is not saved.
-    return [score for score in found if score.metric not in ("steps", "budget_spent")]
+    first = result.key.params.get("first", "reconstruction")
+    rules = Rules(budget=2, first=first)
+    found = headline(Outcomes(**columns), condition, rules, seed=result.key.seed)
+    # How many candidates were accepted, and how often anybody was asked, is not saved.
+    unknown = ("steps", "budget_spent", "model_queries", "oracle_queries")
+    return [score for score in found if score.metric not in unknown]
 
 
 def _oracle_audit(result: CellResult) -> Scores:

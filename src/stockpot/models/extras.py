@@ -14,6 +14,7 @@ from stockpot.errors import MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.preprocess import Interpolation, Preprocess
+from stockpot.models.prompts import class_prompts
 from stockpot.types import ImageSize
 
 
@@ -94,9 +95,8 @@ def load_open_clip(
     tokenizer = open_clip.get_tokenizer(architecture)
     rows = []
     with torch.inference_mode():
-        for label in classes:
-            prompts = [template.format(label.replace("_", " ")) for template in templates]
-            embedded = F.normalize(model.encode_text(tokenizer(prompts)), dim=-1)
+        for prompts in class_prompts(tuple(classes), tuple(templates)):
+            embedded = F.normalize(model.encode_text(tokenizer(list(prompts))), dim=-1)
             rows.append(F.normalize(embedded.mean(dim=0), dim=-1))
     settings = open_clip.get_model_preprocess_cfg(model)
     side = settings["size"]

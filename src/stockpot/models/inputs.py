@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weights
 from stockpot.checkpoints.record import Input
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
     fingerprint_files,
-    fingerprint_folder,
     fingerprint_tensors,
 )
 from stockpot.models.load import identify
@@ -80,7 +80,14 @@ def _without_models(
     return rest
 
 
+def identify_autoencoder(source: str | Path) -> str:
+    """The sha256 that tells an autoencoder from every other."""
+    place = autoencoder_place(source)
+    if place.is_file():
+        return fingerprint_files([place])
+    return fingerprint_files([place / "config.json", *folder_weights(place).files])
+
+
 def _autoencoder_input(role: str, source: str) -> Input:
-    found = resolve(source, "autoencoder").local()
-    content = fingerprint_folder(found) if found.is_dir() else fingerprint_files([found])
-    return Input(role=role, name=found.name, source=source, fingerprint=content)
+    name = resolve(source, "autoencoder").name
+    return Input(role=role, name=name, source=source, fingerprint=identify_autoencoder(source))

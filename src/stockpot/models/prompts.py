@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from stockpot.datasets.natural.classes import worded
 from stockpot.errors import BadParameterError
 
 Prompts = tuple[tuple[str, ...], ...]
@@ -17,14 +18,18 @@ Prompts = tuple[tuple[str, ...], ...]
 
 
 def class_prompts(classes: tuple[str, ...], templates: tuple[str, ...]) -> Prompts:
-    """Every template filled with every class name; underscores are read as spaces."""
+    """Every template filled with every class name; underscores are read as spaces.
+
+    Folders named by WordNet ids say nothing to a text tower: those of ImageNet get their words.
+    """
     for template in templates:
         if "{}" not in template:
             raise BadParameterError(
                 f"templates: expected a {{}} for the class name, got {template!r}."
             )
     return tuple(
-        tuple(template.format(name.replace("_", " ")) for template in templates) for name in classes
+        tuple(template.format(name.replace("_", " ")) for template in templates)
+        for name in worded(classes)
     )
 
 

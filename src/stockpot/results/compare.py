@@ -23,7 +23,7 @@ from stockpot.results.store import load_results
 
 Results = str | Path | CellResult | Sequence[CellResult]
 Answers = NDArray[np.float64]
-_ASIDE = ("covered", "validated")
+_ASIDE = ("covered", "known", "validated", "reconstructed", "perturbed", "moved")
 """Records of what was asked, not of who was right."""
 
 

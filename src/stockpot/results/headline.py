@@ -29,7 +29,16 @@ _TITLES = {
     "same_classes_accuracy": "same classes inside",
 }
 # How a search went: it is in the file, and would be a column too many on a page.
-_DETAILS = ("budget_spent", "steps", "validation_rate_of_covered", "code_flip_rate")
+_DETAILS = (
+    "budget_spent",
+    "steps",
+    "validation_rate_of_covered",
+    "reconstruction_rate",
+    "perturbation_rate",
+    "model_queries",
+    "oracle_queries",
+    "code_flip_rate",
+)
 
 
 class Column(NamedTuple):

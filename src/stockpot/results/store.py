@@ -6,9 +6,11 @@ answer and a changed parameter, seed, model or dataset asks anew.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
+from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellKey, CellResult
 
 _GROUPING = {"entry", "training_seed", "sweep"}
@@ -43,6 +46,20 @@ class ResultStore:
             re.sub(r"[^A-Za-z0-9_.-]+", "-", part) for part in (key.model, key.measure, key.data)
         ]
         return self.folder / f"{'--'.join(parts)}--{digest(key)}.json"
+
+    def scratch(self, key: CellKey) -> Path:
+        """Where the cell of this key may keep what it has done until it is saved.
+
+        What another version of the program left there is not gone on with.
+        """
+        return self.folder / ".unfinished" / f"{digest(key)}-{package_version('stockpot')}"
+
+    def clear_scratch(self, key: CellKey) -> None:
+        """Remove what the cell of this key has kept there."""
+        folder = self.scratch(key)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other cells may have theirs beside it
+            folder.parent.rmdir()
 
     def find(self, key: CellKey) -> CellResult | None:
         """The stored cell, or None when it was never finished."""

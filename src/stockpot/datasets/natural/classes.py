@@ -83,6 +83,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_\-]+", " ", name).strip().casefold()
 
 
+def worded(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Names as one says them: a WordNet id of ImageNet becomes its short name, others stay."""
+    known = wnid_places()
+    names = imagenet_names()
+    return tuple(names[known[name]] if name in known else name for name in classes)
+
+
 class Answered(NamedTuple):
     """A class of another set and the ImageNet classes that answer it."""
 

@@ -9,7 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stockpot.dynamic.autoencoder.blocks import Downsample, Level, Middle, Upsample, norm
+from stockpot.dynamic.autoencoder.blocks import (
+    Activation,
+    Downsample,
+    Level,
+    Middle,
+    Style,
+    Upsample,
+    norm,
+)
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,8 @@ class Architecture:
 
     `codes` is the size of the codebook; 0 stands for a Gaussian latent, whose encoder gives means
     and log-variances. `attention` names the levels with attention, 0 being the full resolution.
+    `spatial` decoders normalise by the latent cells (MoVQ); `gumbel` codes are chosen by a layer of
+    their own and not by distance.
     """
 
     channels: int = 40
@@ -30,6 +40,9 @@ class Architecture:
     attention: tuple[int, ...] = ()
     middle_attention: bool = True
     colours: int = 3
+    activation: Activation = "silu"
+    spatial: bool = False
+    gumbel: bool = False
 
     @property
     def stride(self) -> int:
@@ -51,20 +64,20 @@ class Encoder(nn.Module):
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
-        widths, groups = shape.widths, shape.groups
+        widths, style = shape.widths, Style(shape.groups, shape.activation)
         self.conv_in = nn.Conv2d(shape.colours, shape.channels, 3, padding=1)
         self.down = nn.ModuleList()
         inputs = shape.channels
         for index, width in enumerate(widths):
             level = Level(
-                [inputs] + [width] * shape.blocks, groups, attends=index in shape.attention
+                [inputs] + [width] * shape.blocks, style, attends=index in shape.attention
             )
             if index + 1 < len(widths):
                 level.downsample = Downsample(width)
             self.down.append(level)
             inputs = width
-        self.mid = Middle(inputs, groups, attends=shape.middle_attention)
-        self.norm_out = norm(inputs, groups)
+        self.mid = Middle(inputs, style, attends=shape.middle_attention)
+        self.norm_out = norm(inputs, style)
         outputs = shape.latent_channels * (1 if shape.codes else 2)
         self.conv_out = nn.Conv2d(inputs, outputs, 3, padding=1)
 
@@ -80,25 +93,27 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
-        widths, groups = shape.widths, shape.groups
+        widths = shape.widths
+        style = Style(shape.groups, shape.activation, shape.code_size if shape.spatial else 0)
         inputs = widths[-1]
         self.conv_in = nn.Conv2d(shape.latent_channels, inputs, 3, padding=1)
-        self.mid = Middle(inputs, groups, attends=shape.middle_attention)
+        self.mid = Middle(inputs, style, attends=shape.middle_attention)
         levels: list[Level] = []
         for index, width in reversed(list(enumerate(widths))):
             level = Level(
-                [inputs] + [width] * (shape.blocks + 1), groups, attends=index in shape.attention
+                [inputs] + [width] * (shape.blocks + 1), style, attends=index in shape.attention
             )
             if index:
                 level.upsample = Upsample(width)
             levels.append(level)
             inputs = width
         self.up = nn.ModuleList(reversed(levels))  # counted from the full resolution, as published
-        self.norm_out = norm(inputs, groups)
+        self.norm_out = norm(inputs, style)
         self.conv_out = nn.Conv2d(inputs, shape.colours, 3, padding=1)
 
-    def forward(self, latents: Tensor) -> Tensor:
-        values = self.mid(self.conv_in(latents))
+    def forward(self, latents: Tensor, cells: Tensor) -> Tensor:
+        """`cells` are the latents as they were chosen, which spatial norms look at."""
+        values = self.mid(self.conv_in(latents), cells)
         for level in reversed(self.up):
-            values = level.upsample(level(values))  # type: ignore[operator]
-        return torch.as_tensor(self.conv_out(F.silu(self.norm_out(values))))
+            values = level.upsample(level(values, cells))  # type: ignore[operator]
+        return torch.as_tensor(self.conv_out(F.silu(self.norm_out(values, cells))))

@@ -13,16 +13,29 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from stockpot.dynamic.autoencoder.blocks import Activation
 from stockpot.dynamic.autoencoder.coders import Architecture
 from stockpot.errors import BadCheckpointError
 
-_OURS = ("encoder.", "decoder.", "quant_conv.", "post_quant_conv.", "quantize.embedding.")
+_BOOKS = ("quantize.embedding.weight", "quantize.embed.weight")
+_OURS = ("encoder.", "decoder.", "quant_conv.", "post_quant_conv.", "quantize.proj.", *_BOOKS)
+_PREFIXES = (
+    "first_stage_model.",
+    "model.first_stage_model.",
+    "vqgan.",
+    "vae.",
+    "module.",
+    "model.",
+)
+"""What stands before an autoencoder's names where it is a part of something larger, such as the
+latent diffusion models that were trained on its latents."""
 _ATTENTION = {
     "group_norm": "norm",
     "to_q": "q",
     "to_k": "k",
     "to_v": "v",
     "to_out.0": "proj_out",
+    "spatial_norm": "norm",
     # What these layers were called before 2023.
     "query": "q",
     "key": "k",
@@ -34,7 +47,13 @@ _PLAIN = {"conv_norm_out": "norm_out", "conv_shortcut": "nin_shortcut"}
 
 def to_ours(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The autoencoder's tensors under our names; losses and discriminators are left out."""
-    kept = {name: tensor for name, tensor in state.items() if name.startswith(_OURS)}
+    prefix = _prefix(state)
+    inner = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }
+    kept = {name: tensor for name, tensor in inner.items() if name.startswith(_OURS)}
     if any(".down_blocks." in name for name in kept):
         levels = 1 + max(_numbers(kept, r"decoder\.up_blocks\.(\d+)\."))
         kept = {_from_diffusers(name, levels): tensor for name, tensor in kept.items()}
@@ -59,8 +78,11 @@ def to_diffusers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = re.sub(r"encoder\.down\.(\d+)\.", r"encoder.down_blocks.\1.", found)
         found = re.sub(r"\.(down|up)sample\.", r".\1samplers.0.", found)
         if match := re.search(r"\.attn\.\d+\.(\w+)\.", found):
-            found = found.replace(f".{match[1]}.", f".{attention[match[1]]}.")
-            tensor = tensor.flatten(1) if tensor.ndim == 4 else tensor
+            is_norm = match[1] == "norm"
+            spatial = is_norm and _is_spatial(state) and name.startswith("decoder.")
+            written = "spatial_norm" if spatial else attention[match[1]]
+            found = found.replace(f".{match[1]}.", f".{written}.")
+            tensor = tensor.flatten(1) if tensor.ndim == 4 and not is_norm else tensor
         found = found.replace(".attn.", ".attentions.").replace(".block.", ".resnets.")
         for old, new in _PLAIN.items():
             found = found.replace(f".{new}.", f".{old}.")
@@ -68,7 +90,9 @@ def to_diffusers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def infer(state: Mapping[str, Tensor], *, groups: int) -> Architecture:
+def infer(
+    state: Mapping[str, Tensor], *, groups: int, activation: Activation = "silu"
+) -> Architecture:
     """The architecture that tensors under our names belong to."""
     try:
         first = state["encoder.conv_in.weight"]
@@ -76,7 +100,7 @@ def infer(state: Mapping[str, Tensor], *, groups: int) -> Architecture:
         blocks = 1 + max(_numbers(state, r"encoder\.down\.0\.block\.(\d+)\."))
         channels = first.shape[0]
         widths = [state[f"encoder.down.{i}.block.0.conv1.weight"].shape[0] for i in range(levels)]
-        codes = state.get("quantize.embedding.weight")
+        codes = next((state[name] for name in _BOOKS if name in state), None)
         post = state["post_quant_conv.weight"]
     except (KeyError, ValueError) as problem:
         raise BadCheckpointError(
@@ -96,7 +120,20 @@ def infer(state: Mapping[str, Tensor], *, groups: int) -> Architecture:
         attention=tuple(sorted(set(_numbers(state, r"encoder\.down\.(\d+)\.attn\.", default=())))),
         middle_attention="encoder.mid.attn_1.q.weight" in state,
         colours=first.shape[1],
+        activation=activation,
+        spatial=_is_spatial(state),
+        gumbel=_BOOKS[1] in state,
     )
+
+
+def _prefix(state: Mapping[str, Tensor]) -> str:
+    """What stands before all names of the autoencoder, if anything does."""
+    known = "encoder.conv_in.weight"
+    return next((prefix for prefix in ("", *_PREFIXES) if f"{prefix}{known}" in state), "")
+
+
+def _is_spatial(state: Mapping[str, Tensor]) -> bool:
+    return any(name.endswith("norm_out.conv_y.weight") for name in state)
 
 
 def _from_diffusers(name: str, levels: int) -> str:
@@ -123,11 +160,12 @@ def _is_attention_matrix(name: str, tensor: Tensor) -> bool:
 
 def _with_identity_convolutions(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Some Gaussian autoencoders have no 1 x 1 convolutions around the latent: add neutral ones."""
-    if "encoder.conv_out.weight" in state and "quant_conv.weight" not in state:
+    if "encoder.conv_out.weight" in state:
         double = state["encoder.conv_out.weight"].shape[0]
         for name, size in (("quant_conv", double), ("post_quant_conv", double // 2)):
-            state[f"{name}.weight"] = torch.eye(size)[:, :, None, None]
-            state[f"{name}.bias"] = torch.zeros(size)
+            if f"{name}.weight" not in state:
+                state[f"{name}.weight"] = torch.eye(size)[:, :, None, None]
+                state[f"{name}.bias"] = torch.zeros(size)
     return state
 
 

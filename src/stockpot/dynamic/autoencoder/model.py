@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.dynamic.autoencoder.coders import Architecture, Decoder, Encoder
-from stockpot.dynamic.autoencoder.quantiser import Quantiser
+from stockpot.dynamic.autoencoder.quantiser import Codebook, GumbelQuantiser, Quantiser
 from stockpot.errors import BadDataError
 
 
@@ -22,7 +22,8 @@ class Autoencoder(nn.Module):
         self.quant_conv = nn.Conv2d(shape.latent_channels * double, shape.code_size * double, 1)
         self.post_quant_conv = nn.Conv2d(shape.code_size, shape.latent_channels, 1)
         if shape.codes:
-            self.quantize = Quantiser(shape.codes, shape.code_size)
+            chosen = GumbelQuantiser if shape.gumbel else Quantiser
+            self.quantize: Codebook = chosen(shape.codes, shape.code_size)
 
     @property
     def is_quantised(self) -> bool:
@@ -39,7 +40,7 @@ class Autoencoder(nn.Module):
 
     def decode(self, latents: Tensor) -> Tensor:
         """Pixels of latents as they are (quantised already, where there is a codebook)."""
-        return torch.as_tensor(self.decoder(self.post_quant_conv(latents))) / 2 + 0.5
+        return torch.as_tensor(self.decoder(self.post_quant_conv(latents), latents)) / 2 + 0.5
 
     def settle(self, latents: Tensor) -> tuple[Tensor, Tensor | None]:
         """Quantise where there is a codebook: the latents to decode, and their codes."""

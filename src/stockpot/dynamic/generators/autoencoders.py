@@ -7,10 +7,11 @@ from torch import Tensor
 
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
+from stockpot.dynamic.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.dynamic.generator import Encoded, Generator
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
-from stockpot.types import AutoencoderRef
+from stockpot.types import AutoencoderRef, Count
 
 ZOO = "small-vqgan"
 
@@ -21,9 +22,18 @@ class LatentGenerator:
     half = True
 
     def __init__(
-        self, autoencoder: Autoencoder, *, name: str, step: float, reach: float | None
+        self,
+        autoencoder: Autoencoder,
+        *,
+        name: str,
+        step: float,
+        reach: float | None,
+        side: int | None = None,
+        upbringing: Upbringing | None = None,
     ) -> None:
         self.autoencoder = autoencoder
+        self.upbringing = upbringing
+        self.grid, self.side = autoencoder.shape.stride, side
         self.name = name
         self.step = step
         self.reach = reach
@@ -48,9 +58,11 @@ class LatentGenerator:
             return latents
         if not self.autoencoder.is_quantised:
             return latents.clamp(-self.reach, self.reach)
-        book = self.autoencoder.quantize.embedding.weight
-        middle = (book.amax(dim=0) + book.amin(dim=0)).view(1, -1, 1, 1) / 2
-        half = (book.amax(dim=0) - book.amin(dim=0)).view(1, -1, 1, 1) / 2 * self.reach
+        bounds = self.autoencoder.quantize.bounds()
+        if bounds is None:
+            return latents
+        low, high = (bound.view(1, -1, 1, 1) for bound in bounds)
+        middle, half = (high + low) / 2, (high - low) / 2 * self.reach
         return torch.minimum(torch.maximum(latents, middle - half), middle + half)
 
     def codes(self, latents: Tensor) -> Tensor | None:
@@ -66,33 +78,44 @@ class LatentGenerator:
 
 
 @generators.register("vqgan", paper="arXiv:2308.10632")
-def vqgan(*, autoencoder: AutoencoderRef = ZOO, clamp: float | None = 1.0) -> Generator:
+def vqgan(
+    *, autoencoder: AutoencoderRef = ZOO, clamp: float | None = 1.0, side: Count | None = None
+) -> Generator:
     """Move the latents of a vector-quantised autoencoder; an image changes when a code flips.
 
     Args:
-        autoencoder: `small-vqgan` of the zoo, a diffusers `VQModel` folder, or a checkpoint file of
-            taming-transformers.
-        clamp: keep latents within this multiple of the codebook's range; none does not.
+        autoencoder: `small-vqgan` of the zoo, a diffusers `VQModel` folder or a pipeline with one,
+            or a checkpoint file of taming-transformers or of a latent diffusion model.
+        clamp: keep latents within this multiple of the codebook's range; none does not. Latents of
+            a Gumbel codebook have no range and are left as they are.
+        side: the shorter side at which images pass the autoencoder, such as 256; they are resized
+            and brought back. By default their own, rounded up to a multiple of its stride.
     """
     model = load_autoencoder(autoencoder)
     if not model.is_quantised:
         raise BadParameterError(
             f"vqgan: {autoencoder} has no codebook.", hint="Use the generator kl for it."
         )
-    return LatentGenerator(model, name="vqgan", step=0.01, reach=clamp)
+    seen = upbringing_of(autoencoder)
+    return LatentGenerator(model, name="vqgan", step=0.01, reach=clamp, side=side, upbringing=seen)
 
 
 @generators.register("kl", paper="arXiv:2112.10752")
-def kl(*, autoencoder: AutoencoderRef, clamp: float | None = 4.0) -> Generator:
+def kl(
+    *, autoencoder: AutoencoderRef, clamp: float | None = 4.0, side: Count | None = None
+) -> Generator:
     """Move the mean latents of a Gaussian (VAE) autoencoder.
 
     Args:
-        autoencoder: a diffusers `AutoencoderKL` folder, or a checkpoint file of its family.
+        autoencoder: a diffusers `AutoencoderKL` folder or a pipeline with one, or a checkpoint file
+            of its family.
         clamp: the largest absolute value of a latent; none does not clamp.
+        side: as for `vqgan`.
     """
     model = load_autoencoder(autoencoder)
     if model.is_quantised:
         raise BadParameterError(
             f"kl: {autoencoder} has a codebook.", hint="Use the generator vqgan for it."
         )
-    return LatentGenerator(model, name="kl", step=0.05, reach=clamp)
+    seen = upbringing_of(autoencoder)
+    return LatentGenerator(model, name="kl", step=0.05, reach=clamp, side=side, upbringing=seen)

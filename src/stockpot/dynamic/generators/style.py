@@ -12,10 +12,11 @@ from torch import Tensor
 
 from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
+from stockpot.dynamic.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.autoencoders import ZOO
-from stockpot.types import AutoencoderRef, NonNegative
+from stockpot.types import AutoencoderRef, Count, NonNegative
 
 
 class StyleGenerator(Parametric):
@@ -25,9 +26,17 @@ class StyleGenerator(Parametric):
     step = 0.05
     half = True
 
-    def __init__(self, autoencoder: Autoencoder, limit: float) -> None:
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        limit: float,
+        side: int | None = None,
+        upbringing: Upbringing | None = None,
+    ) -> None:
         super().__init__(-limit, limit)
         self.autoencoder = autoencoder
+        self.upbringing = upbringing
+        self.grid, self.side = autoencoder.shape.stride, side
 
     def to(self, device: torch.device) -> StyleGenerator:
         """Move the autoencoder."""
@@ -52,11 +61,14 @@ class StyleGenerator(Parametric):
 
 
 @generators.register("style", paper="arXiv:1703.06868")
-def style(*, autoencoder: AutoencoderRef = ZOO, limit: NonNegative = 1.0) -> Generator:
+def style(
+    *, autoencoder: AutoencoderRef = ZOO, limit: NonNegative = 1.0, side: Count | None = None
+) -> Generator:
     """Change the mean and spread of each feature channel, which alters style and keeps layout.
 
     Args:
         autoencoder: the feature space and the way back, as for `vqgan` or `kl`.
         limit: the largest change: of the spread as a power of e, of the mean in spreads.
+        side: as for `vqgan`.
     """
-    return StyleGenerator(load_autoencoder(autoencoder), limit)
+    return StyleGenerator(load_autoencoder(autoencoder), limit, side, upbringing_of(autoencoder))

@@ -30,7 +30,7 @@ class HumanOracle:
 
     def __init__(self, answers: dict[str, int], setting: Setting, name: str) -> None:
         self.answers = answers
-        self.count = len(setting.classes)
+        self.count = setting.columns
         self.name = name
 
     @property

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.datasets.natural.classes import plain, worded
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for, takes_classes
-from stockpot.score.class_space import match_classes
+from stockpot.score.class_space import ClassMap, match_classes
 from stockpot.types import ModelRef
 
 ZOO = "clip-base"
@@ -40,17 +43,44 @@ class NetworkOracle:
             ) from problem
         self.name = name
         self.classifier = classifier.to(setting.device)
+        self.setting = setting
+        self.rivals = _rivals(classifier.classes, self.mapping, setting)
 
     @property
     def networks(self) -> Sequence[nn.Module]:
         """The classifier's network."""
         return (self.classifier.network,)
 
+    @property
+    def vocabulary(self) -> int:
+        """Among how many classes it chooses."""
+        return len(self.setting.classes) + len(self.rivals)
+
     def judge(self, pixels: Tensor) -> Tensor:
-        """Probabilities, renormalised over the data's classes."""
+        """Probabilities, renormalised over the classes that it chooses among."""
         with torch.no_grad():
-            logits = self.mapping.logits(self.classifier(pixels).float())
-        return logits.softmax(dim=1)
+            outputs = self.classifier(pixels).float()
+            if self.mapping.combine == "mean":
+                outputs = outputs.log_softmax(dim=1)
+            own = self.mapping.logits(outputs)
+            if self.setting.vocabulary == "data":
+                return own.softmax(dim=1)
+            shares = torch.cat([own, outputs[:, self.rivals]], dim=1).softmax(dim=1)
+        count = own.shape[1]
+        best = F.pad(shares[:, count:], (0, 1)).amax(dim=1, keepdim=True)
+        return torch.cat([shares[:, :count], best], dim=1)
+
+
+def _rivals(known: tuple[str, ...], mapping: ClassMap, setting: Setting) -> list[int]:
+    """The outputs that are offered besides those of the data's classes."""
+    if setting.vocabulary == "data":
+        return []
+    own = {place for group in mapping.groups for place in group} or set(mapping.outputs.tolist())
+    others = [place for place in range(len(known)) if place not in own]
+    if setting.vocabulary == "all":
+        return others
+    wanted = {plain(name) for name in worded(setting.rivals)}
+    return [place for place in others if plain(worded((known[place],))[0]) in wanted]
 
 
 def expert_for(data: str) -> str:
@@ -75,7 +105,10 @@ def zero_shot(
             f"zero_shot: {model} has a head of its own.", hint="Use the oracle classifier for it."
         )
     told = {"templates": templates} if templates else {}
-    judge = load_for(model, setting, options=told).eval()
+    # It knows what it is told: beyond the data's classes, those of the model under test.
+    further = setting.rivals if setting.vocabulary != "data" else ()
+    offered = replace(setting, classes=(*setting.classes, *further))
+    judge = load_for(model, offered, options=told).eval()
     return NetworkOracle(judge, setting, f"zero_shot({model})")
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from stockpot.dynamic.autoencoder.quantiser import Quantiser
+from stockpot.dynamic.autoencoder.quantiser import Codebook
 
 
 class CodebookKeeper:
@@ -16,11 +16,11 @@ class CodebookKeeper:
     this most of a codebook is never used.
     """
 
-    def __init__(self, quantiser: Quantiser, *, decay: float = 0.98, idle: float = 0.05) -> None:
+    def __init__(self, quantiser: Codebook, *, decay: float = 0.98, idle: float = 0.05) -> None:
         self.quantiser = quantiser
         self.decay = decay
         self.idle = idle
-        book = quantiser.embedding.weight
+        book = quantiser.book
         book.requires_grad_(False)
         self.counts = torch.ones(len(book), device=book.device)
         self.sums = book.detach().clone()
@@ -31,7 +31,7 @@ class CodebookKeeper:
         size = latents.shape[1]
         cells = latents.permute(0, 2, 3, 1).reshape(-1, size).float()
         flat = codes.reshape(-1)
-        book = self.quantiser.embedding.weight
+        book = self.quantiser.book
         counts = torch.bincount(flat, minlength=len(book)).float()
         sums = torch.zeros_like(self.sums).index_add_(0, flat, cells)
         self.counts.lerp_(counts, 1 - self.decay)

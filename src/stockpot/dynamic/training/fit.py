@@ -72,7 +72,7 @@ def fit(
         critic = Critic().to(device)
     _start_codebook(model, corpus, plan)
     keeper = CodebookKeeper(model.quantize)
-    own = [p for p in model.parameters() if p is not model.quantize.embedding.weight]
+    own = [p for p in model.parameters() if p is not model.quantize.book]
     optimiser = torch.optim.Adam(own, lr=plan.lr, betas=(0.5, 0.95))
     opponent = torch.optim.Adam(critic.parameters(), lr=plan.lr / 2, betas=(0.5, 0.95))
     smallest = corpus.sides[0]
@@ -131,7 +131,7 @@ def _start_codebook(model: Autoencoder, corpus: Corpus, plan: Plan) -> None:
         cells.append(latents.permute(0, 2, 3, 1).reshape(-1, latents.shape[1]))
     rows = torch.cat(cells)
     chosen = torch.randint(len(rows), (model.shape.codes,), generator=generator)
-    model.quantize.embedding.weight.copy_(rows[chosen.to(rows.device)])
+    model.quantize.book.copy_(rows[chosen.to(rows.device)])
 
 
 def _losses(

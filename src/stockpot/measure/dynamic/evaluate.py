@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from stockpot.attack.folding import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
+from stockpot.dynamic.oracle import Rule
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
 from stockpot.dynamic.task import Task
 from stockpot.measure.dynamic.outcomes import Outcomes
+from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
 from stockpot.score.predictions import predictions
@@ -24,6 +24,12 @@ from stockpot.score.scorer import Model, Scorer
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
 _STRIDE = 1 << 32
 _ROUNDING = 0.05
+_PICTURED = 4096
+"""Images that are kept for the page at most, evenly over the data; an export keeps all."""
+_LOOKED_AT = 16
+"""Images by which the search's copy of the model is compared with the model."""
+_LATENTS = ("start", "final")
+_FLAGS = ("validated", "reconstructed", "perturbed", "moved", "accepted", "fooled_at", "flips")
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,7 @@ class Evaluation:
     """Outcomes, and the images they are about."""
 
     outcomes: Outcomes
-    images: Tensor
-    """What was returned for every image, as uint8."""
+    shards: Shards
     confidence: Tensor
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -41,17 +46,17 @@ class Evaluation:
     final: Tensor
     """Latents, where they were asked for; else empty."""
     notes: tuple[str, ...]
-    queries: int
+    model_queries: int
+    oracle_queries: int
 
+    def images(self, rows: Sequence[int]) -> Iterator[Tensor]:
+        """What was returned for some rows in ascending order, as uint8; one at a time in memory."""
+        return self.shards.images(rows)
 
-class _Part(NamedTuple):
-    found: Found
-    correct: Tensor
-    covered: Tensor
-    withstood: Tensor
-    before: Tensor
-    after: Tensor
-    rows: Tensor
+    @property
+    def pictured(self) -> Tensor:
+        """The rows whose images were kept."""
+        return self.shards.column(PICTURED)
 
 
 def evaluate(
@@ -64,20 +69,44 @@ def evaluate(
     restarts: int = 1,
     fgsm: float = 0.0,
     keep_latents: bool = False,
+    keep_images: bool = False,
+    place: str = "search",
 ) -> Evaluation:
-    """Search around every image; memory is bounded by the batch, which halves when it is short."""
+    """Search around every image; memory is bounded by the batch, which halves when it is short.
+
+    What is found goes to disk batch by batch. With `context.scratch` a killed search goes on there.
+
+    Args:
+        model: the model under test.
+        data: the images.
+        task: model, generator, oracle and rules.
+        scorer: what is right.
+        context: how to run.
+        restarts: as for `search`.
+        fgsm: as for `search`.
+        keep_latents: also give the latents before and after.
+        keep_images: keep all images, not only enough for the page.
+        place: which search of this measure it is, where there are several.
+    """
+    shards = Shards(context.scratch / place if context.scratch else None)
+    apart = 1 if keep_images else max(1, -(-len(data) // _PICTURED))
     halving = Halving(context.batch_size)
-    parts: list[_Part] = []
+    if shards.done:
+        halving.notes.append(f"the search went on after {shards.done} images of an earlier start")
     twin: Model | None = None
-    done = 0
+    gone = shards.done
+    rest = data.take(range(gone, len(data))) if gone else data  # taking copies
     with evaluation_mode(model):
-        for batch in data.batches(context.batch_size, model.preprocess.fit):
+        for batch in rest.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
+            rows = batch.rows + gone
             if twin is None:
                 # The search looks through a copy with folded norms; verdicts come from the model.
                 twin = folded(model, pixels)
-                halving.notes += _doubts(task, replace(task, model=twin), pixels, scorer)
-            for part in scorer.parts(batch.rows):
+                few = pixels[:_LOOKED_AT]
+                halving.notes += _doubts(task, replace(task, model=twin), few, scorer)
+            parts: list[dict[str, Tensor]] = []
+            for part in scorer.parts(rows):
                 judged = replace(task, accepted=part.accepted)
                 quick = replace(judged, model=part.of(twin))
                 places = part.places.to(context.device)
@@ -85,7 +114,7 @@ def evaluate(
                     pixels[places],
                     part.targets.to(context.device),
                     part.labels.to(context.device),
-                    batch.rows[part.places],
+                    rows[part.places],
                 )
                 seeds = (ready.rows + context.seed * _STRIDE).to(context.device)
                 start = 0
@@ -96,9 +125,9 @@ def evaluate(
                     start += len(found.images)
                     seen = Batch(*(values[own] for values in ready))
                     parts.append(_look(judged, found, seen, scorer, keep_latents))
-            done += len(batch.rows)
-            context.progress("dynamic", done, len(data))
-    return _gather(parts, data, scorer, halving)
+            shards.add(_ordered(parts, apart), halving.notes, len(rows))
+            context.progress("dynamic", shards.done, len(data))
+    return _gather(shards, data, scorer)
 
 
 @torch.no_grad()
@@ -122,70 +151,57 @@ def _doubts(task: Task, quick: Task, pixels: Tensor, scorer: Scorer) -> list[str
 
 @torch.no_grad()
 def _look(
-    task: Task,
-    found: Found,
-    seen: Batch,
-    scorer: Scorer,
-    keep_latents: bool,
-) -> _Part:
+    task: Task, found: Found, seen: Batch, scorer: Scorer, keep_latents: bool
+) -> dict[str, Tensor]:
     """The verdicts that count are in full precision, on the image that would be saved."""
     exact = replace(task, rules=replace(task.rules, precision="fp32"))
     levels = (found.images * 255).round().clamp(0, 255)
     before = scorer.logits(task.model(seen.pixels).float())
     after = scorer.logits(task.model(levels / 255).float())
-    covered, _ = exact.judge(seen.pixels, seen.labels)
+    shares = exact.shares(seen.pixels)
+    every = torch.ones_like(found.validated)
     empty = found.start.new_empty(len(seen.rows), 0)
-    found = Found(
-        images=levels.to(torch.uint8).cpu(),
-        validated=found.validated.cpu(),
-        accepted=found.accepted.cpu(),
-        fooled_at=found.fooled_at.cpu(),
-        loss=found.loss.cpu(),
-        confidence=found.confidence.cpu(),
-        flips=found.flips.cpu(),
-        start=(found.start if keep_latents else empty).cpu(),
-        final=(found.final if keep_latents else empty).cpu(),
-    )
-    return _Part(
-        found,
-        scorer.right(before, seen.rows)[:, 0].cpu(),
-        covered.cpu(),
-        scorer.right(after, seen.rows)[:, 0].cpu(),
-        predictions(before).cpu(),
-        predictions(after).cpu(),
-        seen.rows,
-    )
+    facts = {name: getattr(found, name) for name in _FLAGS}
+    facts |= {name: getattr(found, name) if keep_latents else empty for name in _LATENTS}
+    facts |= {
+        "rows": seen.rows,
+        IMAGES: levels.to(torch.uint8),
+        "confidence": found.confidence,
+        "covered": every if shares is None else task.rules.accept.accepts(shares, seen.labels),
+        "known": every if shares is None else Rule("argmax").accepts(shares, seen.labels),
+        "correct": scorer.right(before, seen.rows)[:, 0],
+        "withstood": scorer.right(after, seen.rows)[:, 0],
+        "before": predictions(before),
+        "after": predictions(after),
+        # Beside the search: the image as it is and the one returned; of the oracle the first.
+        "model_queries": found.model_queries + 2,
+        "oracle_queries": (found.asked + 1) * (shares is not None),
+    }
+    return {name: tensor.cpu() for name, tensor in facts.items()}
 
 
-def _gather(parts: list[_Part], data: Dataset, scorer: Scorer, halving: Halving) -> Evaluation:
-    order = torch.cat([part.rows for part in parts]).argsort()
+def _ordered(parts: list[dict[str, Tensor]], apart: int) -> dict[str, Tensor]:
+    """The facts of a batch by row, with the images of every so-many-th row."""
+    joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    order = joined["rows"].argsort()
+    joined = {name: tensor[order] for name, tensor in joined.items()}
+    kept = joined["rows"] % apart == 0
+    return joined | {IMAGES: joined[IMAGES][kept], PICTURED: joined["rows"][kept]}
 
-    def join(name: str) -> Tensor:
-        return torch.cat(list(_each(parts, name)))[order]
 
-    outcomes = Outcomes(
-        labels=data.labels.numpy(),
-        correct=join("correct").numpy(),
-        covered=join("covered").numpy(),
-        validated=join("validated").numpy(),
-        withstood=join("withstood").numpy(),
-        accepted=join("accepted").numpy(),
-        fooled_at=join("fooled_at").numpy(),
-        flips=join("flips").double().numpy(),
-    )
+def _gather(shards: Shards, data: Dataset, scorer: Scorer) -> Evaluation:
+    names = [each.name for each in fields(Outcomes) if each.name != "labels"]
+    columns = {name: shards.column(name).numpy() for name in names}
+    columns["flips"] = columns["flips"].astype("float64")
     return Evaluation(
-        outcomes=outcomes,
-        images=join("images"),
-        confidence=join("confidence"),
-        before=tuple(scorer.answer(each) for each in join("before").tolist()),
-        after=tuple(scorer.answer(each) for each in join("after").tolist()),
-        start=join("start"),
-        final=join("final"),
-        notes=tuple(halving.notes),
-        queries=int(np.maximum(outcomes.accepted, 1).sum()) + 2 * len(outcomes.labels),
+        outcomes=Outcomes(labels=data.labels.numpy(), **columns),
+        shards=shards,
+        confidence=shards.column("confidence"),
+        before=tuple(scorer.answer(each) for each in shards.column("before").tolist()),
+        after=tuple(scorer.answer(each) for each in shards.column("after").tolist()),
+        start=shards.column("start"),
+        final=shards.column("final"),
+        notes=tuple(shards.notes()),
+        model_queries=int(columns["model_queries"].sum()),
+        oracle_queries=int(columns["oracle_queries"].sum()),
     )
-
-
-def _each(parts: list[_Part], name: str) -> Iterator[Any]:
-    for part in parts:
-        yield getattr(part, name) if name in part._fields else getattr(part.found, name)

@@ -19,18 +19,22 @@ _SIDE = 96  # larger images are reduced: a page holds a few dozen
 _GAP = 4
 
 
-def gallery(model: Classifier, data: Dataset, found: Evaluation, count: int) -> tuple[Picture, ...]:
+def gallery(
+    model: Classifier, data: Dataset, found: Evaluation, count: int, unmoved: int
+) -> tuple[Picture, ...]:
     """Up to `count` images: those that fooled the model first, then those that did not."""
     outcomes = found.outcomes
-    fooled = outcomes.validated & outcomes.correct & ~outcomes.withstood
-    stood = outcomes.validated & outcomes.correct & outcomes.withstood
+    kept = np.zeros(len(data), dtype=bool)
+    kept[found.pictured.numpy()] = True
+    fooled = kept & outcomes.validated & outcomes.correct & ~outcomes.withstood
+    stood = kept & outcomes.validated & outcomes.correct & outcomes.withstood
     share = max((3 * count) // 4, count - int(stood.sum()))
     first = _spread(fooled, share)
     rows = [*first, *_spread(stood, count - len(first))]
     originals = {int(row): image for row, image in _originals(model, data, rows)}
     pictures = []
     for row in rows:
-        made = found.images[row]
+        (made,) = found.images([row])
         pictures.append(
             Picture(
                 png=_side_by_side(originals[row], made),
@@ -40,7 +44,7 @@ def gallery(model: Classifier, data: Dataset, found: Evaluation, count: int) -> 
                     "before": found.before[row],
                     "after": found.after[row],
                     "oracle": round(float(found.confidence[row]), 4),
-                    "steps": int(outcomes.accepted[row]) - 1,
+                    "steps": int(outcomes.accepted[row]) - unmoved,
                 },
             )
         )

@@ -13,14 +13,21 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import GeneratorRef, generators
-from stockpot.dynamic.kinship import refuse_kin
+from stockpot.dynamic.kinship import refuse_kin, refuse_twin
 from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, latents_of
-from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
+from stockpot.dynamic.oracle import Oracle, RuleText, Setting, Vocabulary, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.steps import StepRule
-from stockpot.dynamic.task import Keep, Reading, Rules, Task
+from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
+from stockpot.measure.dynamic.about import (
+    about_generator,
+    about_oracle,
+    among,
+    first_images,
+    with_vocabulary,
+)
 from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
@@ -36,6 +43,17 @@ EMPTY_MASK = (
     "the sparse mask is empty: nothing moves, and the images are plain reconstructions; a smaller "
     "sparse_penalty lets some latents move"
 )
+_SAVED = (
+    "correct",
+    "covered",
+    "known",
+    "validated",
+    "reconstructed",
+    "perturbed",
+    "moved",
+    "withstood",
+)
+"""What a result file holds of every image."""
 
 
 @measures.register("dynamic", paper="arXiv:2308.10632")
@@ -48,11 +66,13 @@ def dynamic(
     generator_params: dict[str, Any] | None = None,
     oracle: OracleRef = "zero_shot",
     oracle_params: dict[str, Any] | None = None,
+    vocabulary: Vocabulary = "data",
     rule: RuleText = "argmax",
     budget: Count = 50,
     step: NonNegative | None = None,
     optimiser: StepRule = "adam",
     reading: Reading = "trajectory",
+    first: First = "reconstruction",
     keep: Keep = "last",
     backtrack: Natural = 0,
     restarts: Count = 1,
@@ -76,11 +96,15 @@ def dynamic(
         oracle: who says whether the class still stands; a name from `stockpot list oracles`, or
             `none`, which takes every label on trust.
         oracle_params: its parameters.
+        vocabulary: among which classes it chooses: those of the `data`, those of the `model` under
+            test, or `all` that it knows itself (a dual encoder is told those of data and model).
         rule: when it accepts: `argmax`, `top-5`, `margin:0.2`, ...
-        budget: candidates per image, the first being the plain reconstruction.
+        budget: candidates per image, the first included.
         step: in the generator's latents; its own when left out.
         optimiser: `adam`, `sign` or `normalised` gradient steps.
         reading: one `trajectory` of latents, or `reencode` every accepted image.
+        first: the candidate that must be accepted for an image to be validated: its plain
+            `reconstruction`, or the first `perturbation`, of which the paper's appendix speaks.
         keep: the `last` accepted image, as published, or the accepted one of `best_loss`.
         backtrack: how often in a row a refused step is halved; 0 ends at the first refusal.
         restarts: searches per image; of several, the highest loss counts.
@@ -93,7 +117,7 @@ def dynamic(
         sparse_penalty: the l1 penalty by which it is found, as published; a smaller one lets more
             latents move.
         precision: `bf16` searches in bfloat16; what counts is judged in full precision.
-        force: allow an oracle that shares weights with the model.
+        force: allow an oracle that shares weights with the model, or answers as it does.
         class_space: as for `clean`.
         per_class: also give every class's scores.
         pictures: how many examples the result carries for the page.
@@ -103,9 +127,14 @@ def dynamic(
     setting = Setting(data.classes, data.templates, context.device, data.name)
     judge: Oracle | None = None
     notes = [*scorer.notes]
+    few = first_images(model, data, context)
     if oracle != NO_ORACLE:
+        setting = with_vocabulary(setting, vocabulary, model)
         judge = oracles.get(oracle)(setting, **(oracle_params or {}))
-        notes += [note] if (note := refuse_kin(model, judge, force=force)) else []
+        if kin := refuse_kin(model, judge, force=force):
+            notes.append(kin)
+        else:
+            notes += refuse_twin(among(model, data.classes), judge, few, force=force)
     else:
         notes.append("no oracle: every label is taken on trust")
     maker = generators.get(generator)(**(generator_params or {})).to(context.device)
@@ -114,6 +143,7 @@ def dynamic(
         step=maker.step if step is None else step,
         optimiser=optimiser,
         reading=reading,
+        first=first,
         keep=keep,
         backtrack=backtrack,
         pixel_clamp=pixel_clamp,
@@ -125,13 +155,15 @@ def dynamic(
             f"dynamic: expected step >= 0 and pictures >= 0, got {rules.step} and {pictures}."
         )
     task = Task(model, maker, judge, rules)
+    notes += about_generator(task, model, data, few)
     options: dict[str, Any] = {"restarts": restarts, "fgsm": fgsm}
     condition = {"generator": generator, "oracle": judge.name if judge else NO_ORACLE}
     extra: list[Score] = []
+    spent = 0
     if sparse != "no":
-        first = range(min(sparse_images, len(data)))
-        before, after = _latents(
-            model, data.take(first), task, scorer.take(first), context, sparse, options
+        shown = range(min(sparse_images, len(data)))
+        before, after, spent = _latents(
+            model, data.take(shown), task, scorer.take(shown), context, sparse, options
         )
         mask = fit_mask(before, after, strength=sparse_penalty, seed=context.seed)
         task = replace(task, mask=mask.kept.to(context.device))
@@ -139,33 +171,31 @@ def dynamic(
         notes.append(f"the sparse mask was found on {mask.n} images in {mask.seconds:.1f} s")
         if not mask.kept.any():
             notes.append(EMPTY_MASK)
-    found = evaluate(model, data, task, scorer, context, **options)
+    found = evaluate(model, data, task, scorer, context, keep_images=bool(export), **options)
     outcomes = found.outcomes
+    if judge is not None:
+        named = oracle != "zero_shot" or (oracle_params or {}).get("model")
+        notes += about_oracle(judge.name, outcomes, data, named=bool(named))
     if not outcomes.validated.any():
         notes.append(
             f"the oracle {condition['oracle']} accepted no image as its class: the validation rate "
             "is 0, and there is no perturbed accuracy"
         )
-    convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty)
+    convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty, setting, judge)
     if export:
         _export(Path(export), model, data, found, {**condition, "convention": convention})
-    scores = [*headline(outcomes, condition, budget, context.seed), *extra]
+    scores = [*headline(outcomes, condition, rules, context.seed), *extra]
     scores += curve(outcomes, condition, budget)
     if per_class:
         scores += by_class(outcomes, data.classes, condition, context.seed)
     return Measurement(
         scores=scores,
         convention=convention,
-        images=found.queries,
-        outcomes={
-            "correct": outcomes.correct,
-            "covered": outcomes.covered,
-            "validated": outcomes.validated,
-            "withstood": outcomes.withstood,
-        },
+        images=found.model_queries + spent,
+        outcomes={name: getattr(outcomes, name) for name in _SAVED},
         notes=(*notes, *found.notes),
         class_space=scorer.description,
-        pictures=gallery(model, data, found, pictures),
+        pictures=gallery(model, data, found, pictures, rules.unmoved),
     )
 
 
@@ -177,13 +207,15 @@ def _latents(
     context: Context,
     variant: Variant,
     options: dict[str, Any],
-) -> tuple[Tensor, Tensor]:
-    """Latents before and after a search, of the images it moved."""
-    found = evaluate(model, data, task, scorer, context, keep_latents=True, **options)
-    moved = torch.from_numpy(found.outcomes.accepted > 1)
+) -> tuple[Tensor, Tensor, int]:
+    """Latents before and after a search, of the images it moved, and what it cost the model."""
+    found = evaluate(
+        model, data, task, scorer, context, keep_latents=True, place="sparse", **options
+    )
+    moved = torch.from_numpy(found.outcomes.moved)
     start, final = found.start[moved], found.final[moved]
     on_device = (start.to(context.device), final.to(context.device))
-    return latents_of(variant, task.generator, *on_device)
+    return *latents_of(variant, task.generator, *on_device), found.model_queries
 
 
 def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
@@ -194,22 +226,36 @@ def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
     ]
 
 
-def _convention(rules: Rules, restarts: int, fgsm: float, sparse: str, penalty: float) -> str:
+def _convention(
+    rules: Rules,
+    restarts: int,
+    fgsm: float,
+    sparse: str,
+    penalty: float,
+    setting: Setting,
+    judge: Oracle | None,
+) -> str:
     parts = [
-        f"fmr:PA over validated / SA over all; accept {rules.accept}; {rules.optimiser} step "
-        f"{rules.step:g}, budget {rules.budget}, {rules.reading}, keep {rules.keep}"
+        f"fmr:PA over validated / SA over all; first candidate the {rules.first}; accept "
+        f"{rules.accept}; {rules.optimiser} step {rules.step:g}, budget {rules.budget}, "
+        f"{rules.reading}, keep {rules.keep}"
     ]
     parts += [f"backtrack {rules.backtrack}"] if rules.backtrack else []
     parts += [f"{restarts} restarts"] if restarts > 1 else []
     parts += [f"fgsm {fgsm:g}"] if fgsm else []
     parts += [f"sparse {sparse}, penalty {penalty:g}"] if sparse != "no" else []
-    return ", ".join(parts)
+    text = ", ".join(parts) + "; judged and answered at 8 bits"
+    if judge is None:
+        return text
+    count = getattr(judge, "vocabulary", len(setting.classes))
+    return f"{text}; oracle vocabulary {setting.vocabulary} ({count} classes)"
 
 
 def _export(
     folder: Path, model: Classifier, data: Dataset, found: Evaluation, facts: dict[str, str]
 ) -> None:
     rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
+    kept = rows.tolist()
     columns = {
         "row": rows.tolist(),
         "before": [found.before[row] for row in rows],
@@ -225,4 +271,4 @@ def _export(
         "licence": data.licence,
         "made": provenance(str(model.device)).model_dump(),
     }
-    export_benchmark(folder, found.images[rows], data.labels[rows], data.classes, columns, about)
+    export_benchmark(folder, found.images(kept), data.labels[rows], data.classes, columns, about)

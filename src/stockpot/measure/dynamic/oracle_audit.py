@@ -6,14 +6,16 @@ generator only gave back, and images that a search made against the model itself
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.generators import GeneratorRef, generators
-from stockpot.dynamic.oracle import RuleText, Setting, parse_rule
+from stockpot.dynamic.oracle import Rule, RuleText, Setting, parse_rule
 from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.dynamic.task import Rules, Task
 from stockpot.measure import measures
+from stockpot.measure.dynamic.about import about_generator, first_images
 from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.measurement import Context, Measurement, proportion
 from stockpot.models.classifier import Classifier
@@ -54,25 +56,11 @@ def oracle_audit(
         accept=parse_rule(rule),
         precision=precision,
     )
-    given_back = evaluate(
-        model,
-        data,
-        Task(model, maker, oracle, rules),
-        scorer,
-        context,
-    ).outcomes
-    searched = evaluate(
-        model,
-        data,
-        Task(
-            model,
-            maker,
-            None,
-            Rules(budget=budget, step=rules.step, precision=precision),
-        ),
-        scorer,
-        context,
-    ).outcomes
+    judged = Task(model, maker, oracle, rules)
+    rebuilt = evaluate(model, data, judged, scorer, context, place="given_back")
+    alone = Task(model, maker, None, replace(rules, budget=budget, accept=Rule("argmax")))
+    hunted = evaluate(model, data, alone, scorer, context, place="searched")
+    given_back, searched = rebuilt.outcomes, hunted.outcomes
     condition = {"generator": generator}
     scores = [
         proportion("accuracy", given_back.covered, condition),
@@ -89,7 +77,8 @@ def oracle_audit(
         scores=scores,
         convention=f"oracle:{rules.accept} among the data's classes; search against itself, "
         f"adam step {rules.step:g}, budget {budget}, no oracle",
-        images=(budget + 3) * len(data),
+        images=sum(each.model_queries + each.oracle_queries for each in (rebuilt, hunted)),
+        notes=tuple(about_generator(judged, model, data, first_images(model, data, context))),
         outcomes={
             "correct": given_back.covered,
             "validated": given_back.validated,

@@ -2,7 +2,8 @@
 
 SA is the accuracy on all images as they are; PA the accuracy on the generated images, over those
 validated; FMR their ratio (arXiv:2308.10632). Since PA and SA stand on different images, the ratio
-with SA taken over the validated images only, `matched_fmr`, is given as well.
+with SA taken over the validated images only, `matched_fmr`, is given as well, and since some
+validated images were returned as plain reconstructions, so is PA over those that moved.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.dynamic.task import Rules
 from stockpot.measure.measurement import proportion, with_interval
 from stockpot.results.schema import Score
 from stockpot.results.statistics import bootstrap_mean, bootstrap_of_means
@@ -29,8 +31,16 @@ class Outcomes:
     """The model is right about the image as it is."""
     covered: Flags
     """The oracle accepts the image as it is."""
+    known: Flags
+    """The oracle's first choice for the image as it is is right."""
     validated: Flags
-    """The oracle accepts the first candidate."""
+    """The oracle accepts the first candidate, whichever of the next two that is."""
+    reconstructed: Flags
+    """It accepts the plain reconstruction."""
+    perturbed: Flags
+    """It accepts the first perturbation; never where the search ended before."""
+    moved: Flags
+    """The returned image is a perturbation."""
     withstood: Flags
     """The model is right about the image that was returned."""
     accepted: NDArray[np.int64]
@@ -39,6 +49,9 @@ class Outcomes:
     """The first accepted candidate that the model got wrong; -1 where none."""
     flips: NDArray[np.float64]
     """Share of codes changed per step."""
+    model_queries: NDArray[np.int64]
+    oracle_queries: NDArray[np.int64]
+    """How often model and oracle were asked about the image and what was made of it."""
 
     def of(self, members: Flags) -> Outcomes:
         """The outcomes of some images."""
@@ -47,49 +60,58 @@ class Outcomes:
         )
 
 
-def headline(found: Outcomes, condition: Mapping[str, str], budget: int, seed: int) -> list[Score]:
+def headline(found: Outcomes, condition: Mapping[str, str], rules: Rules, seed: int) -> list[Score]:
     """The scores of all images together."""
-    n = len(found.labels)
     kept = found.validated
     scores = [
         proportion("accuracy", found.correct, condition),
         proportion("coverage", found.covered, condition),
+        proportion("oracle_accuracy", found.known, condition),
         proportion("validation_rate", kept, condition),
+        proportion("reconstruction_rate", found.reconstructed, condition),
     ]
+    if rules.budget > rules.unmoved:
+        scores.append(proportion("perturbation_rate", found.perturbed, condition))
     if found.covered.any():
         flags = kept[found.covered]
         scores.append(proportion("validation_rate_of_covered", flags, condition))
+    scores += [
+        _mean(name, getattr(found, name).astype(np.float64), condition, seed, unit="count")
+        for name in ("model_queries", "oracle_queries")
+    ]
     if not kept.any():
         return scores
     scores.append(proportion("perturbed_accuracy", found.withstood[kept], condition))
+    if found.moved.any():
+        flags = found.withstood[found.moved]
+        scores.append(proportion("perturbed_accuracy_of_moved", flags, condition))
     scores += ratios(found, condition, seed)
-    full = found.accepted[kept] >= budget
+    full = found.accepted[kept] >= rules.budget
     scores.append(proportion("budget_spent", full, condition))
-    steps = (found.accepted[kept] - 1).astype(np.float64)
-    scores.append(
-        with_interval(
-            "steps",
-            float(steps.mean()),
-            int(kept.sum()),
-            bootstrap_mean(steps, seed=seed),
-            better=None,
-            unit="count",
-            condition=condition,
-        )
-    )
-    if np.isfinite(found.flips).all() and n:
-        flips = found.flips[kept]
-        scores.append(
-            with_interval(
-                "code_flip_rate",
-                float(flips.mean()),
-                int(kept.sum()),
-                bootstrap_mean(flips, seed=seed),
-                better=None,
-                condition=condition,
-            )
-        )
+    steps = (found.accepted[kept] - rules.unmoved).astype(np.float64)
+    scores.append(_mean("steps", steps, condition, seed, unit="count"))
+    if np.isfinite(found.flips).all():
+        scores.append(_mean("code_flip_rate", found.flips[kept], condition, seed))
     return scores
+
+
+def _mean(
+    metric: str,
+    values: NDArray[np.float64],
+    condition: Mapping[str, str],
+    seed: int,
+    unit: str = "fraction",
+) -> Score:
+    interval = bootstrap_mean(values, seed=seed)
+    return with_interval(
+        metric,
+        float(values.mean()),
+        len(values),
+        interval,
+        better=None,
+        unit=unit,
+        condition=condition,
+    )
 
 
 def ratios(found: Outcomes, condition: Mapping[str, str], seed: int) -> list[Score]:

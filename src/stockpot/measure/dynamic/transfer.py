@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
@@ -38,7 +39,7 @@ def as_dataset(data: Dataset, found: Evaluation, maker: str) -> Dataset:
     rows = np.flatnonzero(found.outcomes.validated)
     if not len(rows):
         raise BadDataError(f"no image made against {maker} was validated.")
-    pixels = found.images[rows]
+    pixels = torch.stack(list(found.images(rows.tolist())))
     kept = data.take(rows.tolist())
     return replace(
         kept,

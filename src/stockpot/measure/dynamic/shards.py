@@ -1,0 +1,85 @@
+"""What a search found, on disk: a file for each batch, so that memory holds one batch at a time.
+
+A killed search goes on after the last whole file. Pictures are read back when they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from stockpot.files import write_atomic
+
+IMAGES = "images"
+PICTURED = "pictured"
+"""The rows whose images a shard holds, in their order."""
+_SUFFIX = ".safetensors"
+
+
+class Shards:
+    """The files of one search; rows are those of the data, from 0 on without a gap."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        if folder is None:
+            # Without a place to go on from, the files go with this object.
+            folder = Path(tempfile.mkdtemp(prefix="stockpot-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.parts: list[tuple[int, int, Path]] = []
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
+            start, _, stop = path.name.removesuffix(_SUFFIX).partition("-")
+            if int(start) == self.done:
+                self.parts.append((int(start), int(stop), path))
+
+    @property
+    def done(self) -> int:
+        """How many rows are there."""
+        return self.parts[-1][1] if self.parts else 0
+
+    def add(self, found: Mapping[str, Tensor], notes: Sequence[str], count: int) -> None:
+        """Write the next rows: tensors of `count` rows each, and images of those pictured."""
+        start, stop = self.done, self.done + count
+        path = self.folder / f"{start:08d}-{stop:08d}{_SUFFIX}"
+        plain = {name: tensor.contiguous() for name, tensor in found.items()}
+        write_atomic(path, save(plain, metadata={"notes": json.dumps(list(notes))}))
+        self.parts.append((start, stop, path))
+
+    def column(self, name: str) -> Tensor:
+        """One fact of all rows."""
+        parts = []
+        for _, _, path in self.parts:
+            with safe_open(path, "pt") as file:
+                parts.append(file.get_tensor(name))
+        return torch.cat(parts)
+
+    def notes(self) -> list[str]:
+        """What was noted on the way, each once."""
+        found: dict[str, None] = {}
+        for _, _, path in self.parts:
+            with safe_open(path, "pt") as file:
+                found |= dict.fromkeys(json.loads(file.metadata()["notes"]))
+        return list(found)
+
+    def images(self, rows: Sequence[int]) -> Iterator[Tensor]:
+        """The uint8 images of some rows in ascending order, one after the other; all were kept."""
+        for start, stop, path in self.parts:
+            own = [row for row in rows if start <= row < stop]
+            if not own:
+                continue
+            with safe_open(path, "pt") as file:
+                places = {
+                    row: place for place, row in enumerate(file.get_tensor(PICTURED).tolist())
+                }
+                pixels = file.get_slice(IMAGES)
+                for row in own:
+                    yield pixels[places[row] : places[row] + 1][0]
