@@ -53,7 +53,7 @@ class Found:
     """The mean share of cells whose code changed per accepted step; not a number without codes."""
     zero: Tensor
     faint: Tensor
-    """Whether a step of the first climb found no slope, or a faint one, where the model is right."""
+    """Whether a step of the climb found no slope, or a faint one, where the model is right."""
     recognised: Tensor
     """Whether the model is right about the plain reconstruction."""
     start: Tensor

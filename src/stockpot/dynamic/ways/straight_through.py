@@ -3,7 +3,7 @@
 Rounding, casts to whole numbers, cuts, signs and detached tensors leave the answers of a model as
 they are and take its gradient away. Here the model runs as it is, every operation giving exactly
 what it gives, and backwards these operations stand aside (arXiv:1802.00420). Logits that are so
-large or small that the cross-entropy has no slope are climbed by their margin instead.
+large that the cross-entropy has no slope are brought to a common size first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from stockpot.dynamic.ways.way import Look, Model, Spot, margin
+from stockpot.dynamic.ways.way import Look, Model, Spot, spread
 from stockpot.score.predictions import predictions
 
 _STEPS = {"round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside"}
@@ -27,6 +27,9 @@ _LEAK = 1e-2
 """The slope that is left to a function which has saturated."""
 _SURE = 1e-6
 """The rest of probability below which a cross-entropy has hardly a slope in single precision."""
+_TINY = torch.finfo(torch.float32).tiny
+_SPREAD = 3.0
+"""The standard deviation that logits are brought to there."""
 
 
 class StraightThrough(TorchFunctionMode):
@@ -58,12 +61,27 @@ class StraightThrough(TorchFunctionMode):
             return _through(exact, given)
         if name in _SATURATE:
             return exact + _LEAK * (given - given.detach())
+        if name == "softmax":
+            # Only where it has decided: elsewhere, as in attention, it has a slope of its own.
+            decided = exact.detach().amax(dim=-1, keepdim=True) > 1 - _SURE
+            return exact + _LEAK * decided * (given - given.detach())
         return exact
 
 
 def _through(exact: Tensor, given: Tensor) -> Tensor:
     """The exact values, with the gradient of the identity."""
     return exact.detach().to(given.dtype) + (given - given.detach())
+
+
+def _led(model: Model, pixels: Tensor) -> Tensor:
+    """The model's answer with a gradient past hard steps, or without where it takes other roads."""
+    try:
+        with StraightThrough():
+            return model(pixels).float()
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError):  # such as numbers that leave torch
+        return model(pixels).float()
 
 
 class StraightThroughGradient:
@@ -77,16 +95,17 @@ class StraightThroughGradient:
         self.probabilities = probabilities
 
     def look(self, model: Model, pixels: Tensor, targets: Tensor, labels: Tensor) -> Look:
-        """The cross-entropy is climbed where it has a slope, and the margin where it has none."""
-        with StraightThrough():
-            draws = [model(pixels).float() for _ in range(self.passes)]
-        logits = torch.stack(draws).mean(dim=0)
+        """The cross-entropy is climbed, of calmer logits where it has no slope."""
+        logits = torch.stack([_led(model, pixels) for _ in range(self.passes)]).mean(dim=0)
         losses = F.cross_entropy(logits, targets, reduction="none")
         wrong = predictions(logits) != targets
-        if self.probabilities:
-            logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
-        climbed = F.cross_entropy(logits, targets, reduction="none")
-        return Look(losses, wrong, torch.where(climbed < _SURE, margin(logits, targets), climbed))
+        told = logits.clamp_min(_TINY).log() if self.probabilities else logits
+        climbed = F.cross_entropy(told, targets, reduction="none")
+        # Of a model that is more than sure the same answers are taken at a temperature of which a
+        # slope is left.
+        calm = _SPREAD * logits / spread(logits)
+        slope = F.cross_entropy(calm, targets, reduction="none")
+        return Look(losses, wrong, torch.where(climbed < _SURE, slope, climbed))
 
     def blind(self, spot: Spot) -> Tensor | None:
         """It follows a gradient."""

@@ -88,5 +88,9 @@ def margin(logits: Tensor, targets: Tensor) -> Tensor:
     """
     own = logits.gather(1, targets[:, None])
     rival = logits.scatter(1, targets[:, None], -float("inf")).amax(dim=1)
-    spread = logits.detach().std(dim=1, correction=0).clamp_min(1e-30)
-    return (rival - own[:, 0]) / spread
+    return (rival - own[:, 0]) / spread(logits)[:, 0]
+
+
+def spread(logits: Tensor) -> Tensor:
+    """The standard deviation of each image's logits, as a column without a gradient."""
+    return logits.detach().std(dim=1, correction=0, keepdim=True).clamp_min(1e-30)

@@ -36,6 +36,7 @@ _STEPS = 5
 """So many steps should change a code."""
 _OWN = ("rows", "correct", "covered", "known", "before", *SIGNS)
 """What the first search has said, and no later one changes."""
+_STAGE = "perturbed_accuracy_after"
 _ADDED = ("model_queries", "oracle_queries")
 
 
@@ -48,41 +49,44 @@ class Hunt(Protocol):
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Further ways to search, and for which images."""
+class Answer:
+    """A further way to search."""
 
-    ways: Sequence[Way] = ()
+    way: Way
     everywhere: bool = False
-    """Whether the model as a whole is in doubt, or only images that gave a sign."""
+    """For all images, or only where the search before it gave a sign."""
 
-    def wanted(self, way: Way, facts: Mapping[str, Tensor]) -> Tensor:
-        """The images to search in this way: those in doubt that have not fallen yet."""
-        doubted = facts["zero"] | facts["faint"] | facts["still"]
-        if self.everywhere or way.name == "transfer":
-            doubted = torch.ones_like(doubted)
-        return doubted & ~(facts["validated"] & ~facts["withstood"])
+
+@dataclass(frozen=True)
+class Answers:
+    """Further searches, one after the other; each is for images that have not fallen before."""
+
+    ways: Sequence[Answer] = ()
 
     @property
     def convention(self) -> str:
         """What is searched where a sign is up, at which cost for each candidate."""
         if not self.ways:
             return ""
-        told = [f"{way.name} ({way.passes + way.probes} queries a step)" for way in self.ways]
+        told = [
+            f"{answer.way.name} ({answer.way.passes + answer.way.probes} queries a step)"
+            for answer in self.ways
+        ]
         return f"; where a model hides, the worst of gradient, {', '.join(told)}"
 
     def scores(
         self, seen: Mapping[str, NDArray[Any]], found: Outcomes, condition: Mapping[str, str]
     ) -> list[Score]:
-        """What the gradient alone would have said, and the share of images that each way broke."""
+        """The perturbed accuracy after each search, the first of which is the gradient's alone."""
         kept = found.validated
         if not (seen["answered"].any() and kept.any()):
             return []
-        scores = [proportion("gradient_perturbed_accuracy", seen["plainly"][kept], condition)]
-        for number, way in enumerate(self.ways, 1):
-            broken = (seen["ways"] == number)[kept]
-            where = {**condition, "way": way.name}
-            scores.append(proportion("fooled_by", broken, where, better=False))
-        return scores
+        stages = [proportion(_STAGE, seen["plainly"][kept], {**condition, "way": "gradient"})]
+        for number, answer in enumerate(self.ways, 1):
+            later = seen["ways"] > number
+            standing = (found.withstood | later)[kept]
+            stages.append(proportion(_STAGE, standing, {**condition, "way": answer.way.name}))
+        return stages
 
     def notes(self, seen: Mapping[str, NDArray[Any]], found: Outcomes) -> list[str]:
         """How far the gradient's score and the one that counts are apart."""
@@ -90,7 +94,9 @@ class Answers:
         if not (seen["answered"].any() and kept.any() and right):
             return []
         alone, worst = float(seen["plainly"][kept].mean()), float(found.withstood[kept].mean())
-        by = {way.name: int((seen["ways"] == at).sum()) for at, way in enumerate(self.ways, 1)}
+        by = {
+            each.way.name: int((seen["ways"] == at).sum()) for at, each in enumerate(self.ways, 1)
+        }
         told = ", ".join(f"{name} {count}" for name, count in by.items() if count)
         return [
             f"the gradient alone would have given a perturbed accuracy of {100 * alone:.1f} % and "
@@ -107,27 +113,29 @@ def answers_to(
 ) -> Answers:
     """The ways to search besides the gradient's."""
     draws = _DRAWS if signs.randomised else 1
-    ways: list[Way] = []
+    ways: list[Answer] = []
     if hiding == "answer":
-        ways += [StraightThroughGradient(draws, signs.softmax), Evolution(pairs, draws)]
+        ways.append(Answer(StraightThroughGradient(draws, signs.softmax), signs.doubtful))
+        ways.append(Answer(Evolution(pairs, draws), signs.hopeless))
     if twin is not None:
-        ways.append(Transfer(twin))
-    return Answers(tuple(ways), signs.doubtful)
+        ways.append(Answer(Transfer(twin), everywhere=True))
+    return Answers(tuple(ways))
 
 
 def answered(hunt: Hunt, batch: Batch, answers: Answers, rules: Rules) -> dict[str, Tensor]:
     """Search by the gradient, then in other ways where that is called for; the worst counts."""
     facts = hunt(batch, Gradient())
-    went_on = facts["accepted"] - rules.unmoved >= _STEPS
-    facts["still"] = went_on & (facts["flips"] == 0) & facts["withstood"]
+    facts["still"] = _still(facts, rules)
     facts["plainly"] = facts["withstood"].clone()
     facts["answered"] = torch.zeros_like(facts["withstood"])
     facts["ways"] = torch.zeros_like(facts["rows"])
-    for number, way in enumerate(answers.ways, 1):
-        places = answers.wanted(way, facts).nonzero()[:, 0]
+    doubted = facts["zero"] | facts["faint"] | facts["still"]
+    for number, answer in enumerate(answers.ways, 1):
+        asked = torch.ones_like(doubted) if answer.everywhere else doubted
+        places = (asked & ~(facts["validated"] & ~facts["withstood"])).nonzero()[:, 0]
         if not len(places):
             continue
-        again = hunt(Batch(*(each[places.to(each.device)] for each in batch)), way)
+        again = hunt(Batch(*(each[places.to(each.device)] for each in batch)), answer.way)
         fallen = again["validated"] & ~again["withstood"]
         for name in _ADDED:
             facts[name][places] += again[name]
@@ -135,4 +143,12 @@ def answered(hunt: Hunt, batch: Batch, answers: Answers, rules: Rules) -> dict[s
             facts[name][places[fallen]] = again[name][fallen]
         facts["ways"][places[fallen]] = number
         facts["answered"][places[fallen]] = True
+        # Where this search had a slope to follow all along, the image hides no longer.
+        doubted[places] = again["zero"] | again["faint"] | _still(again, rules)
     return facts
+
+
+def _still(facts: Mapping[str, Tensor], rules: Rules) -> Tensor:
+    """Images that no code of which has changed after several steps."""
+    went_on = facts["accepted"] - rules.unmoved >= _STEPS
+    return went_on & (facts["flips"] == 0) & facts["withstood"]

@@ -88,7 +88,7 @@ def dynamic(
     precision: Literal["fp32", "bf16"] = "fp32",
     force: bool = False,
     hiding: Hiding = "answer",
-    pairs: Count = 10,
+    pairs: Count = 25,
     twin: ModelRef | None = None,
     class_space: ClassSpace = "all",
     per_class: bool = True,

@@ -20,6 +20,7 @@ from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.dynamic.climb import FAINT
 from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
+from stockpot.dynamic.ways.straight_through import StraightThroughGradient
 from stockpot.dynamic.ways.way import margin
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.models.classifier import Classifier
@@ -46,12 +47,18 @@ class Signs:
     optimises: bool = False
     missing_gradients: bool = False
     gradients_mislead: bool = False
+    no_way_through: bool = False
+    """Gradients mislead even past hard steps."""
 
     @property
     def doubtful(self) -> bool:
         """Whether the gradient is not to be relied upon for any image."""
-        known = (self.randomised, self.stateful, self.softmax, self.optimises)
-        return any((*known, self.missing_gradients, self.gradients_mislead))
+        return any((self.softmax, self.missing_gradients, self.gradients_mislead, self.hopeless))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no gradient is, not even one past hard steps."""
+        return any((self.randomised, self.stateful, self.optimises, self.no_way_through))
 
     def afterwards(self, model: Classifier, few: Tensor) -> Signs:
         """The same, once more after the search: a model may change after a thousand answers."""
@@ -68,6 +75,7 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
         outputs = victim.logits(few)
         stateful = changes(model, few)
         missing, misled = _followed(task, few)
+        _, lost = _followed(replace(task, way=StraightThroughGradient()), few)
         return Signs(
             outputs=outputs,
             randomised=is_randomised(victim, few) and not stateful,
@@ -77,6 +85,7 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
             optimises=optimises(model, few),
             missing_gradients=missing,
             gradients_mislead=misled,
+            no_way_through=lost,
         )
 
 
@@ -90,7 +99,7 @@ def _followed(task: Task, few: Tensor) -> tuple[bool, bool]:
         with torch.no_grad():
             answers = predictions(task.model(pixels).float()).clamp_min(0)
         climbed = task.look(pixels, answers, answers).climbed
-    if not climbed.requires_grad:
+    if not climbed.requires_grad or _unseen(climbed, pixels):
         return True, False
     gradient = task.gradient(climbed, pixels, latents)
     size = gradient.flatten(1).abs().amax(dim=1)
@@ -103,6 +112,12 @@ def _followed(task: Task, few: Tensor) -> tuple[bool, bool]:
     told = (size >= FAINT) & (ends[0] != ends[1])
     down = told & (ends[0] < ends[1])
     return False, int(told.sum()) >= 4 and bool(2 * down.sum() >= told.sum())
+
+
+def _unseen(climbed: Tensor, pixels: Tensor) -> bool:
+    """Whether what is climbed does not come from these pixels, as far as gradients tell."""
+    (slope,) = torch.autograd.grad(climbed.sum(), pixels, retain_graph=True, allow_unused=True)
+    return slope is None
 
 
 def flags_of(
