@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import GeneratorRef, generators
 from stockpot.dynamic.kinship import refuse_kin, refuse_twin
 from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, latents_of
 from stockpot.dynamic.oracle import Oracle, RuleText, Setting, Vocabulary, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
+from stockpot.dynamic.oracles.human import HumanOracle
+from stockpot.dynamic.published.write import export_benchmark
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
@@ -193,6 +194,7 @@ def dynamic(
     notes += [*warnings, *answers.notes(found.signs, outcomes)]
     if judge is not None:
         named = oracle != "zero_shot" or (oracle_params or {}).get("model")
+        notes += [judge.note] if isinstance(judge, HumanOracle) else []
         notes += about_oracle(judge.name, outcomes, data, named=bool(named))
     if not outcomes.validated.any():
         notes.append(
@@ -202,7 +204,7 @@ def dynamic(
     convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty, setting, judge)
     convention += answers.convention
     if export:
-        _export(Path(export), model, data, found, {**condition, "convention": convention})
+        _export(Path(export), task, model, data, found, {**condition, "convention": convention})
     scores = [*headline(outcomes, condition, rules, context.seed), *extra]
     scores += answers.scores(found.signs, outcomes, condition)
     scores += curve(outcomes, condition, budget)
@@ -282,7 +284,12 @@ def _convention(
 
 
 def _export(
-    folder: Path, model: Classifier, data: Dataset, found: Evaluation, facts: dict[str, str]
+    folder: Path,
+    task: Task,
+    model: Classifier,
+    data: Dataset,
+    found: Evaluation,
+    facts: dict[str, str],
 ) -> None:
     rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
     kept = rows.tolist()
@@ -291,6 +298,7 @@ def _export(
         "before": [found.before[row] for row in rows],
         "after": [found.after[row] for row in rows],
         "oracle": [round(float(found.confidence[row]), 4) for row in rows],
+        "oracle_answer": [_answer(task, image, data, model.device) for image in found.images(kept)],
     }
     about = {
         **facts,
@@ -301,4 +309,24 @@ def _export(
         "licence": data.licence,
         "made": provenance(str(model.device)).model_dump(),
     }
-    export_benchmark(folder, found.images(kept), data.labels[rows], data.classes, columns, about)
+    # As the search got them: at the size of the pictures that were made of them.
+    batches = data.batches(256, model.preprocess.fit)
+    originals = (image for batch in batches for image in batch.images)
+    export_benchmark(
+        folder,
+        found.images(kept),
+        data.labels[rows],
+        data.classes,
+        columns,
+        about,
+        (originals, data.labels),
+    )
+
+
+def _answer(task: Task, image: Tensor, data: Dataset, device: torch.device) -> str:
+    """The class that the oracle sees in a picture; empty where there is none to ask or to see."""
+    if task.oracle is None:
+        return ""
+    shares = task.oracle.judge(image[None].to(device).float() / 255)[0]
+    best = int(shares.argmax())
+    return data.classes[best] if float(shares[best]) > 0 and best < len(data.classes) else ""
