@@ -31,9 +31,11 @@ from stockpot.cli import (
     runs,
     season,
     show,
+    sign,
     similarity,
     transfer,
     validate,
+    verify,
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
@@ -54,7 +56,7 @@ _MAKING = (
     rescore,
     export,
 )
-_JUDGING = (compare, transfer)
+_JUDGING = (compare, transfer, sign, verify)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

@@ -18,7 +18,6 @@ from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, 
 from stockpot.dynamic.oracle import Oracle, RuleText, Setting, Vocabulary, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.oracles.human import HumanOracle
-from stockpot.dynamic.published.write import export_benchmark
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
@@ -31,14 +30,14 @@ from stockpot.measure.dynamic.about import (
     with_vocabulary,
 )
 from stockpot.measure.dynamic.answers import Hiding, answers_to
-from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
+from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
+from stockpot.measure.dynamic.publish import publish
 from stockpot.measure.dynamic.signs import flags_of, look_for_signs
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
-from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 from stockpot.score.class_space import ClassSpace, match_classes
 from stockpot.score.scorer import Scorer, scorer_for
@@ -204,7 +203,7 @@ def dynamic(
     convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty, setting, judge)
     convention += answers.convention
     if export:
-        _export(Path(export), task, model, data, found, {**condition, "convention": convention})
+        publish(Path(export), task, model, data, found, {**condition, "convention": convention})
     scores = [*headline(outcomes, condition, rules, context.seed), *extra]
     scores += answers.scores(found.signs, outcomes, condition)
     scores += curve(outcomes, condition, budget)
@@ -281,52 +280,3 @@ def _convention(
         return text
     count = getattr(judge, "vocabulary", len(setting.classes))
     return f"{text}; oracle vocabulary {setting.vocabulary} ({count} classes)"
-
-
-def _export(
-    folder: Path,
-    task: Task,
-    model: Classifier,
-    data: Dataset,
-    found: Evaluation,
-    facts: dict[str, str],
-) -> None:
-    rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
-    kept = rows.tolist()
-    columns = {
-        "row": rows.tolist(),
-        "before": [found.before[row] for row in rows],
-        "after": [found.after[row] for row in rows],
-        "oracle": [round(float(found.confidence[row]), 4) for row in rows],
-        "oracle_answer": [_answer(task, image, data, model.device) for image in found.images(kept)],
-    }
-    about = {
-        **facts,
-        "model": model.origin.source,
-        "model_fingerprint": model.origin.fingerprint,
-        "data": f"{data.name}:{data.split}",
-        "data_fingerprint": data.fingerprint,
-        "licence": data.licence,
-        "made": provenance(str(model.device)).model_dump(),
-    }
-    # As the search got them: at the size of the pictures that were made of them.
-    batches = data.batches(256, model.preprocess.fit)
-    originals = (image for batch in batches for image in batch.images)
-    export_benchmark(
-        folder,
-        found.images(kept),
-        data.labels[rows],
-        data.classes,
-        columns,
-        about,
-        (originals, data.labels),
-    )
-
-
-def _answer(task: Task, image: Tensor, data: Dataset, device: torch.device) -> str:
-    """The class that the oracle sees in a picture; empty where there is none to ask or to see."""
-    if task.oracle is None:
-        return ""
-    shares = task.oracle.judge(image[None].to(device).float() / 255)[0]
-    best = int(shares.argmax())
-    return data.classes[best] if float(shares[best]) > 0 and best < len(data.classes) else ""
