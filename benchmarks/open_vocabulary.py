@@ -21,13 +21,13 @@ from pathlib import Path
 import torch
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.datasets.words.words import plain_words
 from stockpot.engine import pick_device
 from stockpot.fuse.run import fuse
 from stockpot.measure.run import measure
 from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess
-from stockpot.models.prompts import class_prompts
 from stockpot.types import ImageSize
 
 SIZES: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
@@ -43,7 +43,7 @@ TASKS = {"ten": 10, "hundred": 100, "digits": 10, "sketches": 345, "icons": 50}
 def pool(folder: Path, size: str) -> list[Path]:
     """A CLIP of random weights and three experts near it: for time, not for accuracy."""
     side, vision, text = SIZES[size]
-    words = class_prompts(("thing",), ("a photo of a {}.",))
+    words = plain_words(("thing",), ("a photo of a {}.",)).prompts
     square = Preprocess(ImageSize(side, side), ImageSize(side, side))
     base = folder / "base"
     new_dual_encoder(base, prompts=words, preprocess=square, seed=0, vision=vision, text=text)

@@ -105,7 +105,7 @@ def raced(matrix: Matrix, draws: int) -> None:
             cells = np.ix_(alive, rows)
             return matrix.correct[cells].sum(axis=1), matrix.loss[cells].sum(axis=1)
 
-        result = race(len(matrix.weights), seen, judge, first=0.03, keep=0.25)
+        result = race(matrix.weights, seen, judge, first=0.03, keep=0.25)
         score = matrix.correct[:, held_out].mean(axis=1)
         gaps.append(100 * (score[matrix.best(seen)] - score[result.winner]))
         shares.append(100 * result.images / (len(matrix.weights) * len(seen)))

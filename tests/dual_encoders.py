@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from stockpot.datasets.words.words import plain_words
 from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.preprocess import Preprocess
-from stockpot.models.prompts import Prompts, class_prompts
+from stockpot.models.prompts import Prompts
 from stockpot.types import ImageSize
 
 SIZE = ImageSize(16, 16)
@@ -18,7 +19,9 @@ VISION = {"patch_size": 8, "hidden_size": 16, "intermediate_size": 32}
 VISION |= {"num_hidden_layers": 2, "num_attention_heads": 2}
 TEXT = {"hidden_size": 16, "intermediate_size": 32}
 TEXT |= {"num_hidden_layers": 1, "num_attention_heads": 2}
-WORDS = class_prompts(("ant", "bee", "cat", "dog", "fox", "one", "two"), ("a photo of a {}.",))
+WORDS = plain_words(
+    ("ant", "bee", "cat", "dog", "fox", "one", "two"), ("a photo of a {}.",)
+).prompts
 
 
 def make_clip(folder: Path, *, prompts: Prompts = WORDS, seed: int = 0) -> Path:

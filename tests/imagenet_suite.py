@@ -45,7 +45,7 @@ class ReadsPlace(nn.Module):
         colour = (pixels.mean(dim=(2, 3)) * 255).round().long()
         places = colour[:, 0] * 250 + colour[:, 1]
         answered = [(p + 1) % 1000 if p in self.wrong else p for p in places.tolist()]
-        logits = torch.zeros(len(places), 1000)
+        logits = torch.zeros(len(places), 1000, device=pixels.device)
         logits[range(len(places)), answered] = 1.0
         return self.scale * logits
 
@@ -75,6 +75,11 @@ def build(root: Path) -> Path:
     for shape, texture in zip(categories(), (*categories()[1:], categories()[0]), strict=True):
         name = f"{shape.name}1-{texture.name}2.png"
         save(root / "cue-conflict" / shape.name / name, shape.places[0])
+    for group, name in (("noise", "gaussian_noise"), ("weather", "fog"), ("extra", "saturate")):
+        for severity in (1, 5):
+            for number, place in enumerate(range(0, 1000, 25), start=1):
+                file = f"ILSVRC2012_val_{number:08d}.JPEG"
+                save(root / "ImageNet-C" / group / name / str(severity) / ids[place] / file, place)
     real = [[place, (place + 3) % 1000] for place in range(0, 1000, 25)]
     real[4] = []
     (root / "real.json").write_text(json.dumps(real))

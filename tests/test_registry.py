@@ -99,7 +99,7 @@ def test_tags_are_fields() -> None:
         ("hardeners", "dynamic_augment", {"generator": "generator", "oracle": "oracle"}),
         ("measures", "corruption", {"baseline": "model"}),
         ("measures", "dynamic", {"generator": "generator", "oracle": "oracle"}),
-        ("measures", "adversarial", {"method": "attack"}),
+        ("measures", "adversarial", {"method": "attack", "images": "images"}),
         ("oracles", "zero_shot", {"model": "model"}),
         ("generators", "vqgan", {"autoencoder": "autoencoder"}),
         ("measures", "clean", {}),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from stockpot.season.criteria import calibrated_ensemble, judge_all, temperature
 from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Matrix
+from stockpot.season.ranking import ranking
 from stockpot.season.robust import evaluate_under, line
 from stockpot.season.shots import Shots, read_shots
 
@@ -87,7 +87,8 @@ class Study:
         """Members by role, and images of their own kind for the statistics of soups."""
         pool = read_pool({role: self.members[role] for role in roles}, self.device)
         source = read_shots(self.source, pool.model, device=self.device, batch_size=250)
-        pool.statistics = Statistics(images=source.batches)
+        # One rule for members, soups inside and outside, and their ensemble.
+        pool.statistics = Statistics(self.given.bn, source.batches)
         return pool, source
 
     def threats(self) -> None:
@@ -107,7 +108,6 @@ class Study:
         """Attack the soups that were not yet, five at a time, as long as there is time."""
         pool, _ = self.pool(*roles)
         shots = read_shots(self.images, pool.model, device=self.device, batch_size=len(self.images))
-        shots = replace(shots, batches=tuple(batch.float() / 255 for batch in shots.batches))
         protocol = named_protocol("soups-cifar")
         settings = dict(protocol.params) | {"precision": "bf16", "forward": "folded"}
         if self.given.steps:
@@ -124,7 +124,7 @@ class Study:
                 pool, part, shots, Threats(protocol.threats), by_norm=protocol.by_norm, **settings
             )
             facts = {"members": list(pool.members), "data": str(self.images),
-                     "fingerprint": self.images.fingerprint}  # fmt: skip
+                     "fingerprint": self.images.fingerprint, "bn": self.given.bn}  # fmt: skip
             known = Conditions(found, facts) if known is None else known.with_soups(found)
             known.save(self.out / name)
         done = 0 if known is None else len(known.weights)
@@ -133,17 +133,16 @@ class Study:
     def control(self) -> None:
         """Clean accuracy on the control's line with BatchNorm statistics estimated anew.
 
-        Averaged statistics could be what breaks soups of strangers; this tells them apart from
-        weights.
+        Averaged statistics could be what breaks soups of strangers; beside the line with `--bn mix`
+        this tells them apart from weights.
         """
         pool, source = self.pool("linf", "other")
         shots = read_shots(self.images, pool.model, device=self.device, batch_size=250)
         soups = line(0, 1, 0.2, 2, 0, 1)
         right = []
+        pool.statistics = Statistics("recompute", source.batches)
         for weights in soups:
-            rule = "recompute" if 0 < weights[1] < 1 else "mix"
-            pool.statistics = Statistics(rule, source.batches)
-            right.append(logits_of(pool.load(weights), shots).argmax(dim=1) == shots.labels)
+            right.append(logits_of(pool.load(weights), shots).argmax(dim=1) == shots.scorer.targets)
         correct = torch.stack(right).cpu().numpy()
         matrix = Matrix(soups.numpy(), correct, (~correct).astype(np.float32))
         Conditions({"clean": matrix}, {"members": list(pool.members)}).save(self.out / "renewed")
@@ -154,7 +153,7 @@ class Study:
         given = self.given
         pool, source = self.pool(*SOUPED)
         plain = read_shots(self.images, pool.model, device=self.device, batch_size=250)
-        pixels = torch.cat(plain.batches)
+        pixels = torch.cat(list(plain.batches))
         low, high = (0.0, 1.0) if given.convex else (-0.4, 1.4)
         soups = affine_grid(4, low=low, high=high, step=0.2)
         if given.every > 1:  # a sample of the grid, and the members themselves
@@ -162,7 +161,7 @@ class Study:
             soups = torch.unique(soups, dim=0)
         # Labelled images of the members' own kind are met first, then one severity after another,
         # so that what there is when time is out covers all corruptions.
-        cells = {"source": torch.cat(source.batches), "clean": pixels}
+        cells = {"source": torch.cat(list(source.batches)), "clean": pixels}
         found: dict[str, dict[str, Matrix]] = {"shift": {}, "alone": {}, "ensemble": {}}
         known: dict[str, Tensor] = {}
         chosen: list[dict[str, object]] = []
@@ -177,16 +176,18 @@ class Study:
             alone = self.look(pool, torch.eye(4), cells, until=float("inf")) or {}
             known = known or {"soups": kept["source"], "alone": alone["source"]}
             for name in cells:
-                labels = source.labels if name == "source" else plain.labels
+                labels = (source if name == "source" else plain).scorer.targets
                 together = alone[name].softmax(dim=2).mean(dim=0, keepdim=True).log()
                 found["shift"][name] = judged(kept[name], soups, labels)
                 found["alone"][name] = judged(alone[name], torch.eye(4), labels)
                 found["ensemble"][name] = judged(together, torch.full((1, 4), 0.25), labels)
             if given.seeds:
-                chosen += without_labels(kept, alone, known, source.labels, given.seeds)
+                chosen += without_labels(
+                    soups, kept, alone, known, source.scorer.targets, given.seeds
+                )
             cells = {}
             for part, matrices in found.items():
-                facts = {"members": list(pool.members), "label_free": chosen}
+                facts = {"members": list(pool.members), "label_free": chosen, "bn": given.bn}
                 Conditions(matrices, facts).save(self.out / part)
             print(f"{given.family} shift: {len(soups)} soups, severity {severity}", flush=True)
 
@@ -220,6 +221,7 @@ def judged(logits: Tensor, soups: Tensor, labels: Tensor) -> Matrix:
 
 
 def without_labels(
+    soups: Tensor,
     kept: dict[str, Tensor],
     alone: dict[str, Tensor],
     known: dict[str, Tensor],
@@ -240,7 +242,7 @@ def without_labels(
             ensemble = calibrated_ensemble(list(known["alone"]), losses, list(alone[name][:, rows]))
             for criterion in CRITERIA:
                 scores = judge_all(criterion, known["soups"], right, target, ensemble, heat)
-                best = int(scores.nan_to_num(-torch.inf).argmax())
+                best = int(ranking(soups, scores.cpu().numpy(), seed=seed)[0])
                 chosen.append({"seed": seed, "cell": name, "criterion": criterion, "soup": best})
     return chosen
 
@@ -259,6 +261,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="shift: every so-many-th soup")
     parser.add_argument("--source-images", type=int, default=1000, help="to calibrate on")
     parser.add_argument("--seeds", type=int, default=3, help="label-free choices; 0 makes none")
+    parser.add_argument("--bn", choices=["recompute", "mix", "left"], default="recompute",
+                        help="BatchNorm statistics, by one rule for all")  # fmt: skip
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop, with what there is")
     given = parser.parse_args()

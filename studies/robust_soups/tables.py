@@ -3,8 +3,9 @@
     python studies/robust_soups/tables.py runs/study --family quarter
 
 Writes results/LABEL.json and results/LABEL.md and the figures, and puts the tables of choosing
-into README.md. Where a soup is chosen and then compared, half of the images choose and the other
-half compare: no winner's curse.
+into README.md. Where a soup (or a member, or the worst of a line) is chosen and then compared, half
+of the images choose and the other half compare: no winner's curse. Whether a finding held is a rule
+on intervals (`stockpot.results.contrast`); those of several cells count an image once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,18 @@ import numpy as np
 from study import CORRUPTIONS, CRITERIA, SOUPED
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import Contrast, choose_then_judge, halves, paired
-from stockpot.results.statistics import wilson
+from stockpot.results.contrast import (
+    Claim,
+    Contrast,
+    Verdict,
+    choose_then_judge,
+    every_exceed,
+    halves,
+    paired,
+    some_exceed,
+    verdict,
+)
+from stockpot.results.statistics import share_interval
 from stockpot.results.tables import fill, markdown, percent
 from stockpot.season.conditions import Conditions
 from stockpot.season.matrix import single_soup
@@ -40,13 +51,20 @@ def points(found: Contrast, n: int) -> dict[str, float]:
     return {key: 100 * value for key, value in found._asdict().items()} | {"n": n}
 
 
-def share(flags: np.ndarray) -> dict[str, float]:
-    interval = wilson(int(flags.sum()), flags.size)
+def share(flags: np.ndarray, groups: np.ndarray | None = None) -> dict[str, float]:
+    interval = share_interval(flags, groups)
     return points(Contrast(float(flags.mean()), interval.low, interval.high), flags.size)
 
 
 def gain(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
     return points(paired(first, second), first.size)
+
+
+def told(found: Claim | Verdict) -> dict[str, Any]:
+    """A verdict, and for several differences their intervals of 95 % together, in points."""
+    if isinstance(found, str):
+        return {"verdict": found}
+    return {"verdict": found.verdict, "together": [points(part, 0) for part in found.parts]}
 
 
 def mixture(soups: Conditions, row: int) -> str:
@@ -67,98 +85,121 @@ def on_triangle(soups: Conditions) -> list[int]:
     return [int(row) for row in np.flatnonzero(whole & convex)]
 
 
+def dips(correct: np.ndarray) -> Any:
+    """The lowest interior point of a line against its lower end: chosen on one half of the images.
+
+    The gain is the end's; its pair is turned round by `below`.
+    """
+    wrong = ~correct
+    return choose_then_judge(wrong[1:-1], wrong[[0, -1]])
+
+
+def below(found: Any) -> Any:
+    """The pair of a dip as right answers: the interior point, and the end."""
+    pair = found.held_out
+    return pair._replace(first=1 - pair.first, second=1 - pair.second)
+
+
 def smooth(soups: Conditions) -> Finding:
-    """F1: along a line no interior soup falls below the worse end."""
-    rows = []
+    """F1: along a line no interior soup falls below the worse end, by two points or more."""
+    rows, pairs = [], []
     for pair in ((0, 1), (0, 2), (1, 2)):
         for threat in (OWN[SOUPED[member]] for member in pair):
-            scores = 100 * soups.matrices[threat].accuracy()[soups.line(*pair)]
+            correct = soups.matrices[threat].correct[soups.line(*pair)]
+            found = dips(correct)
+            scores = 100 * correct.mean(axis=1)
             steps = np.diff(scores) * (1 if scores[-1] > scores[0] else -1)
-            dip = scores[1:-1].min() - min(scores[0], scores[-1])
+            pairs.append(below(found))
             rows.append({"pair": called(pair), "threat": threat,
-                         "lowest interior minus lower end": dip,
+                         "lowest interior minus lower end":
+                         gain(pairs[-1].first, pairs[-1].second),
                          "largest step against the trend": max(0.0, -steps.min())})  # fmt: skip
-    lowest = min(row["lowest interior minus lower end"] for row in rows)
-    return {"holds": lowest > -2.0, "lowest dip (points)": lowest, "rows": rows}
+    return told(every_exceed(pairs, -0.02)) | {"rows": rows}
 
 
 def interior_beats_specialist(soups: Conditions) -> Finding:
     """F2: for neighbouring norms some interior soup beats the specialist at its own threat."""
-    rows = []
+    rows, pairs = [], []
     for pair in ((1, 0), (1, 2), (0, 1), (2, 1)):
         correct = soups.matrices[OWN[SOUPED[pair[0]]]].correct
         alone, *inner, _ = soups.line(*pair)
         found = choose_then_judge(correct[inner], correct[alone])
+        pairs.append(found.held_out)
         rows.append({"specialist": SOUPED[pair[0]], "soup": mixture(soups, inner[found.best]),
                      "gain over the specialist": points(found.gain, found.n)})  # fmt: skip
-    return {"holds": any(row["gain over the specialist"]["low"] > 0 for row in rows), "rows": rows}
+    return told(some_exceed(pairs)) | {"rows": rows}
 
 
 def joint_training(soups: Conditions, joint: dict[str, Conditions]) -> Finding:
     """F3: MAX and SAT on (l_inf, l_1) lie above the soups' front."""
     pair = [soups.matrices[THREATS[index]].correct[soups.line(0, 2)] for index in (0, 2)]
     both = np.logical_and(*pair)
-    best = int(both.mean(axis=1).argmax())
     linf, l1 = (correct.mean(axis=1) for correct in pair)
     order = np.argsort(linf)
-    rows = []
+    rows, pairs = [], []
     for name, model in joint.items():
         own = [model.matrices[THREATS[index]].correct[0] for index in (0, 2)]
         # The l_1 accuracy of the front at the same l_inf accuracy, by linear interpolation.
         front = float(np.interp(own[0].mean(), linf[order], l1[order]))
+        found = choose_then_judge(np.logical_and(*own)[None], both)
+        pairs.append(found.held_out)
         rows.append(
             {"model": name, "linf": share(own[0]), "l1": share(own[1]),
              "l1 above the front (points)": 100 * (float(own[1].mean()) - front),
-             "union(linf, l1) minus the best soup's": gain(np.logical_and(*own), both[best])}
+             "union(linf, l1) minus the best soup's": points(found.gain, found.n)}
         )  # fmt: skip
-    gaps = [row["union(linf, l1) minus the best soup's"]["value"] for row in rows]
-    return {"holds": bool(gaps) and min(gaps) > 0, "rows": rows}
+    return told(every_exceed(pairs)) | {"rows": rows}
 
 
 def best_union(soups: Conditions) -> Finding:
     """F4: the best soup under the union uses only the l_inf and l_1 members."""
     union = soups.matrices["union"]
-    accuracy = union.accuracy()
-    order = sorted(on_triangle(soups), key=lambda row: -accuracy[row])
+    inside = on_triangle(soups)
+    without = [row for row in inside if abs(soups.weights[row][1]) < 1e-9]
+    others = [row for row in inside if row not in without]
     members = [soups.line(m, (m + 1) % 3)[0] for m in range(3)]
-    alone = max(members, key=lambda row: accuracy[row])
-    rows = [{"soup": mixture(soups, row), "union": share(union.correct[row])} for row in order[:5]]
-    return {
-        "holds": abs(soups.weights[order[0]][1]) < 1e-9, "rows": rows,
-        "best minus best member": gain(union.correct[order[0]], union.correct[alone]),
+    found = choose_then_judge(union.correct[without], union.correct[others])
+    over = choose_then_judge(union.correct[inside], union.correct[members])
+    top = [row for row in union.top(len(union.weights)) if row in inside][:5]
+    rows = [{"soup": mixture(soups, row), "union": share(union.correct[row])} for row in top]
+    return told(found.gain.verdict) | {
+        "rows": rows, "best without l_2 minus best with it": points(found.gain, found.n),
+        "without": mixture(soups, without[found.best]), "with": mixture(soups, others[found.other]),
+        "best minus best member": points(over.gain, over.n),
     }  # fmt: skip
 
 
 def extrapolation(soups: Conditions) -> Finding:
-    """F5: some weight outside [0, 1] is at least as good for some score."""
-    rows = []
+    """F5: some weight outside [0, 1] is better for some score."""
+    rows, pairs = [], []
     for pair in ((0, 1), (0, 2), (1, 2), (0, 3)):
         inside = soups.line(*pair)
         outside = [row for row in soups.line(*pair, -0.4, 1.4) if row not in inside]
         for condition in ALL if outside else ():
             correct = soups.matrices[condition].correct
-            chosen, judged = halves(correct.shape[1])
-            seen = correct[:, chosen].mean(axis=1)
-            a, b = (max(side, key=lambda row: seen[row]) for side in (outside, inside))
+            found = choose_then_judge(correct[outside], correct[inside])
+            pairs.append(found.held_out)
             rows.append(
                 {"pair": called(pair), "score": condition,
-                 "outside": mixture(soups, a), "inside": mixture(soups, b),
-                 "outside minus inside": gain(correct[a, judged], correct[b, judged])}
+                 "outside": mixture(soups, outside[found.best]),
+                 "inside": mixture(soups, inside[found.other]),
+                 "outside minus inside": points(found.gain, found.n)}
             )  # fmt: skip
-    gains = [row["outside minus inside"]["value"] for row in rows]
-    return {"holds": bool(gains) and max(gains) >= 0, "rows": rows}
+    return told(some_exceed(pairs)) | {"rows": rows}
 
 
 def control(line: Conditions) -> Finding:
-    """F10: independently trained members do not mix."""
-    clean = line.matrices["clean"].accuracy()
-    barrier = 100 * (min(clean[0], clean[-1]) - clean[1:-1].min())
+    """F10: independently trained members do not mix: a barrier of more than ten points."""
+    found = dips(line.matrices["clean"].correct)
     rows = [
         {"weight of the other": float(weights[1])}
         | {name: share(matrix.correct[row]) for name, matrix in line.matrices.items()}
         for row, weights in enumerate(line.weights)
     ]
-    return {"holds": barrier > 10, "barrier in clean accuracy (points)": barrier, "rows": rows}
+    barrier = found.gain
+    return told(verdict(barrier.low, barrier.high, 0.1)) | {
+        "barrier in clean accuracy (points)": points(barrier, found.n), "rows": rows,
+    }  # fmt: skip
 
 
 class Shifted:
@@ -174,24 +215,27 @@ class Shifted:
     def soups_beat_members(self) -> Finding:
         """F6: the best soup beats every member on shifted sets, but not on the clean one."""
         chosen, judged = halves(self.n)
-        rows = []
+        rows, answers = [], []
         for name in ("clean", *self.cells):
             matrix, alone = self.soups.matrices[name], self.alone.matrices[name].correct
             best = matrix.best(chosen)
             member = int(alone[:, chosen].mean(axis=1).argmax())
             right = matrix.correct[best, judged]
+            answers.append((right, alone[member, judged]))
             rows.append(
                 {"cell": name, "soup": mixture(self.soups, best), "soup accuracy": share(right),
                  "best member": SOUPED[member],
                  "soup minus member": gain(right, alone[member, judged])}
             )  # fmt: skip
         clean, *gains = (row["soup minus member"] for row in rows)
-        return {
+        # The same images stand in every cell: each counts once, with its mean over the cells.
+        mean = paired(*(np.mean(side, axis=0) for side in zip(*answers[1:], strict=True)))
+        return told(mean.verdict) | {
             "clean gain": clean, "cells": len(gains),
             "cells with a gain": sum(found["value"] > 0 for found in gains),
             "cells with a gain beyond its interval": sum(found["low"] > 0 for found in gains),
             "cells with a loss beyond its interval": sum(found["high"] < 0 for found in gains),
-            "mean gain": float(np.mean([found["value"] for found in gains])), "rows": rows,
+            "mean gain": points(mean, len(judged)), "rows": rows,
         }  # fmt: skip
 
     def numbers_of_labels(self) -> list[int]:
@@ -222,15 +266,21 @@ class Shifted:
         chosen, judged = halves(self.n)
         cells = list(self.cells.values())
         single = single_soup(cells, [chosen] * len(cells))
-        soup = np.concatenate([cell.correct[single, judged] for cell in cells])
-        own = np.concatenate([cell.correct[cell.best(chosen), judged] for cell in cells])
-        outputs = [self.ensemble.matrices[name].correct[0, judged] for name in self.cells]
-        alone = [self.alone.matrices[name].accuracy(judged) for name in self.cells]
-        return {
-            "single soup": mixture(self.soups, single), "single": share(soup),
-            "ensemble": share(np.concatenate(outputs)), "soup of each cell": share(own),
-            "best single member": float(100 * np.mean(alone, axis=0).max()),
-            "single minus ensemble": gain(soup, np.concatenate(outputs)),
+        soup = np.stack([cell.correct[single, judged] for cell in cells])
+        own = np.stack([cell.correct[cell.best(chosen), judged] for cell in cells])
+        outputs = np.stack([self.ensemble.matrices[n].correct[0, judged] for n in self.cells])
+        members = np.stack([self.alone.matrices[name].correct for name in self.cells], axis=1)
+        member = int(members[:, :, chosen].mean(axis=(1, 2)).argmax())
+        # The same images stand in every cell.
+        images = np.tile(judged, len(cells))
+        difference = paired(soup.ravel(), outputs.ravel(), groups=images)
+        # The finding is that the soup is below.
+        return told(verdict(-difference.high, -difference.low)) | {
+            "single soup": mixture(self.soups, single), "single": share(soup.ravel(), images),
+            "ensemble": share(outputs.ravel(), images),
+            "soup of each cell": share(own.ravel(), images),
+            "best single member": share(members[member][:, judged].ravel(), images),
+            "single minus ensemble": points(difference, soup.size),
         }  # fmt: skip
 
     def selection(self, seeds: int = 3) -> list[dict[str, Any]]:
@@ -248,7 +298,9 @@ class Shifted:
                          "oracle": matrix.best(judged)}  # fmt: skip
                 soups |= {c: free[name, seed, c] for c in CRITERIA if (name, seed, c) in free}
                 scores = {way: matrix.correct[soup, judged].mean() for way, soup in soups.items()}
-                scores["best member"] = self.alone.matrices[name].accuracy(judged).max()
+                alone = self.alone.matrices[name]
+                member = int(alone.accuracy(chosen).argmax())
+                scores["best member"] = alone.correct[member, judged].mean()
                 scores["ensemble"] = self.ensemble.matrices[name].accuracy(judged)[0]
                 for way, score in scores.items():
                     found.setdefault(way, []).append(100 * float(score))
@@ -267,7 +319,7 @@ class Shifted:
             for seed in range(draws):
                 order = np.random.default_rng(seed).permutation(self.n)
                 seen, score = order[: self.n // 2], matrix.accuracy(order[self.n // 2 :])
-                result = race(len(matrix.weights), seen, judge, first=first, keep=keep)
+                result = race(matrix.weights, seen, judge, first=first, keep=keep)
                 gaps.append(100 * (score[matrix.best(seen)] - score[result.winner]))
                 costs.append(100 * result.images / (len(matrix.weights) * len(seen)))
         return {"draws": len(gaps), "mean gap (points)": np.mean(gaps), "sd": np.std(gaps),

@@ -121,13 +121,16 @@ def test_they_are_scored_again_on_any_model(tmp_path) -> None:
     model, other = make_classifier(reader()), make_classifier(reader(1))
     ask = {"norms": "linf,l2", "eps": "1/255,0.1", "method": "apgd", "steps": 4}
     (first,) = stockpot.measure(
-        {"m": model}, {"adversarial": ask | {"save": str(folder)}}, data=data, seed=2
+        {"m": model}, {"adversarial": ask | {"save": str(folder)}}, data=data, seed=2, device="cpu"
     )
     assert json.loads((folder / "manifest.json").read_text())["weights_fingerprint"] == identify(
         model
     )
     again, transferred = stockpot.measure(
-        {"m": model, "other": other}, {"adversarial": {"images": str(folder)}}, data=data
+        {"m": model, "other": other},
+        {"adversarial": {"images": str(folder)}},
+        data=data,
+        device="cpu",
     )
     for name in first.outcomes:
         assert np.array_equal(again.outcome(name), first.outcome(name)), name

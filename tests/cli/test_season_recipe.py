@@ -13,6 +13,7 @@ from commands import invoke
 from stockpot.errors import UserError
 from stockpot.recipe import load_recipe
 from stockpot.run.check import check
+from stockpot.run.order import order_of
 from stockpot.run.plan import build_order, parents
 
 
@@ -52,10 +53,39 @@ def test_a_recipe_seasons_after_it_has_trained(
     assert list((tmp_path / "out" / "results").glob("soup--clean--toy--*.json"))
 
 
+def test_a_recipe_says_how_batch_norm_and_classes_are_treated(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    path = written(tmp_path, pico_vit, toy_file, bn="left", class_space="subset")
+    file = load_recipe(path)
+    check(file)
+    order = order_of(file.recipe, "soup", tmp_path)
+    assert (order.settings["bn"], order.settings["class_space"]) == ("left", "subset")
+
+
+def test_the_command_prints_and_draws_what_withstood(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    done = invoke(
+        "season", "grid", f"a={pico_vit}", f"b={pico_vit}", "--data", toy_file, "--shots", 12,
+        "-p", "threats=linf:1", "-p", "attack_steps=2", "-p", "low=0", "-p", "high=1",
+        "-p", "step=0.5", "--plot", tmp_path / "plots", "-o", tmp_path / "soup",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "accuracy under linf 1" in done.output.replace("\n", " ")
+    assert "BatchNorm statistics: mixed like weights" in done.output
+    assert "accuracy under linf 1" in (tmp_path / "plots" / "line-a-b.svg").read_text()
+    # Equal members tie everywhere: the middle of the line, not its first soup.
+    record = json.loads((tmp_path / "soup" / "stockpot.json").read_text())["details"]
+    assert record["members"] == {"a": 0.5, "b": 0.5}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"method": "gird"}, "season.soup.method"),
+        ({"bn": "recompute"}, "season.soup.bn: recompute"),
+        ({"bn": "extrapolated"}, "season.soup.bn"),
         ({"ties": "coin"}, "season.soup.ties: grid: ties"),
         ({"models": ["one", "three"]}, "season.soup.models.1"),
         ({"source": "nothing"}, "season.soup.source"),

@@ -63,7 +63,7 @@ def test_the_adapter_is_the_best_of_its_rank(tmp_path: Path) -> None:
         elif change.ndim == 4 or (change.ndim == 2 and "embedding.weight" not in name):
             want = cut(change, 3)
         got = (source.read(name) - before).double().numpy()
-        assert np.allclose(got, want, rtol=0, atol=2e-6), name
+        assert np.allclose(got, want, rtol=0, atol=2e-5), name
         lost += float(((change.double().numpy() - want) ** 2).sum())
         total += float((change.double() ** 2).sum())
     record = read_record(out)
@@ -82,7 +82,7 @@ def test_a_rank_that_is_enough_loses_nothing(tmp_path: Path) -> None:
     out = fuse("average", [changed], base=folder, as_lora=16, out=tmp_path / "lora")
     source = open_checkpoint(out)
     for name, values in changed.items():
-        assert torch.allclose(source.read(name), values, rtol=0, atol=2e-6), name
+        assert torch.allclose(source.read(name), values, rtol=0, atol=2e-5), name
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for place in (folder, out):

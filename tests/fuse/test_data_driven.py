@@ -44,6 +44,7 @@ def test_the_vision_tower_alone_is_fused(method: str, pool: ClipPool, tmp_path: 
     out = fuse(
         method, pool.members, base=pool.base, tasks=pool.tasks, out=tmp_path / "out", **FEW[method]
     )
+    assert json.loads((out / "config.json").read_text())["model_type"] == "clip"
     for name, data in pool.tasks.items():
         made = stockpot.load_model(out, classes=data.classes)
         start = stockpot.load_model(pool.base, classes=data.classes)
@@ -155,7 +156,7 @@ def test_regmean_pp_feeds_layers_from_the_merged_prefix(pool: ClipPool) -> None:
         fuse(method, pool.members, base=pool.base, tasks=pool.tasks, examples=24)
         for method in ("regmean", "regmean_pp")
     ]
-    second = "encoder.layers.1.mlp.fc1.weight"
+    second = "vision_model.encoder.layers.1.mlp.fc1.weight"
     assert not torch.equal(both[0][second], both[1][second])
     equal = [
         fuse(method, dict.fromkeys(("x",), pool.members["ants"]), base=pool.base,
@@ -165,8 +166,7 @@ def test_regmean_pp_feeds_layers_from_the_merged_prefix(pool: ClipPool) -> None:
     own = stockpot.load_model(pool.members["ants"], classes=("a",)).state_dict()
     for got in equal:  # one member alone is its own best answer
         for key, value in got.items():
-            name = f"network.model.vision_model.{key.removeprefix('vision_model.')}"
-            torch.testing.assert_close(value, own[name])
+            torch.testing.assert_close(value, own[f"network.model.{key}"])
 
 
 def test_an_ill_conditioned_layer_is_reported_and_takes_the_mean(tmp_path: Path) -> None:

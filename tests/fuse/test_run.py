@@ -134,6 +134,16 @@ def test_clip_layouts_and_a_whole_model_fuse(tmp_path: Path) -> None:
     assert not torch.equal(
         fused.vision_model.post_layernorm.weight, whole.vision_model.post_layernorm.weight
     )
+    # A method that has no use for a base still writes into it what it made of vision towers.
+    mean = fuse("average", paths, base=tmp_path / "whole", out=tmp_path / "mean")
+    fused, info = CLIPModel.from_pretrained(mean, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert torch.equal(fused.text_projection.weight, whole.text_projection.weight)
+    assert torch.equal(fused.visual_projection.weight, whole.visual_projection.weight)
+    for (name, got), one in zip(
+        fused.vision_model.named_parameters(), vision.parameters(), strict=True
+    ):
+        torch.testing.assert_close(got, one + 0.05, msg=name)
     back = fuse("average", [tmp_path / "vision", tmp_path / "whole", tmp_path / "old"])
     assert set(back) == set(weights(tmp_path / "vision"))
 

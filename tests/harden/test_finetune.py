@@ -38,7 +38,7 @@ def test_the_zero_shot_head_is_the_cosine_classifier(kind: str) -> None:
     model = dual(kind)
     network = model.network
     with torch.no_grad():
-        images = network.features(model._seen(pictures()))
+        images = network.features(model.seen(pictures()))
         torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
         cosines = images @ network.head.T
         bias = getattr(network.model, "logit_bias", torch.zeros(1))

@@ -125,6 +125,15 @@ def _imagenet(name: str, model: tuple[str, ...], reverse: bool) -> World:
     return World(name, model, names, labels, right, wrong)
 
 
+def _by_ids(name: str, model: tuple[str, ...], first: int) -> World:
+    """Data whose classes are WordNet ids; the model's outputs for them begin with `first`."""
+    labels = tuple(row % 6 for row in range(12))
+    ids = tuple(each.wnid for each in imagenet_classes()[635:641])
+    right = tuple(first + label for label in labels)
+    wrong = tuple(first + (label + 1) % 6 for label in labels)
+    return World(name, model, ids, labels, right, wrong)
+
+
 def _grouped(name: str, known: tuple[object, ...]) -> World:
     """Several outputs answer a class; the model gives now the first, now the last of them."""
     names = tuple(each.name for each in known)  # type: ignore[attr-defined]
@@ -148,6 +157,11 @@ WORLDS = {
         _several_for_some(),
         _imagenet("wnids", tuple(each.wnid for each in reversed(imagenet_classes())), True),
         _imagenet("words", tuple(each.words for each in imagenet_classes()), False),
+        # 638 and 639 are both called maillot.
+        _by_ids(
+            "ids by first word", tuple(each.words.split(",")[0] for each in imagenet_classes()), 635
+        ),
+        _by_ids("ids by words", tuple(each.words for each in imagenet_classes()[630:650]), 5),
         _grouped("groups, best", objectnet_classes()),
         _grouped("groups, mean", categories()),
     )

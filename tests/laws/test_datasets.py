@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 FAMILY = (
     *("imagenet", "imagenet_v2", "imagenet_r", "imagenet_a", "imagenet_sketch"),
-    *("imagenet_real", "stylized_imagenet", "objectnet", "cue_conflict"),
+    *("imagenet_c", "imagenet_real", "stylized_imagenet", "objectnet", "cue_conflict"),
 )
 ROWS = {
     row.name: row

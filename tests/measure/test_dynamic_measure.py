@@ -239,7 +239,7 @@ def test_a_search_that_sees_another_model_says_so() -> None:
 
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
             logits = super().forward(pixels)
-            return -logits if torch.is_autocast_enabled("cpu") else logits
+            return -logits if torch.is_autocast_enabled(pixels.device.type) else logits
 
     assert not any("not to be trusted" in note for note in run(Coarse()).notes)
     notes = run(Coarse(), precision="bf16").notes

@@ -14,6 +14,7 @@ from dual_encoders import make_clip
 from dynamic_paper import Linear
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.cli.measure import _with_params
+from stockpot.datasets.words.words import plain_words
 from stockpot.dynamic.autoencoder.coders import Architecture
 from stockpot.dynamic.autoencoder.files import save_autoencoder
 from stockpot.dynamic.autoencoder.model import Autoencoder
@@ -25,7 +26,6 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.suitability import generator_notes
 from stockpot.errors import UserError
 from stockpot.measure.run import measure
-from stockpot.models.prompts import class_prompts
 from stockpot.types import ImageSize
 
 
@@ -105,14 +105,19 @@ def test_dotted_parameters_reach_their_measure() -> None:
 
 def test_wordnet_ids_become_words_before_they_become_prompts(tmp_path: Path) -> None:
     ids, words = ("n01440764", "n02012849", "my_cat"), ("tench", "crane bird", "my cat")
-    said = class_prompts(ids, ("a photo of a {}.", "{}!"))
-    assert said == class_prompts(words, ("a photo of a {}.", "{}!"))
+    said = plain_words(ids, ("a photo of a {}.", "{}!")).prompts
+    assert said == plain_words(words, ("a photo of a {}.", "{}!")).prompts
     assert said[0][0] == "a photo of a tench."
-    clip = str(make_clip(tmp_path / "clip", prompts=class_prompts(words, ("a photo of a {}.",))))
+    clip = str(
+        make_clip(tmp_path / "clip", prompts=plain_words(words, ("a photo of a {}.",)).prompts)
+    )
     pixels = next(make_dataset(4).batches(4)).images.float() / 255
     judged = [oracles.get("zero_shot")(Setting(names), model=clip).judge(pixels)
               for names in (ids, words)]  # fmt: skip
     assert torch.equal(*judged)
+    # Told of two and of one rival of the model under test: the same shares, the rival's last.
+    two = Setting(ids[:2], offered="model", rivals=ids[2:])
+    assert torch.equal(oracles.get("zero_shot")(two, model=clip).judge(pixels), judged[0])
 
 
 def test_a_default_generator_says_where_it_was_not_trained() -> None:

@@ -41,7 +41,7 @@ class Silent(nn.Module):
 
     def forward(self, pixels):
         outputs = self.inner(pixels)
-        first = torch.arange(outputs.shape[1]) == 0
+        first = torch.arange(outputs.shape[1], device=outputs.device) == 0
         broken = (pixels[:, :, 0, :].mean(dim=(1, 2)) < 0.05) | self.all_of_them  # class 0
         return torch.where(broken[:, None] & first, self.value, outputs)
 

@@ -19,6 +19,7 @@ from stockpot.datasets.natural.classes import (
     categories,
     imagenet_classes,
     imagenet_names,
+    imagenet_outputs,
     objectnet_classes,
     subset,
 )
@@ -28,9 +29,8 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.run import measure
 from stockpot.measure.shift.shift import Line, fit_line
 from stockpot.results.schema import Score
-from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.score.class_space import match_classes
-from stockpot.score.imagenet_outputs import imagenet_outputs
 
 
 def score(result: Measurement, metric: str, **condition: object) -> Score:
@@ -113,9 +113,14 @@ class TestOutside:
         wilson = score(alone, "accuracy")
         assert interval.low == pytest.approx(wilson.ci_low)
         assert interval.high == pytest.approx(wilson.ci_high)
-        # Twice the same evidence: the mean of two equal sets is known better by the root of two.
+        # The same images twice are no further evidence; other images are, by the root of two.
         _, both = mean_of_sets([flags, flags])
-        assert (both.high - mean) == pytest.approx((interval.high - mean) / math.sqrt(2))
+        assert both == interval
+        other = np.arange(80) % 4 > 0
+        _, apart = mean_of_sets([flags, other])
+        second = mean_of_sets([other])[1]
+        half = math.hypot(interval.high - 0.75, second.high - 0.75) / 2
+        assert (apart.high - mean) == pytest.approx(half)
 
 
 class TestSurface:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.adaptive.mask import Mask
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules import surgery
@@ -112,6 +113,29 @@ def test_adamerging(layers: str, together: int, tmp_path: Path) -> None:
     # A key's bias has no gradient but rounding, which Adam turns into steps.
     kept = [i for i, n in enumerate(order) if not names[n].endswith("k_proj.bias")]
     torch.testing.assert_close(got[:, order][:, kept], want[:, kept], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("layers", ["task", "layer"])
+def test_merging_weights_of_fusionbench_give_its_model(layers: str, tmp_path: Path) -> None:
+    """Its file has no names: the columns are the parameters in the order of the architecture."""
+    weights = WANT[f"adamerging_{layers}"]
+    path = tmp_path / "merging_weights.pt"
+    torch.save(nn.Parameter(weights) if layers == "task" else weights, path)
+    merged = part(load_file(DATA / "merged.safetensors"), f"merged_{layers}/")
+    for got in (
+        ours("adamerging", load=str(path)),
+        ours("adamerging", init=str(path), steps=0, layers=layers),
+    ):
+        for name, values in merged.items():
+            torch.testing.assert_close(got[name], values, rtol=1e-5, atol=1e-6)
+    with pytest.raises(BadParameterError, match="which are for adamerging, not for fisher"):
+        ours("fisher", load=str(path))
+    torch.save(torch.zeros(3, 7), path)
+    with pytest.raises(BadParameterError, match=r"3 members x \d+ tensors, got 3 x 7"):
+        ours("adamerging", load=str(path))
+    torch.save({"a": weights}, path)
+    with pytest.raises(BadCheckpointError, match="expected one tensor of merging weights"):
+        ours("adamerging", load=str(path))
 
 
 def changes_of(name: str) -> Tensor:

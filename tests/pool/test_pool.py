@@ -11,8 +11,9 @@ from stockpot.errors import UserError
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
 from stockpot.pool.pool import Pool
-from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
-from stockpot.season.shots import draw, read_shots
+from stockpot.season.draws import draw
+from stockpot.season.evaluate import answers, evaluate, logits_of
+from stockpot.season.shots import read_shots
 
 
 def shots(pool: Pool, n: int = 30, batch_size: int = 7):
@@ -24,7 +25,6 @@ def shots(pool: Pool, n: int = 30, batch_size: int = 7):
 def test_a_soup_of_one_is_that_one_bit_for_bit(make, index) -> None:
     members = [make(seed) for seed in (1, 2, 3)]
     pool = read_pool(members)
-    pool.statistics = Statistics(images=shots(pool).batches)
     pool.load(torch.tensor([0.3, 0.9, -0.2]))
     soup = pool.load(torch.eye(3)[index]).state_dict()
     want = members[index].state_dict()
@@ -58,22 +58,30 @@ def test_columns_per_tensor_agree_with_one_weight_each() -> None:
         torch.testing.assert_close(one[name], many[name], rtol=1e-6, atol=1e-7)
 
 
-def test_batch_norm_is_estimated_anew_only_when_a_weight_is_negative() -> None:
+def test_batch_norm_is_estimated_anew() -> None:
     pool = read_pool([norm_member(seed) for seed in (1, 2)])
     images = shots(pool)
-    pool.statistics = Statistics(images=images.batches)
+    pool.statistics = Statistics("recompute", images.batches)
     model = pool.load(torch.tensor([-0.4, 1.4]))
-    conv, norm = model.network[0], model.network[1]
-    with torch.inference_mode():
-        seen = [conv(batch.float() / 255) for batch in images.batches]
-    mean = torch.stack([part.mean(dim=(0, 2, 3)) for part in seen]).mean(dim=0)
-    torch.testing.assert_close(norm.running_mean, mean, rtol=1e-4, atol=1e-5)
+    norm = model.network[1]
+    torch.testing.assert_close(norm.running_mean, mean_before_norm(model, images), **CLOSE)
     assert bool((norm.running_var > 0).all())
     assert int(norm.num_batches_tracked) == 17
-    # Without images the variances are still positive, and the outputs finite.
+    # Mixed variances are positive too, and the outputs finite.
     pool.statistics = Statistics()
     extreme = pool.load(torch.tensor([-5.0, 6.0]))
     assert bool(torch.isfinite(logits_of(extreme, images)).all())
+    with pytest.raises(UserError, match="images"):
+        Statistics("recompute")
+
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def mean_before_norm(model, images) -> torch.Tensor:
+    with torch.inference_mode():
+        seen = [model.network[0](batch.float() / 255) for batch in images.batches]
+    return torch.stack([part.mean(dim=(0, 2, 3)) for part in seen]).mean(dim=0)
 
 
 def test_soup_of_linear_models_is_the_ensemble_of_their_logits() -> None:
@@ -91,14 +99,14 @@ def test_the_matrix_is_what_each_soup_says_on_its_own() -> None:
     pool = read_pool([norm_member(seed) for seed in (1, 2)])
     images = shots(pool, n=30, batch_size=7)
     soups = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.4, -0.4]], dtype=torch.float64)
-    pool.statistics = Statistics(images=images.batches)
     matrix = evaluate(pool, soups, images)
     for row, weights in enumerate(soups):
         logits = logits_of(pool.load(weights), images)
         assert (matrix.correct[row] == (logits.argmax(1) == images.scorer.targets).numpy()).all()
         loss = torch.nn.functional.cross_entropy(logits, images.scorer.targets, reduction="none")
         torch.testing.assert_close(torch.from_numpy(matrix.loss[row]), loss)
-    alone, ensemble = members_and_ensemble(pool, images)
+    soup, alone, ensemble = answers(pool, soups[2], images)
+    assert (soup == matrix.correct[2]).all()
     assert (alone[0] == matrix.correct[0]).all()
     mean = sum(logits_of(norm_member(s).eval(), images).softmax(1) for s in (1, 2))
     assert (ensemble == (mean.argmax(1) == images.scorer.targets).numpy()).all()
@@ -119,12 +127,13 @@ def test_state_dicts_join_a_model() -> None:
 
 
 def test_draws_are_apart_and_seeded() -> None:
-    rows, others = draw(50, 20, seed=3)
+    images = toy_images(50)
+    rows, others = draw(images, 20, seed=3)
     assert sorted([*rows.tolist(), *others.tolist()]) == list(range(50))
-    assert torch.equal(draw(50, 20, seed=3)[0], rows)
-    assert not torch.equal(draw(50, 20, seed=4)[0], rows)
+    assert torch.equal(draw(images, 20, seed=3)[0], rows)
+    assert not torch.equal(draw(images, 20, seed=4)[0], rows)
     with pytest.raises(UserError, match="held out"):
-        draw(50, 50, seed=0)
+        draw(images, 50, seed=0)
 
 
 @pytest.mark.parametrize("in_chunks", [False, True])
@@ -144,14 +153,14 @@ def test_the_gradient_of_the_weights_is_autograds(make, in_chunks, monkeypatch) 
     for number, name in enumerate(pool.names):
         parts = [m.state_dict()[name] * w for m, w in zip(members, free[:, number], strict=True)]
         mixed[name] = sum(parts) if name in parameters else sum(parts).detach()
-    logits = torch.func.functional_call(members[0].eval(), mixed, (images.batches[0],))
+    logits = torch.func.functional_call(members[0].eval(), mixed, (next(iter(images.batches)),))
     torch.nn.functional.cross_entropy(logits, images.scorer.targets).backward()
 
     pool.watch()
     pool.form(weights)
     for name, tensor in pool.views(pool.flat).items():
         torch.testing.assert_close(tensor, mixed[name].detach(), rtol=1e-5, atol=1e-6)
-    ours = pool.model(images.batches[0])
+    ours = pool.model(next(iter(images.batches)))
     torch.nn.functional.cross_entropy(ours, images.scorer.targets).backward()
     torch.testing.assert_close(ours, logits, rtol=1e-4, atol=1e-4)
     # A pool knows changes from the first member: gradients are equal up to a shift per tensor,
@@ -162,21 +171,21 @@ def test_the_gradient_of_the_weights_is_autograds(make, in_chunks, monkeypatch) 
     assert all(p.grad is None and not p.requires_grad for p in pool.model.parameters())
 
 
-def test_bn_can_treat_soups_and_members_alike() -> None:
-    pool = read_pool([norm_member(seed) for seed in (1, 2)])
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (-0.4, 1.4)])
+def test_one_rule_of_batch_norm_for_soups_inside_and_outside_and_for_members(weights) -> None:
+    members = [norm_member(seed) for seed in (1, 2)]
+    own = [member.network[1].running_mean.clone() for member in members]
+    pool = read_pool(members)
     images = shots(pool)
-    for weights in (torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), torch.tensor([-0.4, 1.4])):
-        found = {}
-        for rule in ("mix", "extrapolated", "recompute"):
-            pool.statistics = Statistics(rule, images.batches)
-            found[rule] = pool.load(weights).network[1].running_mean.clone()
-        with torch.inference_mode():
-            seen = [pool.model.network[0](batch.float() / 255) for batch in images.batches]
-        anew = torch.stack([part.mean(dim=(0, 2, 3)) for part in seen]).mean(dim=0)
-        torch.testing.assert_close(found["recompute"], anew, rtol=1e-4, atol=1e-5)
-        assert not torch.allclose(found["mix"], anew, atol=1e-3)
-        other = "recompute" if bool((weights < 0).any()) else "mix"
-        assert torch.equal(found["extrapolated"], found[other])
+    want = {
+        "mix": weights[0] * own[0] + weights[1] * own[1],
+        "left": own[0],
+        "recompute": mean_before_norm(pool.load(torch.tensor(weights)), images),
+    }
+    for rule, mean in want.items():
+        pool.statistics = Statistics(rule, images.batches)
+        found = pool.load(torch.tensor(weights)).network[1].running_mean
+        torch.testing.assert_close(found, mean, **CLOSE)
 
 
 class Tied(torch.nn.Module):

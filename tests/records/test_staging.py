@@ -108,7 +108,7 @@ def test_python_memory_sweep_and_command_line_estimate_the_same(
     stem = model.network.model.resnet.embedder.embedder
     with torch.inference_mode():
         pixels = next(iter(data.batches(256))).images
-        seen = stem.convolution(model._seen(pixels)).mean(dim=(0, 2, 3))
+        seen = stem.convolution(model.seen(pixels)).mean(dim=(0, 2, 3))
     torch.testing.assert_close(stem.normalization.running_mean, seen, rtol=1e-4, atol=1e-5)
     records = [read_record(folder) for folder in (out, tmp_path / "command")]
     assert records[0] is not None

@@ -15,10 +15,13 @@ from hand_made import clean_cell
 from stockpot.errors import BadParameterError, UserError
 from stockpot.results.contrast import (
     Contrast,
+    Pair,
     choose_then_judge,
+    every_exceed,
     halves,
     mean_contrast,
     paired,
+    some_exceed,
     verdict,
 )
 from stockpot.results.schema import CellResult, pack_bits
@@ -102,7 +105,8 @@ def test_the_best_of_many_is_judged_on_other_images() -> None:
         found = choose_then_judge(coins, reference, seed=seed)
         chosen, judged = halves(200, seed)
         assert found.n == len(judged)
-        assert found.best == coins[:, chosen].mean(axis=1).argmax()
+        seen = coins[:, chosen].mean(axis=1)
+        assert seen[found.best] == seen.max()
         optimism.append(coins[found.best, chosen].mean() - reference[chosen].mean())
         gains.append(found.gain.value)
     assert np.mean(optimism) > 0.08
@@ -196,3 +200,40 @@ def test_the_command(tmp_path: Path) -> None:
     found = json.loads(invoke("compare", *both, "--groups", f"x={labels}", "--json").output)
     assert [row["clusters"] for row in found["rows"]] == [100, 300, 400]
     assert invoke("compare", tmp_path / "none", both[1]).exit_code == 1
+
+
+def test_the_largest_of_many_differences_is_no_finding() -> None:
+    """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
+    generator = np.random.default_rng(5)
+    naive, together = 0, 0
+    for _ in range(60):
+        pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
+        naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
+        together += some_exceed(pairs).verdict == "held"
+    assert naive >= 6
+    assert together <= 4
+
+
+def test_claims_about_several_differences() -> None:
+    images = np.arange(400)
+    good, bad, same = images % 10 < 8, images % 10 < 3, images % 10 < 5
+    up, down, level = (Pair(side.astype(float), same.astype(float)) for side in (good, bad, same))
+    assert some_exceed([up, down]).verdict == "held"
+    assert some_exceed([down, down]).verdict == "did not hold"
+    assert some_exceed([level, down]).verdict == "not told apart"
+    assert every_exceed([up, up]).verdict == "held"
+    assert every_exceed([up, down]).verdict == "did not hold"
+    assert every_exceed([up, level]).verdict == "not told apart"
+    assert every_exceed([up, level], -0.02).verdict == "held"
+    assert every_exceed([]).verdict == some_exceed([]).verdict == "not told apart"
+
+
+def test_the_best_of_several_references_is_chosen_too() -> None:
+    rng = np.random.default_rng(2)
+    references = rng.random((3, 400)) < np.array([0.2, 0.7, 0.4])[:, None]
+    found = choose_then_judge(rng.random((5, 400)) < 0.1, references)
+    assert found.other == 1
+    assert found.gain.verdict == "did not hold"
+    # Equal candidates: one of them is drawn, not the first.
+    same = np.ones((6, 40))
+    assert len({choose_then_judge(same, same[0], seed=seed).best for seed in range(20)}) > 2

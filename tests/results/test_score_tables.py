@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from pico import ReadsLabel as Perfect
 from pico import make_classifier, make_dataset
@@ -31,6 +34,20 @@ def test_the_mean_has_the_interval_of_independent_tasks() -> None:
     assert mean.ci_high == pytest.approx(0.5 + 0.025)
     assert mean.n == 200
     assert mean_score([score(0.4, 0.03), None]) is None
+
+
+def test_tasks_on_the_same_images_are_no_further_evidence() -> None:
+    wrong = make_dataset(16)
+    labels = torch.where(torch.arange(16) < 6, (wrong.labels + 1) % 4, wrong.labels)
+    data = replace(wrong, labels=labels)
+    model = make_classifier(Perfect(4))
+    (table,) = task_tables(measure({"a": model}, "clean", data={"one": data, "again": data}))
+    (row,) = table.rows
+    assert row.mean is not None
+    alone = row.scores[0]
+    assert alone is not None
+    assert 0 < row.mean.value < 1
+    assert (row.mean.ci_low, row.mean.ci_high) == pytest.approx((alone.ci_low, alone.ci_high))
 
 
 def test_a_hole_in_the_table_leaves_no_mean() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.results.statistics import (
     bootstrap_grand_mean,
     bootstrap_mean,
     paired_bootstrap,
     resampled_means,
+    share_interval,
     wilson,
 )
 
@@ -71,3 +75,47 @@ def test_resampled_means_are_means_of_drawn_rows(n: int) -> None:
     for _ in range(2):  # drawn, and remembered
         found = resampled_means(table, seed=7, resamples=60)
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_copies_of_images_are_no_further_evidence() -> None:
+    right = np.random.default_rng(0).random(50) < 0.7
+    groups = np.arange(50)
+    once = wilson(int(right.sum()), 50)
+    for copies in (1, 2, 18):
+        found = share_interval(np.tile(right, copies), np.tile(groups, copies))
+        assert (found.low, found.high) == pytest.approx((once.low, once.high))
+    # Without groups the same 900 answers claim four times the certainty.
+    alone = share_interval(np.tile(right, 18))
+    assert (alone.high - alone.low) < 0.3 * (once.high - once.low)
+    # Copies that know nothing of each other are further evidence, in between.
+    apart = np.random.default_rng(1).random(900) < 0.7
+    between = share_interval(apart, np.tile(groups, 18))
+    assert (between.high - between.low) < 0.5 * (once.high - once.low)
+    assert share_interval(np.ones(36, bool), np.tile(np.arange(2), 18)).low == wilson(2, 2).low
+
+
+def test_a_mean_over_sets_of_the_same_images_covers_as_often_as_it_says() -> None:
+    # Six sets of the same 60 images whose answers mostly agree: the true mean is 0.6.
+    generator = np.random.default_rng(7)
+    inside, narrow = 0, 0
+    for _ in range(300):
+        shared = generator.random(60)
+        sets = [np.where(generator.random(60) < 0.9, shared, generator.random(60)) < 0.6
+                for _ in range(6)]  # fmt: skip
+        _, interval = mean_of_sets(sets)
+        inside += interval.low <= 0.6 <= interval.high
+        half = (wilson(36, 60).high - 0.6) / math.sqrt(6)
+        narrow += abs(np.mean(sets) - 0.6) <= half
+    assert inside / 300 > 0.91
+    assert narrow / 300 < 0.7  # as if all answers were independent
+
+
+def test_a_difference_on_the_same_images_is_paired() -> None:
+    generator = np.random.default_rng(3)
+    first = generator.random(400) < 0.6
+    second = np.where(generator.random(400) < 0.9, first, generator.random(400) < 0.4)
+    low, high, method = newcombe(first, second)
+    paired = paired_bootstrap(first, second)
+    assert method == "newcombe-paired-95"
+    assert (low, high) == pytest.approx((paired.low, paired.high), abs=0.01)
+    assert high - low < 0.7 * (newcombe(first, second[:-1]).high - newcombe(first, second[:-1]).low)

@@ -82,6 +82,6 @@ def test_few_shot_scores_are_held_out() -> None:
 def test_a_single_soup_for_several_datasets() -> None:
     first = by_hand()
     second = Matrix(first.weights, first.correct[::-1].copy(), first.loss)
-    # Means: 0.5, 0.75, 0.75, 0.5 and its mirror image: the first of the best.
+    # Means: 0.5, 0.75, 0.75, 0.5 and its mirror image; of the best the one with the lower loss.
     assert single_soup([first, second]) == 1
-    assert single_soup([first], [[3]]) == 2
+    assert single_soup([first], [[3]]) == 3

@@ -31,7 +31,7 @@ def test_masks_are_those_of_single_attacks() -> None:
     threats = Linf("1/255") | L2(0.1) | L1(1)
     found = evaluate_under(pool, soups, shots, threats, steps=5)
     assert list(found) == ["clean", "linf 1/255", "l2 0.1", "l1 1", "union"]
-    pixels = torch.cat(shots.batches).float() / 255
+    pixels = torch.cat(list(shots.batches)).float() / 255
     alone = attack(member(1), pixels, data.labels, norm="linf", eps="1/255", steps=5)
     assert np.array_equal(found["linf 1/255"].correct[2], alone.robust.numpy())
     assert np.array_equal(found["clean"].correct[2], alone.correct.numpy())

@@ -84,13 +84,13 @@ def test_a_race_by_hand() -> None:
         return (rows[None, :] < 3 * alive[:, None]).sum(axis=1), np.zeros(len(alive))
 
     order = np.random.default_rng(0).permutation(100)
-    result = race(40, order, judge, first=0.1, keep=0.25)
+    result = race(np.eye(40), order, judge, first=0.1, keep=0.25)
     assert seen == [(40, 10), (10, 30), (3, 60)]
     assert result.images == sum(a * b for a, b in seen)
     assert result.winner in range(34, 40)
     assert result.accuracy == 1.0
     with pytest.raises(UserError, match="keep"):
-        race(40, order, judge, first=0.1, keep=1.0)
+        race(np.eye(40), order, judge, first=0.1, keep=1.0)
 
 
 def test_label_free_is_not_won_by_large_logits() -> None:

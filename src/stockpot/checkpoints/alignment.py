@@ -1,7 +1,8 @@
 """Line several checkpoints up, tensor by tensor, before a value is read.
 
 The output has the names, the order and the dtypes of the template: the first member, or the base
-when the base is a whole CLIP model and the members are vision encoders.
+when the base is a whole CLIP model and the members are vision encoders (also of a method that has
+no use for a base) or of another program.
 """
 
 from __future__ import annotations
@@ -11,23 +12,21 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from stockpot.checkpoints.layouts import by_plain_name, is_beyond_vision, is_head, is_whole_clip
+from stockpot.checkpoints.clip.translate import TranslatedSource, in_one_layout
+from stockpot.checkpoints.differences import Differences
+from stockpot.checkpoints.layouts import (
+    Program,
+    beyond_vision,
+    by_plain_name,
+    is_head,
+    is_whole_clip,
+    layout_of,
+)
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.errors import BadCheckpointError, BadParameterError
 
-Head = Literal["keep", "drop", "first"]
-_SHOWN = 4
-_KINDS = {
-    "missing": ("lacks", "--intersect, --exclude"),
-    "extra": ("has, beyond {template},", "--intersect, --exclude"),
-    "head": ("has another number of classes than {template}:", "--head drop, --head first"),
-    "shape": (
-        "has another shape than {template}:",
-        "--exclude, --intersect; another architecture cannot be fused",
-    ),
-    "dtype": ("holds integers where floats are fused:", "--exclude"),
-}
+Head = Literal["keep", "drop", "first", "each"]
 
 
 class Row(NamedTuple):
@@ -59,6 +58,8 @@ class Alignment:
     copies: tuple[Copy, ...]
     tied: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    heads: tuple[tuple[Copy, ...], ...] = ()
+    """The head of each member, where each keeps its own."""
 
     def infos(self) -> dict[str, TensorInfo]:
         """Every tensor of the output, in the template's order."""
@@ -76,6 +77,7 @@ class _Opened:
         self.infos = source.tensors()
         self.plain = by_plain_name(self.infos)
         self.whole = is_whole_clip(self.plain)
+        self.beyond = beyond_vision(self.plain)
 
     def info(self, plain: str) -> TensorInfo:
         return self.infos[self.plain[plain]]
@@ -97,14 +99,17 @@ class _Aligner:
     def place(self, plain: str, name: str, differences: Differences) -> Row | Copy | None:
         """What becomes of one tensor of the template; None leaves it out."""
         info = self.template.infos[name]
-        partly = self.template.whole and not all(other.whole for other in self.everyone)
-        if self.head == "drop" and is_head(plain):
+        # Towers go with whole models, and with towers that carry their projection along.
+        partly = not all(
+            other.whole if self.template.whole else plain in other.plain for other in self.everyone
+        )
+        if self.head in ("drop", "each") and is_head(plain):
             return None
         if self._excluded(name, plain):
             return self._copy(plain, name, self.base or self.template)
         if self.head == "first" and is_head(plain):
             return self._copy(plain, name, self.members[0])
-        if not info.dtype.is_floating_point or (partly and is_beyond_vision(plain)):
+        if not info.dtype.is_floating_point or (partly and plain in self.template.beyond):
             return self._copy(plain, name, self.template)
         problems = [
             (other.source.label, *problem)
@@ -129,9 +134,27 @@ class _Aligner:
             and name not in other.source.tied
             and other.infos[name].dtype.is_floating_point
             and not self._excluded(name, plain)
-            and not (other.whole and not self.template.whole and is_beyond_vision(plain))
+            and not (plain in other.beyond and not self.template.whole)
             and not (self.head != "keep" and is_head(plain))
         ]
+
+    def heads(self) -> tuple[tuple[Copy, ...], ...]:
+        """The head of every member as it is, under the template's names where it has them."""
+        found = tuple(
+            tuple(
+                Copy(self.template.plain.get(plain, name), each.info(plain), each.source, name)
+                for plain, name in each.plain.items()
+                if is_head(plain)
+            )
+            for each in self.members
+        )
+        for each, head in zip(self.members, found, strict=True):
+            if not head:
+                raise BadCheckpointError(
+                    f"head: {each.source.label} has no classification head to keep.",
+                    hint="Leave --head each away.",
+                )
+        return found
 
     def tied(self) -> dict[str, str]:
         """Names of the template that every checkpoint ties to another, or lacks."""
@@ -157,27 +180,46 @@ def align(
     members: Sequence[Source],
     base: Source | None = None,
     *,
+    frame: Source | None = None,
     exclude: Sequence[str] = (),
     intersect: bool = False,
     head: Head = "keep",
+    layout: Program | None = None,
 ) -> Alignment:
     """Check that checkpoints can be fused and pair their tensors.
 
     Args:
         members: the checkpoints to fuse.
         base: the model they were fine-tuned from, where the method needs it.
+        frame: the same where it does not: vision encoders are written into it if it is a whole
+            CLIP, and nothing else is read from it.
         exclude: globs of names that are not fused but taken from the base (or the first member).
         intersect: fuse only what all have in one shape; the rest is taken from the first member.
-        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        head: fuse the classification head (keep), leave it out (drop), take the first's, or let
+            each member keep its own.
+        layout: whose names a CLIP gets, `hf` or `open_clip`; by default the base's, or those of
+            the first member.
     """
     if not members:
         raise BadParameterError("members: expected at least one checkpoint, got none.")
     _refuse_same_files(members)
+    needed, around = base is not None, base or frame
+    layouts = {layout_of(source.tensors()) for source in (*members, *([around] if around else []))}
+    if layout or (len(layouts) > 1 and None not in layouts):
+        members, around = in_one_layout(members, around, layout)
     opened = [_Opened(source) for source in members]
-    opened_base = _Opened(base) if base is not None else None
+    opened_around = _Opened(around) if around is not None else None
+    opened_base = opened_around if needed else None
     template = opened[0]
-    if opened_base and opened_base.whole and not template.whole:
-        template = opened_base
+    if opened_around and (
+        (opened_around.whole and not template.whole)
+        # The configuration beside the base is the one that these names need.
+        or (
+            opened_around.whole == template.whole
+            and _only_first_translated(opened[0], opened_around)
+        )
+    ):
+        template = opened_around
     aligner = _Aligner(opened, opened_base, template, exclude, intersect, head)
     differences = Differences(template.source.label)
     tied = aligner.tied()
@@ -198,7 +240,13 @@ def align(
         )
     copies = tuple(item for item in placed if isinstance(item, Copy))
     notes = _notes(aligner, rows)
-    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes)
+    heads = aligner.heads() if head == "each" else ()
+    base = around if needed else None
+    return Alignment(tuple(members), base, template.source, rows, copies, tied, notes, heads)
+
+
+def _only_first_translated(first: _Opened, second: _Opened) -> bool:
+    return isinstance(first.source, TranslatedSource) > isinstance(second.source, TranslatedSource)
 
 
 def _refuse_same_files(members: Sequence[Source]) -> None:
@@ -245,34 +293,8 @@ def _notes(aligner: _Aligner, rows: Sequence[Row]) -> tuple[str, ...]:
         notes.append(f"{template.source.label} keeps its text tower; {others} have none")
     elif others:
         notes.append(f"{others}: only the vision encoder is fused")
+    read = [o.source for o in aligner.everyone if isinstance(o.source, TranslatedSource)]
+    if read:
+        labels = ", ".join(source.label for source in read)
+        notes.append(f"{labels}: read under the names of {read[0].program}")
     return tuple(notes)
-
-
-class Differences:
-    """Collects what does not fit, then raises once."""
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-        self._found: dict[tuple[str, str], list[str]] = {}
-
-    def add(self, label: str, kind: str, text: str) -> None:
-        """Note a difference of one checkpoint."""
-        self._found.setdefault((label, kind), []).append(text)
-
-    def raise_if_any(self) -> None:
-        """Raise one error that lists all differences, if there are any."""
-        if not self._found:
-            return
-        lines = []
-        for (label, kind), names in self._found.items():
-            what, option = _KINDS[kind]
-            shown = ", ".join(names[:_SHOWN])
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines.append(
-                f"  - {label} {what.format(template=self._template)} {shown}{more} [{option}]"
-            )
-        listing = "\n".join(lines)
-        raise BadCheckpointError(
-            f"the checkpoints do not line up:\n{listing}\n",
-            hint="In brackets: the option that resolves it.",
-        )

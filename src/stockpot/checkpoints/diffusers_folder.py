@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from stockpot.checkpoints.locate import Format, Location, indexed_files
+from stockpot.checkpoints.locate import Format, Location, indexed_files, unindexed_shards
 from stockpot.checkpoints.resolve import fetch_hub, resolve
 from stockpot.errors import BadCheckpointError
 
@@ -14,7 +14,7 @@ _PARTS = ("vae", "vqvae", "movq", "vqgan")
 """What pipelines call their autoencoder."""
 _STEM = "diffusion_pytorch_model"
 _STEMS = (_STEM, "model", "pytorch_model")
-_SHARD = re.compile(r"-\d+-of-(\d+)$")
+_SHARD = re.compile(r"-\d+-of-\d+$")
 _FROM_HUB = ("config.json", "model_index.json", f"{_STEM}*", *(f"{part}/*" for part in _PARTS))
 
 
@@ -70,17 +70,6 @@ def _files(folder: Path, stem: str, suffix: str) -> tuple[Path, ...]:
     indices = sorted(folder.glob(f"{stem}{suffix}.index*.json"), key=lambda path: len(path.name))
     if indices:
         return indexed_files(indices[0])
-    variants: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob(f"{stem}*{suffix}")):
-        name = path.name.removesuffix(suffix)
-        variants.setdefault(_SHARD.sub("", name), []).append(path)
-    for name, paths in sorted(variants.items()):
-        if name != stem and not name.startswith(f"{stem}."):
-            continue
-        count = _SHARD.search(paths[0].name.removesuffix(suffix))
-        if count and int(count[1]) != len(paths):
-            raise BadCheckpointError(
-                f"{folder}: expected {int(count[1])} shards of {name}, found {len(paths)}."
-            )
-        return tuple(paths)
+    for path in sorted(folder.glob(f"{stem}[.-]*{suffix}")):
+        return unindexed_shards(folder, path.name) if _SHARD.search(path.stem) else (path,)
     return ()

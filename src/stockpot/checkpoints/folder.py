@@ -20,6 +20,7 @@ from stockpot.files import is_running
 
 _COMPANIONS = (
     "config.json",
+    "open_clip_config.json",
     "generation_config.json",
     "preprocessor_config.json",
     "processor_config.json",
@@ -30,6 +31,7 @@ _COMPANIONS = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "words.json",
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 
@@ -107,8 +109,17 @@ def copy_companions(
     moved = str(home).startswith("..") or not home.is_dir()
     if home.name and moved and (source.parent / home.name).is_dir():
         changes["dual_encoder"] = str((source.parent / home.name).resolve())
-    if changes:
+    # What is written is never in FP8: reading gives the numbers that it stands for.
+    widened = _is_float8(content.get("quantization_config") or {})
+    if widened:
+        del content["quantization_config"]
+    if changes or widened:
         config.write_text(json.dumps(content | changes, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_float8(quantised: Mapping[str, Any]) -> bool:
+    method, form = quantised.get("quant_method"), quantised.get("format")
+    return method in ("fp8", "fbgemm_fp8") or form == "float-quantized"
 
 
 def parse_size(text: str | int) -> int:

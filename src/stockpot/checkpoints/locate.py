@@ -7,6 +7,7 @@ still being imported.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,8 @@ from typing import Any, Literal
 from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, Resolved, resolve
 from stockpot.errors import BadCheckpointError
 
-Format = Literal["safetensors", "torch", "adapter"]
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.(?P<suffix>safetensors|bin)")
+Format = Literal["safetensors", "torch", "adapter", "timm", "open_clip"]
 
 _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("adapter_config.json", "adapter"),
@@ -22,7 +24,11 @@ _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("model.safetensors", "safetensors"),
     ("pytorch_model.bin.index.json", "torch"),
     ("pytorch_model.bin", "torch"),
+    ("open_clip_model.safetensors", "safetensors"),
+    ("open_clip_pytorch_model.bin", "torch"),
 )
+CONFIGS = ("config.json", "open_clip_config.json")
+"""What says which architecture the weights beside it have."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +40,17 @@ class Location:
     files: tuple[Path, ...]
     folder: Path | None
     config: tuple[tuple[str, Any], ...] = ()
-    """The adapter's settings, when it is one."""
+    """The adapter's settings, when it is one; the name of a model that a package gives."""
 
 
 def locate(source: str | Path | Resolved) -> Location:
-    """Find the weight files of a zoo model, a folder, a file or a hub id."""
+    """Find the weight files of a zoo model, a folder, a file or a hub id.
+
+    A model that timm or open_clip names has none: the package is asked when it is opened.
+    """
     found = resolve(source, "weights")
+    if found.kind == "timm" or found.kind == "open_clip":
+        return Location(found.text, found.kind, (), None, (("name", found.name),))
     place = found.local()
     if place.is_dir():
         return _in_folder(place, found.text)
@@ -55,6 +66,9 @@ def _in_folder(folder: Path, label: str) -> Location:
             return _adapter(folder, label)
         files = indexed_files(path) if name.endswith(".index.json") else (path,)
         return Location(label, form, files, folder)
+    if shards := unindexed_shards(folder):
+        form = "safetensors" if shards[0].suffix == ".safetensors" else "torch"
+        return Location(label, form, shards, folder)
     # A folder written by another tool: accept it when its weights are not ambiguous.
     for pattern, form in (("*.safetensors", "safetensors"), ("*.bin", "torch"), ("*.pt", "torch")):
         found = sorted(folder.glob(pattern))
@@ -67,17 +81,52 @@ def _in_folder(folder: Path, label: str) -> Location:
     )
 
 
+def unindexed_shards(folder: Path, of: str = "") -> tuple[Path, ...]:
+    """The shards of a folder that has no index of them: `model-00001-of-00003.safetensors`.
+
+    Args:
+        folder: where they lie.
+        of: the name of one of them, where there may be several sets.
+    """
+    sets: dict[tuple[str, ...], dict[int, Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if match := _SHARD.fullmatch(path.name):
+            key = match["stem"], match["count"], match["suffix"]
+            sets.setdefault(key, {})[int(match["number"])] = path
+    asked = _SHARD.fullmatch(of)
+    if asked:
+        key = asked["stem"], asked["count"], asked["suffix"]
+        sets = {key: sets[key]}
+    elif len(sets) > 1:  # as transformers does, safetensors before the rest
+        sets = {key: found for key, found in sets.items() if key[2] == "safetensors"}
+    if len(sets) != 1:
+        return ()
+    (((_, count, _), found),) = sets.items()
+    missing = [number for number in range(1, int(count) + 1) if number not in found]
+    if missing:
+        first = next(iter(found.values())).name
+        raise BadCheckpointError(
+            f"{folder}: shard {missing[0]} of {int(count)} is missing beside {first}."
+        )
+    return tuple(found[number] for number in sorted(found))
+
+
 def _single_file(path: Path, label: str) -> Location:
     if path.name.endswith(".index.json"):
         form: Format = "safetensors" if "safetensors" in path.name else "torch"
         return Location(label, form, indexed_files(path), path.parent)
-    folder = path.parent if (path.parent / "config.json").is_file() else None
+    if _SHARD.fullmatch(path.name):
+        form = "safetensors" if path.suffix == ".safetensors" else "torch"
+        return Location(label, form, unindexed_shards(path.parent, path.name), path.parent)
+    configured = any((path.parent / name).is_file() for name in CONFIGS)
+    folder = path.parent if configured else None
     if path.suffix == ".safetensors":
         return Location(label, "safetensors", (path,), folder)
     if path.suffix in WEIGHT_SUFFIXES:
         return Location(label, "torch", (path,), folder)
     raise BadCheckpointError(
-        f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}."
+        f"{label}: expected a .safetensors, .bin, .pt, .pth or .ckpt file, got {path.suffix!r}.",
+        hint=f"If torch.save wrote it: stockpot convert {path} -o NAME.safetensors",
     )
 
 

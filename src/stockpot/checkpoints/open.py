@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.float8 import EIGHT_BITS, Float8Source
 from stockpot.checkpoints.locate import Location, base_of_adapter, locate
+from stockpot.checkpoints.packages import open_package
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
@@ -26,17 +28,23 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
         base: the model under a LoRA adapter, when the adapter's own config should not choose it.
     """
     if isinstance(spec, Mapping):
-        return StateDictSource(spec, label=label or "state dict")
+        return _wide(StateDictSource(spec, label=label or "state dict"))
     if isinstance(spec, str | Path):
         spec = locate(spec)
     if not isinstance(spec, Location):
-        return spec
+        return _wide(spec)
     label = label or spec.label
-    if spec.format == "safetensors":
-        return SafetensorsSource(spec.files, label=label, folder=spec.folder)
-    if spec.format == "torch":
-        return open_torch_files(spec.files, label=label, folder=spec.folder)
-    return _open_adapter(spec, label, base)
+    if spec.format == "adapter":
+        return _open_adapter(spec, label, base)
+    if spec.format == "timm" or spec.format == "open_clip":
+        return open_package(spec.format, dict(spec.config)["name"], label=label)
+    return _wide(_opener(spec)(spec.files, label=label, folder=spec.folder))
+
+
+def _wide(source: Source) -> Source:
+    """The source itself, or one that gives its FP8 tensors in a wider dtype."""
+    eight = any(info.dtype in EIGHT_BITS for info in source.tensors().values())
+    return Float8Source(source) if eight else source
 
 
 def read_tensors(path: Path | Location) -> dict[str, Tensor]:
@@ -49,8 +57,10 @@ def _open_adapter(location: Location, label: str, base: Source | None) -> Source
     config: dict[str, Any] = dict(location.config)
     if base is None:
         base = open_checkpoint(base_of_adapter(location))
-    if location.files[0].suffix == ".safetensors":
-        adapter: Source = SafetensorsSource(location.files, label=label, folder=location.folder)
-    else:
-        adapter = open_torch_files(location.files, label=label, folder=location.folder)
+    adapter = _opener(location)(location.files, label=label, folder=location.folder)
     return AdapterSource(base, adapter, config, label=label)
+
+
+def _opener(location: Location) -> Callable[..., Source]:
+    safe = location.files[0].suffix == ".safetensors"
+    return SafetensorsSource if safe else open_torch_files

@@ -65,9 +65,9 @@ _WANTS: dict[Wanted, _Want] = {
     ),
     "weights": _Want(
         "checkpoint",
-        ("zoo", "folder", "file", "hub"),
-        "a zoo model (`stockpot list zoo`), a model folder, a .safetensors, .bin or .pt file, or "
-        "a hub id (owner/name)",
+        ("zoo", "folder", "file", "hub", "timm", "open_clip"),
+        "a zoo model (`stockpot list zoo`), a model folder, a .safetensors, .bin or .pt file, a "
+        "hub id (owner/name), timm:NAME or open_clip:ARCHITECTURE/PRETRAINED",
         "models",
     ),
     "autoencoder": _Want(

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.pickles.weights import WRAPPERS
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
-
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "net", "ema_state_dict")
 
 
 class StateDictSource:
@@ -71,7 +70,8 @@ def read_torch_file(path: Path, *, mapped: bool) -> Any:
     except pickle.UnpicklingError:
         raise BadCheckpointError(
             f"{path}: holds Python objects, not only tensors, and is not loaded.",
-            hint="Save its state dict with torch.save(model.state_dict(), ...) or as safetensors.",
+            hint=f"Take the weights out without running any of it: stockpot convert {path} -o "
+            f"{path.with_suffix('.safetensors').name}",
         ) from None
     except Exception as problem:  # a spoilt file can break the reader anywhere
         reason = str(problem).partition("\n")[0]
@@ -82,7 +82,7 @@ def _load(path: Path) -> dict[str, Tensor]:
     content = read_torch_file(path, mapped=True)
     while isinstance(content, Mapping) and not _is_state_dict(content):
         inner = next(
-            (content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), None
+            (content[key] for key in WRAPPERS if isinstance(content.get(key), Mapping)), None
         )
         if inner is None:
             keys = ", ".join(map(repr, list(content)[:6]))

@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "stockpot fuse adamerging icons-vit-plain icons-vit-colour --base icons-vit "
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
     "stockpot fuse mergekit.yaml -o runs/merged",
+    "stockpot fuse clip-vit-base-patch32_TA8.yaml ties --models-root models -o runs/ties",
     "stockpot fuse ties icons-vit-plain icons-vit-colour --base icons-vit --as-lora 8 -o runs/lora",
 )
 
@@ -61,8 +62,11 @@ def command(
         bool, typer.Option("--intersect", help="Fuse only what all checkpoints share.")
     ] = False,
     head: Annotated[
-        str, typer.Option(help="Classification heads: keep, drop or first.")
+        str, typer.Option(help="Classification heads: keep, drop, first or each.")
     ] = PLAIN.head,
+    layout: Annotated[
+        str | None, typer.Option(help="Names of a CLIP in the result: hf or open_clip.")
+    ] = PLAIN.layout,
     dtype: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp64.")] = None,
     max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",
     device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = PLAIN.device,
@@ -77,6 +81,10 @@ def command(
     align: Annotated[
         bool, typer.Option("--align", help="Permute members towards the first before fusing.")
     ] = False,
+    models_root: Annotated[
+        Path | None,
+        typer.Option(help="Where the models of a recipe of others lie, by hub id or name."),
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and stop.")] = False,
     data: Annotated[str | None, typer.Option(help="Measure the result on this dataset.")] = None,
     measures: Annotated[str, typer.Option("--with", help="Measures, by comma.")] = "clean",
@@ -98,6 +106,7 @@ def command(
         "exclude": tuple(exclude or ()),
         "intersect": intersect,
         "head": head,
+        "layout": layout,
         "dtype": dtype,
         "max_shard": max_shard,
         "device": device,
@@ -110,7 +119,11 @@ def command(
     }
     sources: Any = named(members or [], "checkpoint")
     if method.endswith((".yaml", ".yml")):
-        method, sources, base, chosen, settings = _foreign(method, sources, base, chosen, settings)
+        method, sources, base, chosen, settings = _foreign(
+            method, sources, base, chosen, settings, models_root
+        )
+    elif models_root is not None:
+        raise UserError("--models-root belongs to a recipe of another program (a YAML file).")
     if not sources:
         raise UserError("expected at least one checkpoint to fuse.")
     if align:
@@ -197,14 +210,19 @@ def _tasks(given: list[str]) -> Any:
 
 
 def _foreign(
-    path: str, sources: Any, base: str | None, params: dict[str, Any], settings: dict[str, Any]
+    path: str,
+    sources: Any,
+    base: str | None,
+    params: dict[str, Any],
+    settings: dict[str, Any],
+    models_root: Path | None,
 ) -> tuple[str, Any, str | None, dict[str, Any], dict[str, Any]]:
     """A mergekit recipe, or a FusionBench pool with the method as the first further argument."""
     from stockpot.cli.console import err
     from stockpot.errors import UserError
     from stockpot.fuse.foreign import read_foreign
 
-    found = read_foreign(path)
+    found = read_foreign(path, models_root=models_root)
     for ignored in found.ignored:
         err.print(f"{path}: {ignored} does not apply here and is ignored")
     method = found.method
@@ -216,6 +234,8 @@ def _foreign(
         raise UserError(
             f"{path} names its models and its method; {next(iter(sources))!r} has no place beside."
         )
+    if not found.members:
+        raise UserError(f"{path} names a base ({found.base}) and no members to fuse.")
     given = {key: value for key, value in settings.items() if value is not None}
     for key, value in found.options.items():
         if given.get(key, value) != value:

@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     compare,
+    convert,
     corrupt,
     data,
     doctor,
@@ -55,6 +56,7 @@ _MAKING = (
     report,
     rescore,
     export,
+    convert,
 )
 _JUDGING = (compare, transfer, sign, verify)
 _ASKING = (listing, show, validate, doctor)

@@ -46,6 +46,20 @@ def command(
     protocol: Annotated[
         str, typer.Option(help="holdout, or leaky: also score on the images it saw.")
     ] = LIBRARY.protocol,
+    bn: Annotated[
+        str,
+        typer.Option(
+            help="BatchNorm statistics of every soup and member: mix, recompute, left, or auto: "
+            "recompute where there is a source, else mix."
+        ),
+    ] = LIBRARY.bn,
+    bn_images: Annotated[
+        str, typer.Option(help="Images for recompute: source, or target (those it may see).")
+    ] = LIBRARY.bn_images,
+    class_space: Annotated[
+        str,
+        typer.Option(help="Score among all outputs, the data's (subset), or as is usual."),
+    ] = LIBRARY.class_space,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     plot: Annotated[
@@ -89,7 +103,7 @@ def command(
         device=device,
         batch_size=batch_size,
         command=shlex.join(["stockpot", *sys.argv[1:]]),
-        **settings,
+        **{"bn": bn, "bn_images": bn_images, "class_space": class_space, **settings},
     )
     rows = [
         [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]
@@ -97,8 +111,13 @@ def command(
     ]
     rows.append(["output ensemble", "-", _shown(chosen.ensemble_accuracy)])
     rows.append([f"soup ({method})", "-", _shown(chosen.accuracy)])
-    unseen = len(chosen.held_out) if protocol == "holdout" else chosen.accuracy.n
-    table(["model", "weight", "accuracy"], rows, title=f"scored on {unseen} images, 95 % intervals")
+    threats = chosen.accuracy.condition.get("threats")
+    metric = f"accuracy under {threats}" if threats else "accuracy"
+    title = f"scored on {chosen.accuracy.n} images, 95 % intervals"
+    table(["model", "weight", metric], rows, title=title)
+    if chosen.clean_accuracy:
+        typer.echo(f"the soup on the same images, clean: {_shown(chosen.clean_accuracy)}")
+    typer.echo(f"BatchNorm statistics: {chosen.record.details['batch_norm']}")
     typer.echo(f"\nsoup: {out}")
     if plot is not None:
         _draw(chosen, plot, data)
@@ -112,7 +131,9 @@ def _draw(chosen: Seasoned, folder: Path, data: str) -> None:
         raise BadParameterError(
             f"--plot: {chosen.method} tries no set of soups to draw; use grid or wise_ft."
         )
-    for path in draw_matrix(chosen.matrix, chosen.members, folder, data=data):
+    threats = chosen.accuracy.condition.get("threats")
+    score = f"accuracy under {threats}" if threats else "accuracy"
+    for path in draw_matrix(chosen.matrix, chosen.members, folder, data=data, score=score):
         typer.echo(f"picture: {path}")
 
 

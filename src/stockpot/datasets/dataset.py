@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError, BadParameterError
 
 Fit = Callable[[Image.Image], Image.Image]
@@ -25,6 +26,11 @@ Fit = Callable[[Image.Image], Image.Image]
 ACCEPTED = "accepted"
 """The column of all classes that are right for a picture, by number with spaces between; data
 without it accepts the label alone."""
+
+ORIGINAL = "original"
+"""The column that says which picture a picture was made from, where many come from one: pictures
+of one original are not independent. Where it is, `STRATA` say how they were made."""
+STRATA = ("corruption", "severity")
 
 
 class Batch(NamedTuple):
@@ -89,6 +95,9 @@ class Dataset:
     templates: tuple[str, ...] = ("a photo of a {}.",)
     prompts: tuple[tuple[str, ...], ...] = ()
     """All captions of each class, where templates around its name would not say them."""
+    vocabulary: Words | None = None
+    """How classes are called and in which sentences, by a convention or a user's own words; class
+    names in `templates` where this is none."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further facts of each row, such as an icon's style and design family."""
     masks: Tensor | None = None
@@ -99,6 +108,11 @@ class Dataset:
             raise BadDataError(
                 f"{self.name}: expected one label per image, got {len(self.images)} images and "
                 f"{len(self.labels)} labels."
+            )
+        if self.vocabulary is not None and len(self.vocabulary.names) != len(self.classes):
+            raise BadDataError(
+                f"{self.name}: expected words for {len(self.classes)} classes, got "
+                f"{len(self.vocabulary.names)}."
             )
         if self.masks is not None and len(self.masks) != len(self.labels):
             raise BadDataError(
@@ -148,9 +162,12 @@ class Dataset:
             return self
         if limit < 1:
             raise BadParameterError(f"limit: expected at least 1 image, got {limit}.")
-        generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(self), generator=generator)[:limit].sort().values
-        return self.take(rows)
+        return self.take(limited_rows(len(self), limit, seed))
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The original of each picture, where pictures were made from others."""
+        return self.columns.get(ORIGINAL)
 
     @property
     def accepted(self) -> list[tuple[int, ...]] | None:
@@ -181,6 +198,12 @@ class Dataset:
             values = self.columns[key]
             rows = [row for row in rows if values[row] == wanted]  # type: ignore[assignment]
         return self.take(list(rows))
+
+
+def limited_rows(count: int, limit: int, seed: int = 0) -> Tensor:
+    """The rows that a limit takes of so many."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(count, generator=generator)[:limit].sort().values
 
 
 def pixel_fingerprint(pixels: Tensor, labels: Tensor, classes: Sequence[str]) -> str:

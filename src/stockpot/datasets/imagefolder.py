@@ -16,7 +16,9 @@ from stockpot.datasets.encoded import (
     inspect,
     usable_rows,
 )
-from stockpot.datasets.label_map import label_index, read_label_map, resolve_classes
+from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
+from stockpot.datasets.listed import read_listing
+from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.pictures import SUFFIXES
 from stockpot.errors import BadDataError, UnknownNameError
 
@@ -35,6 +37,7 @@ def imagefolder(
     split: str = "test",
     labels: str | None = None,
     classes: int | str | list[str] | None = None,
+    files: str | None = None,
     on_broken: OnBroken = "stop",
 ) -> Dataset:
     """A folder of pictures: class folders, or any layout with a label map.
@@ -43,19 +46,25 @@ def imagefolder(
         path: the folder. A sub-folder named like the split is used when there is one.
         split: train, val, test, or any sub-folder.
         labels: a CSV or JSON file from file or folder name to class name or index.
-        classes: the class names in order, a text or JSON file of them, or how many there are.
+        classes: the class names in order, a text or JSON file of them, or how many there are;
+            when not given, the names of the folders, and words where these are WordNet ids.
+        files: a text file with the pictures to take, one a line, named from the class folders on.
         on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
     """
     root = split_folder(Path(path).expanduser(), split)
-    files = _pictures(root)
+    there = _pictures(root)
     if labels is None:
-        found = _by_folder(root, files)
+        found = _by_folder(root, there)
     else:
-        found = _by_map(root, files, read_label_map(Path(labels).expanduser()), classes is None)
+        found = _by_map(root, there, read_label_map(Path(labels).expanduser()), classes is None)
     names = resolve_classes(list(found.values()), classes)
-    numbers = {name: index for index, name in enumerate(names)}
+    numbers = LabelIndex(names)
     relative = sorted(found)
-    targets = [label_index(found[name], numbers, name) for name in relative]
+    if files is not None:
+        listing = read_listing(files)
+        relative, split = listing.choose(relative, root), f"{split}[{listing.name}]"
+    targets = [numbers.of(found[name], name) for name in relative]
+    names = spoken(names) if classes is None else names
     seen = inspect([root / name for name in relative])
     rows = usable_rows(relative, seen.broken, on_broken, str(root))
     if not rows:
@@ -72,6 +81,17 @@ def imagefolder(
         fingerprint=content_fingerprint(kept, digests, target, names),
         columns={"file": tuple(kept)},
     )
+
+
+def spoken(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Words for classes that are all given by WordNet ids of ImageNet, in the same order.
+
+    Words are what a prompt can be made of; every model of ImageNet is understood either way.
+    """
+    places = wnid_places()
+    if not all(name in places for name in classes):
+        return classes
+    return tuple(imagenet_names()[places[name]] for name in classes)
 
 
 def split_folder(path: Path, split: str) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stockpot.datasets.natural.classes import imagenet_places, plain, word_places
 from stockpot.errors import BadDataError
 
 FILE_HEADINGS = ("file", "filename", "file_name", "image", "path", "name", "folder", "wnid", "id")
@@ -51,16 +52,37 @@ def resolve_classes(
     return tuple(sorted(set(labels)))
 
 
-def label_index(label: str, classes: Mapping[str, int], what: str) -> int:
-    """The index of a label, which is a class name or, where no class is so named, an index."""
-    if label in classes:
-        return classes[label]
-    if label.isdigit() and int(label) < len(classes):
-        return int(label)
-    raise BadDataError(
-        f"{what}: the label {label!r} is neither one of the {len(classes)} classes nor an index.",
-        hint="Give the class names in order with classes=.",
-    )
+class LabelIndex:
+    """From a label to its number in a list of classes.
+
+    A label is the name of a class; where no class is so named, another name of the same class of
+    ImageNet (its id, or WordNet's words), or else an index.
+    """
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._names = {name: index for index, name in enumerate(classes)}
+        places = imagenet_places(tuple(classes)) or ()
+        self._places = {place: index for index, place in enumerate(places)}
+
+    def find(self, label: str) -> int | None:
+        """The number of a label's class, if it has one."""
+        if label in self._names:
+            return self._names[label]
+        place = word_places().get(plain(label)) if self._places else None
+        if place in self._places:
+            return self._places[place]
+        return int(label) if label.isdigit() and int(label) < len(self._names) else None
+
+    def of(self, label: str, what: str) -> int:
+        """The number of a label's class; `what` has this label."""
+        found = self.find(label)
+        if found is None:
+            raise BadDataError(
+                f"{what}: the label {label!r} is neither one of the {len(self._names)} classes "
+                "nor an index.",
+                hint="Give the class names in order with classes=.",
+            )
+        return found
 
 
 def _read_classes(path: Path) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError
 
 
@@ -20,7 +21,9 @@ def load_dataset(
             written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file.
         split: which part to take.
         limit: take a random, seeded subset of at most so many images.
-        **options: further parameters of that dataset (`stockpot show NAME`).
+        **options: further parameters of that dataset (`stockpot show NAME`); of every one
+            `classnames` and `templates` (lists, or files with one entry a line or a JSON list)
+            and `words` (the name of a convention) for dual encoders.
     """
     path = Path(name).expanduser()
     if name not in datasets and path.exists():
@@ -39,9 +42,12 @@ def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> 
     except UnknownNameError as problem:
         problem.hint = "A path to a folder or file of images works too."
         raise
+    given = {key: options.pop(key) for key in KEYS if options.get(key) is not None}
     if "split" in {parameter.name for parameter in entry.parameters}:
         options = {"split": split, **options}
     dataset: Dataset = entry(**options)
+    if given:
+        dataset = with_words(dataset, given)
     return dataset.limited(limit)
 
 

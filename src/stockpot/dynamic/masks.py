@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.packages import import_extra
 from stockpot.dynamic.generator import Generator
 from stockpot.errors import BadDataError, BadParameterError
-from stockpot.models.extras import import_extra
 
 Variant = Literal["settled", "paper"]
 PUBLISHED_STRENGTH = 36.36

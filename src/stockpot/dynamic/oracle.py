@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadParameterError
 from stockpot.types import Check
 
@@ -25,14 +26,15 @@ class Setting:
     templates: tuple[str, ...] = ("a photo of a {}.",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     data: str = ""
-    vocabulary: Vocabulary = "data"
+    vocabulary: Words | None = None
+    offered: Vocabulary = "data"
     rivals: tuple[str, ...] = ()
     """The classes of the model under test that the data does not have."""
 
     @property
     def columns(self) -> int:
         """How many shares an oracle gives: one for each class, and one for the best of the rest."""
-        return len(self.classes) + (self.vocabulary != "data")
+        return len(self.classes) + (self.offered != "data")
 
 
 class Oracle(Protocol):

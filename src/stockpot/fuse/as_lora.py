@@ -197,14 +197,17 @@ class _Factors:
 
 
 def _cut(change: Tensor, rank: int) -> _Factors:
-    left, values, right = torch.linalg.svd(change.flatten(1), full_matrices=False)
+    # In double precision: where two singular values are close, the cut between them is delicate.
+    left, values, right = torch.linalg.svd(change.flatten(1).double(), full_matrices=False)
     kept = min(rank, len(values))
     root = values[:kept].sqrt()
     up, down = left[:, :kept] * root, root[:, None] * right[:kept]
     if change.ndim == 4:
         up, down = up[:, :, None, None], down.reshape(kept, *change.shape[1:])
-    lost = float(values[kept:].square().sum(dtype=torch.float64))
-    return _Factors(up.contiguous(), down.contiguous(), kept, lost)
+    lost = float(values[kept:].square().sum())
+    return _Factors(
+        up.to(change.dtype).contiguous(), down.to(change.dtype).contiguous(), kept, lost
+    )
 
 
 def _config(made: _Adapter, rank: int, base: str, short: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -72,16 +72,17 @@ def execute(
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
-        memory = MemorySink(models, job.infos)
+        memory = MemorySink({model: job.infos_of(model) for model in models})
         _stream(job, memory)
         return _in_memory(request, job, memory.weights)
     max_shard = parse_size(request.options.max_shard)
-    needs = len(models) * sum(info.nbytes for info in job.infos.values())
+    infos = {model: job.infos_of(model) for model in models}
+    needs = sum(info.nbytes for own in infos.values() for info in own.values())
     with staged_folder(out, needs=needs) as folder:
         for model in models:
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
-        with closing(FolderSink(folders, job.infos, max_shard)) as sink:
+        with closing(FolderSink(folders, infos, max_shard)) as sink:
             _stream(job, sink)
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else {}
@@ -136,6 +137,10 @@ def _stream(job: Job, sink: Sink) -> None:
         for label in job.of:
             for model in job.models(label):
                 put(model, copied.name, values, 0)
+    for model, head in (item for label in job.of for item in job.heads(label).items()):
+        for copied in head:
+            values = copied.source.read(copied.source_name)
+            sink.write(model, copied.name, values.to(job.dtype or values.dtype), 0)
 
 
 def _all_equal(stream: Stream) -> bool:
@@ -190,10 +195,10 @@ class Sink(Protocol):
 class MemorySink:
     """Models as state dicts."""
 
-    def __init__(self, models: Sequence[str], infos: Mapping[str, TensorInfo]) -> None:
+    def __init__(self, infos: Mapping[str, Mapping[str, TensorInfo]]) -> None:
         self.weights = {
-            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in infos.items()}
-            for model in models
+            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in own.items()}
+            for model, own in infos.items()
         }
 
     def write(self, model: str, name: str, values: Tensor, start: int) -> None:
@@ -205,12 +210,15 @@ class FolderSink:
     """Models as folders of safetensors."""
 
     def __init__(
-        self, folders: Mapping[str, Path], infos: Mapping[str, TensorInfo], max_shard: int
+        self,
+        folders: Mapping[str, Path],
+        infos: Mapping[str, Mapping[str, TensorInfo]],
+        max_shard: int,
     ) -> None:
         self._writers: dict[str, ShardWriter] = {}
         try:
             for model, folder in folders.items():
-                self._writers[model] = ShardWriter(folder, infos, max_shard=max_shard)
+                self._writers[model] = ShardWriter(folder, infos[model], max_shard=max_shard)
         except BaseException:
             self.close()
             raise

@@ -5,31 +5,33 @@ What applies is read; what does not is named in `ignored`, never passed over in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-
-import yaml
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse.foreign_recipe import ForeignRecipe
-from stockpot.fuse.fusionbench import from_model_pool
+from stockpot.fuse.fusionbench.hydra import compose, read_yaml
+from stockpot.fuse.fusionbench.pool import PLACES, from_composed, is_pool, under_root
 from stockpot.fuse.mergekit.recipe import from_mergekit
 
 
-def read_foreign(path: str | Path) -> ForeignRecipe:
-    """Read a mergekit recipe or a FusionBench model pool, whichever the file is."""
+def read_foreign(path: str | Path, *, models_root: str | Path | None = None) -> ForeignRecipe:
+    """Read a mergekit recipe or a FusionBench model pool, whichever the file is.
+
+    Args:
+        path: the YAML file.
+        models_root: a folder that holds models under their hub ids (`owner/name`) or names; those
+            that are not there are looked for as everywhere else.
+    """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as problem:
-        raise BadParameterError(f"{path}: not valid YAML: {problem}") from None
-    if not isinstance(content, Mapping):
-        raise BadParameterError(f"{path}: expected a mapping, got {type(content).__name__}.")
+    content = read_yaml(path)
     if "merge_method" in content:
-        return from_mergekit(content, where=str(path))
-    pool = content.get("modelpool", content)
-    if isinstance(pool, Mapping) and "models" in pool:
-        return from_model_pool(pool, where=str(path))
-    raise BadParameterError(
-        f"{path}: neither a mergekit recipe (merge_method) nor a FusionBench model pool (models)."
-    )
+        recipe = from_mergekit(content, where=str(path))
+    else:
+        found = compose(path, PLACES)
+        if not is_pool(found.content):
+            raise BadParameterError(
+                f"{path}: neither a mergekit recipe (merge_method) nor a FusionBench model pool "
+                "(models)."
+            )
+        recipe = from_composed(found, where=str(path))
+    return recipe if models_root is None else under_root(recipe, Path(models_root).expanduser())

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stockpot.checkpoints.alignment import align
+from stockpot.checkpoints.alignment import Copy, align
 from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic, is_whole_clip
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
@@ -51,9 +51,11 @@ class Job:
     infos: Mapping[str, TensorInfo]
     """Every tensor of the output."""
     switches: bool
-    """Whether it makes one model per member."""
+    """Whether it makes one model per member: a method may, and heads of their own do."""
     module: bool = False
     """Whether the model is a module: its plain weights then lie in a folder `base` inside."""
+    dtype: torch.dtype | None = None
+    """Of the output's floats, where one was asked for."""
 
     @property
     def learns(self) -> bool:
@@ -68,17 +70,38 @@ class Job:
             return [label]
         return [f"{label}/{member}" if label else member for member in self.members]
 
+    def heads(self, label: str) -> dict[str, tuple[Copy, ...]]:
+        """The head of each model that one point makes, where members keep their own."""
+        found = self.stream.alignment.heads
+        return dict(zip(self.models(label), found, strict=True)) if found else {}
+
+    def infos_of(self, model: str) -> dict[str, TensorInfo]:
+        """Every tensor of one model of the output."""
+        own = next((h[model] for h in map(self.heads, self.of) if model in h), ())
+        dtype = self.dtype
+        return {**self.infos, **{
+            copied.name: copied.info._replace(dtype=dtype) if dtype else copied.info
+            for copied in own
+        }}  # fmt: skip
+
 
 def prepare(request: Request) -> Job:
     """Open, check and build; raises for everything that can be found wrong beforehand."""
     entry = fusers.get(request.method)
     options = request.options
-    members, base = _open(request, entry)
+    members, around = _open(request, entry)
     exclude = options.exclude
-    if entry.tags.learns and _any_whole_clip([*members, *([base] if base else [])]):
+    if entry.tags.learns and _any_whole_clip([*members, *([around] if around else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
-        members, base, exclude=exclude, intersect=options.intersect, head=options.head
+        members,
+        around if entry.tags.needs_base else None,
+        # What a method computes without a base may still belong into one.
+        frame=around,
+        exclude=exclude,
+        intersect=options.intersect,
+        head=options.head,
+        layout=options.layout,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
     stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)
@@ -101,6 +124,7 @@ def prepare(request: Request) -> Job:
         made.append(_STATISTICS)
         of = {label: {**numbers, **statistics} for label, numbers in of.items()}
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
+    switches = switches or bool(alignment.heads)
     short = tuple(member_names([source.label for source in members]))
     dtype = output_dtype(options)
     infos = {
@@ -108,7 +132,12 @@ def prepare(request: Request) -> Job:
         for name, info in alignment.infos().items()
     }
     module = any(isinstance(fuser, ModuleFuser) for fuser in made)
-    return Job(entry, stream, made, of, short, infos, switches, module)
+    if module and alignment.heads:
+        raise BadParameterError(
+            f"{request.method}: a module keeps the heads of its tasks by itself; leave out "
+            "head=each."
+        )
+    return Job(entry, stream, made, of, short, infos, switches, module, dtype)
 
 
 def _any_whole_clip(sources: list[Source]) -> bool:
@@ -126,7 +155,7 @@ def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Sour
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
-    return members, opened if entry.tags.needs_base else None
+    return members, opened
 
 
 def _as_state(spec: Any) -> Any:

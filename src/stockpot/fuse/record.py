@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from stockpot.checkpoints.adapter import AdapterSource
+from stockpot.checkpoints.clip.settings import translate_settings
+from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
@@ -93,14 +96,25 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
         if preset := params.get(PRESET):
             values[PRESET] = preset
         seed = values.pop("seed", None)
+        begun = _begun(values.get("init"))
+        if begun:
+            values["init"] = begun[0].name
         found[label] = Record(
             verb="fuse",
             method=request.method,
             parameters=values | plain(request.options.deciding()),
             seed=seed,
-            inputs=inputs,
+            inputs=[*inputs, *begun],
         )
     return found
+
+
+def _begun(init: Any) -> list[Input]:
+    """The file of coefficients that a method starts from, where it does not start from a number."""
+    if not isinstance(init, str) or not Path(init).is_file():
+        return []
+    content = fingerprint_files([Path(init)])
+    return [Input(role="init", name=Path(init).name, source=init, fingerprint=content)]
 
 
 def request_data(request: Request) -> list[Dataset]:
@@ -150,7 +164,7 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
         learned = learned_files(request.options.load)
         if not all(path.is_file() for path in learned):
             raise BadParameterError(
-                f"load: expected {learned[0]} and {learned[1].name}, which `save` writes; "
+                f"load: expected {' and '.join(map(str, learned))}, which `save` writes; "
                 "got nothing."
             )
         content = "" if known is None else fingerprint_files(learned)
@@ -163,6 +177,8 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
 
 def _content(spec: Any, known: Mapping[Path, str]) -> str:
     """The sha256 of the weights and of the configuration beside them."""
+    if isinstance(spec, Location) and not spec.files:  # a package gives it
+        return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
         if spec.format == "adapter" and spec.folder is not None:
@@ -210,8 +226,14 @@ def write_companions(job: Job, options: Options, folder: Path) -> None:
     layers = template.layers if isinstance(template, StackedSource) else None
     dtype = DTYPES[options.dtype] if options.dtype else None
     for label in job.of:
+        heads = job.heads(label)
         for model in job.models(label):
-            copy_companions(template.folder, folder / model, dtype=dtype, layers=layers)
+            place = folder / model
+            # A head's classes stand in the config of the member that it comes from.
+            own = heads[model][0].source.folder if model in heads else None
+            copy_companions(own or template.folder, place, dtype=dtype, layers=layers)
+            if isinstance(template, TranslatedSource):
+                translate_settings(template.folder, place, template.tensors(), template.program)
 
 
 def write_records(

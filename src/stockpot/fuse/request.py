@@ -32,9 +32,10 @@ DTYPES = {
     "bf16": "bfloat16",
 }
 _CHOICES = {
-    "head": ("keep", "drop", "first"),
+    "head": ("keep", "drop", "first", "each"),
     "accumulate": ("fp32", "fp64"),
     "bn": ("linear", "recompute"),
+    "layout": (None, "hf", "open_clip"),
 }
 _DECIDING = ("exclude", "intersect", "head", "dtype", "accumulate", "bn")
 
@@ -46,7 +47,8 @@ class Options:
     Args:
         exclude: globs of tensor names that are not fused but taken from the base or first member.
         intersect: fuse what all checkpoints have in one shape; take the rest from the first.
-        head: fuse the classification head (keep), leave it out (drop), or take the first's.
+        head: fuse the classification head (keep), leave it out (drop), take the first's, or make
+            a model for each member with its own head over what is fused (each).
         dtype: the dtype of the result (fp32, bf16, fp16, fp64); by default the first member's.
         max_shard: the largest file to write, such as 5GB.
         device: where the arithmetic runs: cpu, cuda, cuda:1, ...
@@ -55,6 +57,8 @@ class Options:
             images of `tasks`; of a method that learns nothing, a name there means its train split.
         threads: worker threads; 0 means one per core.
         hashes: write the sha256 of the parents into the model card.
+        layout: whose names and shapes a CLIP is written with (hf, open_clip); by default the
+            base's, or those of the first member.
         save: where to write what a data-driven method learned, to use it again.
         load: what such a method learned before; it then needs no data.
         as_lora: write a LoRA adapter of this rank over the base, in peft's layout, instead of the
@@ -64,7 +68,7 @@ class Options:
 
     exclude: tuple[str, ...] = ()
     intersect: bool = False
-    head: Literal["keep", "drop", "first"] = "keep"
+    head: Literal["keep", "drop", "first", "each"] = "keep"
     dtype: str | None = None
     max_shard: str | int = "5GB"
     device: str = "cpu"
@@ -72,6 +76,7 @@ class Options:
     bn: Literal["linear", "recompute"] = "linear"
     threads: int = 0
     hashes: bool = True
+    layout: Literal["hf", "open_clip"] | None = None
     save: str | None = None
     load: str | None = None
     as_lora: int | None = None
@@ -80,7 +85,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
-                choices = ", ".join(allowed)
+                choices = ", ".join(str(choice) for choice in allowed if choice)
                 raise BadParameterError(
                     f"{name}: expected one of {choices}, got {getattr(self, name)!r}."
                 )
@@ -94,7 +99,9 @@ class Options:
     def deciding(self) -> dict[str, Any]:
         """The options that decide which weights are made; the others say how and where."""
         found = {name: getattr(self, name) for name in _DECIDING}
-        return found | ({} if self.as_lora is None else {"as_lora": self.as_lora})
+        # Named only where they are asked for, so that the records of other fusions stay the same.
+        asked = {"as_lora": self.as_lora, "layout": self.layout}
+        return found | {name: value for name, value in asked.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,9 @@ class DynamicAugment:
         name, params = self._chosen
         self.generator.to(model.device)
         if name != NO_ORACLE:
-            setting = Setting(data.classes, data.templates, model.device, data.name)
+            setting = Setting(
+                data.classes, data.templates, model.device, data.name, data.vocabulary
+            )
             self._oracle = oracles.get(name)(setting, **params)
 
     def __call__(self, step: Step) -> Tensor:

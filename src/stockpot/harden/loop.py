@@ -22,6 +22,7 @@ from torch import Generator, Tensor, nn
 
 from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.feed import Feed
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentation, augment
 from stockpot.harden.distributed import (
@@ -146,7 +147,7 @@ def train(
     if select != ACCURACY:
         parse_selection(select)
     device = model.device
-    pixels, labels = _gather(model, data, device)
+    feed, labels = Feed(data.images, model.preprocess.fit, device), data.labels.to(device)
     per_epoch = max(1, len(labels) // batch_size)
     total = epochs * per_epoch
     if total:
@@ -170,14 +171,14 @@ def train(
     seen: dict[str, float] = {}
     steps, saved = start, time.monotonic()
     model.train()
-    for step, rows in _batches(len(labels), batch_size, per_epoch, start, total, seed):
+    for step, rows, pixels in _batches(feed, batch_size, per_epoch, start, total, seed):
         if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
             break
         steps = step + 1
         set_rate(optimiser, lr, schedule, step, total, int(warmup * total))
         generator = generator_of(seed, step)
         chosen = rows.to(device, non_blocking=True)
-        batch = augment(pixels[chosen].float() / 255, augmentations, generator)
+        batch = augment(pixels.float() / 255, augmentations, generator)
         batch, targets = own_share(batch, labels[chosen])
         with layers_draw_from(seed, step, device):
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -244,22 +245,17 @@ def _memory(objective: object) -> Remembers | None:
 
 
 def _batches(
-    n: int, size: int, per_epoch: int, start: int, total: int, seed: int
-) -> Iterator[tuple[int, Tensor]]:
-    """Row numbers of each step; the order of an epoch depends on (seed, epoch) alone."""
-    order, epoch = torch.empty(0), -1
-    for step in range(start, total):
-        if step // per_epoch != epoch:
-            epoch = step // per_epoch
-            order = torch.randperm(n, generator=generator_of(seed, epoch, salt=1))
-        first = (step % per_epoch) * size
-        yield step, order[first : first + size]
-
-
-def _gather(model: Classifier, data: Dataset, device: torch.device) -> tuple[Tensor, Tensor]:
-    # Training visits every image many times: they stay decoded, as uint8, where the model is.
-    images = [batch.images for batch in data.batches(512, model.preprocess.fit)]
-    return torch.cat(images).to(device), data.labels.to(device)
+    feed: Feed, size: int, per_epoch: int, start: int, total: int, seed: int
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Rows and pixels of each step; the order of an epoch depends on (seed, epoch) alone."""
+    step = start
+    while step < total:
+        epoch, done = divmod(step, per_epoch)
+        order = torch.randperm(len(feed), generator=generator_of(seed, epoch, salt=1))
+        rest = order[done * size : per_epoch * size]
+        for rows, pixels in zip(torch.split(rest, size), feed.batches(size, rest), strict=True):
+            yield step, rows, pixels
+            step += 1
 
 
 def _check(keep: str, patience: int, validation: Dataset | None) -> None:

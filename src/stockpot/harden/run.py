@@ -10,14 +10,16 @@ from typing import Any
 
 from stockpot.checkpoints.folder import check_free, staged_folder, write_card
 from stockpot.checkpoints.record import Record, plain
+from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.words.words import MODEL
 from stockpot.defend.defended import Defended, Wanted, behind, chosen_defences
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError, did_you_mean
-from stockpot.harden import hardeners
+from stockpot.harden import HardenerTags, hardeners
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
@@ -26,7 +28,8 @@ from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.inputs import data_inputs, model_input, named_models
-from stockpot.models.load import load_for
+from stockpot.models.load import load_for, words_for
+from stockpot.models.own_words import write_own_words
 from stockpot.registry import Entry, Tags
 from stockpot.results.provenance import provenance
 
@@ -130,9 +133,23 @@ def _train(
         made = record.model_copy(update={"details": details, "versions": versions})
         with staged_folder(target) as folder:
             classifier.save(folder)
+            _keep_words(folder, model, images, entry.tags)
             write_card(folder, made, summary=entry.summary, paper=entry.paper)
         shutil.rmtree(work, ignore_errors=True)  # the training state goes
     return seen_by
+
+
+def _keep_words(
+    folder: Path, model: str | Path | Classifier, data: Dataset, tags: HardenerTags
+) -> None:
+    """Words that are not the customary ones lie beside a model that was trained with them."""
+    words = words_for(model, data)
+    if words is None or data.prompts or tags.head == "trained":
+        return
+    both_towers = tags.towers == "both"  # the folder then stands for itself, without its base
+    if words.chosen or (both_towers and words.convention == MODEL):
+        like = resolve(str(model)).local() if both_towers else None
+        write_own_words(folder, data.classes, words, like)
 
 
 training = Entry(

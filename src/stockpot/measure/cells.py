@@ -28,7 +28,7 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import identify_autoencoder
-from stockpot.models.load import identify, load_for
+from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -94,6 +94,8 @@ class Cell:
             references = all_references(measures.get(self.measure), self.params)
         data = self.data.load()
         spec = self.model
+        own = _undefended(spec.options)
+        words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
         return CellKey(
             model=spec.name,
@@ -105,8 +107,9 @@ class Cell:
             params=_by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
-            model_fingerprint=identify(spec.source, _undefended(spec.options)),
+            model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
+            words=str(words or ""),
         )
 
 
@@ -184,7 +187,7 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
 def _by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which what is on disk stands by its content: its place decides nothing."""
+    """Parameters in which what is read stands by its content: its place decides nothing."""
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
@@ -192,10 +195,10 @@ def _by_content(
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"
-        elif references.get(role) == "images" and value:
-            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         elif references.get(role) == "autoencoder" and value and Path(value).exists():
             found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
+        elif references.get(role) == "images" and value:
+            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
     return found

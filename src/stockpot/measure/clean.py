@@ -17,7 +17,7 @@ from stockpot.measure.measurement import (
     with_interval,
 )
 from stockpot.models.classifier import Classifier
-from stockpot.results.statistics import Interval, bootstrap_mean, bootstrap_of_means
+from stockpot.results.statistics import Groups, Interval, bootstrap_mean, bootstrap_of_means
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
@@ -57,14 +57,18 @@ def clean(
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
-    nll = nll[np.isfinite(nll)]
+    answered = np.isfinite(nll)
+    nll = nll[answered]
     confidence = torch.cat(confidences).cpu().double().nan_to_num(1.0).numpy()
     seed = context.seed
-    scores = [proportion("accuracy", correct)]
+    groups = None if data.groups is None else np.asarray(data.groups)
+    scores = [proportion("accuracy", correct, groups=groups)]
     if top > 1 and len(model.classes) > top:
-        scores.append(proportion(f"top{top}_accuracy", torch.cat(right_top).cpu().numpy()))
+        hit = torch.cat(right_top).cpu().numpy()
+        scores.append(proportion(f"top{top}_accuracy", hit, groups=groups))
     if len(nll):
-        interval = bootstrap_mean(nll, seed=seed)
+        own = None if groups is None else groups[answered]
+        interval = bootstrap_mean(nll, seed=seed, groups=own)
         scores.append(
             with_interval("nll", float(nll.mean()), len(nll), interval, better=False, unit="nats")
         )
@@ -73,7 +77,7 @@ def clean(
             "ece",
             calibration_error(confidence, correct, bins),
             len(data),
-            _calibration_interval(confidence, correct, bins, seed),
+            _calibration_interval(confidence, correct, bins, seed, groups),
             better=False,
         )
     )
@@ -82,7 +86,9 @@ def clean(
         for index, name in enumerate(data.classes):
             members = labels == index
             if members.any():
-                scores.append(proportion("class_accuracy", correct[members], {"class": name}))
+                own = None if groups is None else groups[members]
+                condition = {"class": name}
+                scores.append(proportion("class_accuracy", correct[members], condition, groups=own))
     several = ":any-of-the-accepted" if scorer.several else ""
     return Measurement(
         scores=scores,
@@ -104,13 +110,17 @@ def calibration_error(
 
 
 def _calibration_interval(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int, seed: int
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    bins: int,
+    seed: int,
+    groups: Groups | None,
 ) -> Interval:
     # Percentile bootstrap; ECE is biased upwards on few images, and so is its interval.
     gaps = np.zeros((len(confidence), bins))
     gaps[np.arange(len(confidence)), _bins(confidence, bins)] = confidence - correct
     return bootstrap_of_means(
-        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500
+        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500, groups=groups
     )
 
 

@@ -17,20 +17,16 @@ from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt, image_size, picture_seeds
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import (
-    Corruptions,
-    Severities,
-    chosen_corruptions,
-    chosen_severities,
-)
+from stockpot.corrupt.ranges import Severities, chosen_corruptions, chosen_severities
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
 from stockpot.corrupt.weather.frost import Overlays
+from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
 from stockpot.measure.corruption_scores import Grid, grid_scores
-from stockpot.measure.corruption_set import CorruptionSet
-from stockpot.measure.mce import NAMED_BASELINES, Baseline, named_baseline
+from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.load import identify, load_for
 from stockpot.score.class_space import ClassSpace
@@ -45,7 +41,7 @@ def corruption(
     data: Dataset,
     context: Context,
     *,
-    corruptions: Corruptions = "benchmark",
+    corruptions: StoredCorruptions = "benchmark",
     severities: Severities = "1-5",
     baseline: ModelRef = "alexnet-constants",
     profile: Profile | Literal["auto"] = "auto",
@@ -57,7 +53,8 @@ def corruption(
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
 
     Args:
-        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names.
+        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names; those of a
+            folder with corruptions of its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
         severities: such as `1-5`, `1,3,5` or 3.
         baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
             any model, which is then measured in the same way.
@@ -68,18 +65,20 @@ def corruption(
             again. `model`: at the size and with the crop of the model.
         overlays: frost's pictures: our `procedural` ones, or the classic `photographs` of an
             installed `imagecorruptions`.
-        folder: an existing ImageNet-C or CIFAR-10-C folder to read instead of corrupting here.
+        folder: existing corrupted images to read instead of corrupting here: ImageNet-C,
+            CIFAR-10-C, CIFAR-100-C, Tiny-ImageNet-C, MNIST-C, ImageNet-C-bar, ImageNet-3DCC.
         class_space: as for `clean`.
     """
-    names = chosen_corruptions(corruptions)
-    levels = chosen_severities(severities)
-    cells = [(name, severity) for name in names for severity in levels]
+    levels, family = chosen_severities(severities), IMAGENET_C
     if folder is not None:
         stored = CorruptionSet(folder, data)
+        cells, family = stored_cells(stored, corruptions, levels)
         grid = _stored_grid(model, data, context, cells, stored, class_space, size)
         cut = "not cropped again" if size == "published" else "as the model resizes and crops"
         recipe = f"read from {stored.description} (size={size}: {cut})"
     else:
+        names = chosen_corruptions(corruptions)
+        cells = [(name, severity) for name in names for severity in levels]
         measured = _Grids(data, context, cells, profile, size, overlays, class_space)
         grid = measured.of(model)
         recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))
@@ -100,7 +99,7 @@ def corruption(
             else measured.of(yardstick)
         )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
-    scored = grid_scores(grid, known, seed=context.seed)
+    scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=scored.scores,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.corrupt import BENCHMARK
-from stockpot.measure.mce import Baseline, mean_accuracy, score
+from stockpot.datasets.corrupted.families import Family
+from stockpot.measure.mce import IMAGENET_C, Baseline, mean_accuracy, score
 from stockpot.measure.measurement import proportion, with_interval
 from stockpot.results.schema import Score
 from stockpot.results.statistics import bootstrap_mean
@@ -49,20 +49,22 @@ class Scored:
     notes: tuple[str, ...]
 
 
-def grid_scores(grid: Grid, baseline: Baseline | None, *, seed: int) -> Scored:
-    """Every score of a grid."""
-    errors = grid.errors()
-    result = score(errors, grid.clean_error(), baseline)
+def grid_scores(
+    grid: Grid, baseline: Baseline | None, *, seed: int, family: Family = IMAGENET_C
+) -> Scored:
+    """Every score of a grid; means run over the corruptions of the benchmark."""
+    errors, benchmark = grid.errors(), family.corruptions
+    result = score(errors, grid.clean_error(), baseline, family)
     n = len(grid.clean)
     named = baseline.name if baseline else "none"
     wrong = {cell: (~right).astype(np.float64) for cell, right in grid.cells.items()}
-    chosen = [cell for cell in wrong if cell[0] in BENCHMARK] or list(wrong)
+    chosen = [cell for cell in wrong if cell[0] in benchmark] or list(wrong)
     mean_right = 1 - np.mean([wrong[cell] for cell in chosen], axis=0)
     scores = [
         proportion("accuracy", grid.clean),
         with_interval(
             "mean_corruption_accuracy",
-            mean_accuracy(errors),
+            mean_accuracy(errors, family),
             n,
             bootstrap_mean(mean_right, seed=seed),
         ),
@@ -73,7 +75,7 @@ def grid_scores(grid: Grid, baseline: Baseline | None, *, seed: int) -> Scored:
         ("mce", result.mce, result.ce, per_image.plain),
         ("relative_mce", result.relative_mce, result.relative_ce, per_image.relative),
     ):
-        columns = [images[name] for name in BENCHMARK if name in kept and name in images]
+        columns = [images[name] for name in benchmark if name in kept and name in images]
         if value is not None and columns:
             interval = bootstrap_mean(np.mean(columns, axis=0), seed=seed)
             scores.append(

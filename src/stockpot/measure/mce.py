@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from stockpot.corrupt import BENCHMARK, SEVERITIES
+from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
+from stockpot.datasets.corrupted.families import Family
 from stockpot.errors import BadParameterError
 
 Errors = Mapping[str, Mapping[int, float]]
 """Error rates by corruption and severity."""
+
+IMAGENET_C = Family("ImageNet-C", BENCHMARK, EXTRA)
 
 ALEXNET_CLEAN = 0.4348
 """Top-1 error of torchvision's AlexNet on the clean ImageNet validation set."""
@@ -130,17 +133,23 @@ class CorruptionScore:
     relative_left_out: tuple[str, ...]
 
 
-def score(errors: Errors, clean: float | None, baseline: Baseline | None) -> CorruptionScore:
+def score(
+    errors: Errors,
+    clean: float | None,
+    baseline: Baseline | None,
+    family: Family = IMAGENET_C,
+) -> CorruptionScore:
     """CE, mCE, relative CE and relative mCE of a model.
 
-    The means run over those of the benchmark's fifteen that were measured; the four extra
-    corruptions never enter them. Without a baseline CE is the plain mean error, and the relative CE
-    the plain loss against clean.
+    The means run over those of the benchmark's corruptions (ImageNet-C has fifteen) that were
+    measured; extra corruptions never enter them. Without a baseline CE is the plain mean error,
+    and the relative CE the plain loss against clean.
 
     Args:
         errors: the model's errors by corruption and severity.
         clean: its clean error; without it nothing relative is computed.
         baseline: what to divide by, or none.
+        family: the benchmark.
     """
     ce: dict[str, float] = {}
     relative: dict[str, float] = {}
@@ -158,9 +167,9 @@ def score(errors: Errors, clean: float | None, baseline: Baseline | None) -> Cor
             divisor -= baseline.clean
         if divisor >= SMALLEST_DENOMINATOR:
             relative[corruption] = (error - clean) / divisor
-    measured = [corruption for corruption in BENCHMARK if corruption in errors]
+    measured = [corruption for corruption in family.corruptions if corruption in errors]
     return CorruptionScore(
-        convention=_convention(errors, baseline),
+        convention=_convention(errors, baseline, family),
         ce=ce,
         mce=_mean(ce, measured),
         relative_ce=relative,
@@ -170,9 +179,10 @@ def score(errors: Errors, clean: float | None, baseline: Baseline | None) -> Cor
     )
 
 
-def mean_accuracy(errors: Errors) -> float:
+def mean_accuracy(errors: Errors, family: Family = IMAGENET_C) -> float:
     """Mean corruption accuracy over all measured cells of the benchmark's corruptions."""
-    chosen = [cells for name, cells in errors.items() if name in BENCHMARK] or errors.values()
+    own = family.corruptions
+    chosen = [cells for name, cells in errors.items() if name in own] or errors.values()
     return 1 - fmean(error for cells in chosen for error in cells.values())
 
 
@@ -181,9 +191,11 @@ def _mean(values: Mapping[str, float], measured: Sequence[str]) -> float | None:
     return fmean(chosen) if chosen else None
 
 
-def _convention(errors: Errors, baseline: Baseline | None) -> str:
+def _convention(errors: Errors, baseline: Baseline | None, family: Family) -> str:
     name = f"mce:{baseline.name if baseline else 'none'}"
-    kinds = sum(corruption in errors for corruption in BENCHMARK)
+    name += "" if family == IMAGENET_C else f":{family.name}"
+    count, every = len(family.corruptions), 5 if family.graded else 1
+    kinds = sum(corruption in errors for corruption in family.corruptions)
     levels = {severity for cells in errors.values() for severity in cells}
-    complete = kinds == len(BENCHMARK) and all(len(cells) == 5 for cells in errors.values())
-    return name if complete else f"{name}:{kinds}-of-15x{len(levels)}"
+    complete = kinds == count and all(len(cells) == every for cells in errors.values())
+    return name if complete else f"{name}:{kinds}-of-{count}x{len(levels)}"

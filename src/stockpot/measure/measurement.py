@@ -14,7 +14,7 @@ from torch import Tensor
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.results.schema import Flag, Picture, Score
-from stockpot.results.statistics import Interval, wilson
+from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
@@ -92,11 +92,12 @@ def proportion(
     condition: Mapping[str, str | int | float] | None = None,
     *,
     better: bool = True,
+    groups: Groups | None = None,
 ) -> Score:
-    """A share of images as a score with its Wilson interval."""
-    successes, n = int(flags.sum()), int(flags.size)
-    value = successes / n if n else 0.0
-    interval = wilson(successes, n)
+    """A share of images as a score with its Wilson interval; groups of them count together."""
+    n = int(flags.size)
+    value = int(flags.sum()) / n if n else 0.0
+    interval = share_interval(flags, groups)
     return with_interval(metric, value, n, interval, better=better, condition=condition)
 
 

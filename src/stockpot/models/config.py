@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from stockpot.checkpoints.clip.settings import OPEN_CLIP_CONFIG
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.errors import BadCheckpointError
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
 MODULE_TYPE = "stockpot_module"
-Kind = Literal["module", "fine_tuned", "zero_shot", "classifier"]
+Kind = Literal["module", "fine_tuned", "zero_shot", "classifier", "timm"]
 PLACES = ("dual_encoder", "_name_or_path")
 """The keys of a vision tower's config that say where its dual encoder is."""
 HEAD = "unit_length"
@@ -23,6 +24,11 @@ HEAD = "unit_length"
 def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a Hugging Face folder."""
     path = folder / "config.json"
+    if not path.exists() and (folder / OPEN_CLIP_CONFIG).is_file():
+        raise BadCheckpointError(
+            f"{folder} is a model of open_clip, under its names.",
+            hint=f"Write it as transformers reads it: stockpot convert {folder} --layout hf -o OUT",
+        )
     if not path.exists():
         raise BadCheckpointError(
             f"{folder} has no config.json: expected a Hugging Face model folder.",
@@ -41,6 +47,8 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
         return "module"
     if config.get("head") == HEAD:
         return "fine_tuned"
+    if "architecture" in config and "model_type" not in config:
+        return "timm"  # it names one of timm's functions
     return "zero_shot" if has_text_head(config) else "classifier"
 
 

@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.checkpoints.packages import create_open_clip, import_extra
 from stockpot.checkpoints.resolve import Resolved
-from stockpot.errors import MissingDependencyError, UserError
+from stockpot.datasets.words.words import said
+from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Interpolation, Preprocess
-from stockpot.models.prompts import class_prompts
 from stockpot.types import ImageSize
-
-
-def import_extra(module: str, extra: str) -> Any:
-    """Import an optional package, or say exactly why it cannot be used and what to do."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        hint = f"Install it with: pip install 'stockpot[{extra}]'"
-        if "torchvision" in str(problem):
-            hint = (
-                f"{module} needs torchvision. Install torch and torchvision of one build from the "
-                f"same index, then: pip install 'stockpot[{extra}]'"
-            )
-        raise MissingDependencyError(
-            f"{module} cannot be imported: {problem}.", hint=hint
-        ) from None
-    except RuntimeError as problem:
-        # A torchvision built for another torch fails with a missing operator, not an ImportError.
-        reason = str(problem).strip().splitlines()[0]
-        raise MissingDependencyError(
-            f"{module} is installed but broken here: {reason}.",
-            hint="Its torchvision does not match this torch; reinstall both from one index.",
-        ) from None
 
 
 def load_timm(
     place: Resolved, *, weights: str | None = None, pretrained: bool = True, name: str = ""
 ) -> Classifier:
-    """A timm model by its name; preprocessing comes from its pretrained configuration."""
-    timm, architecture = import_extra("timm", "timm"), place.name
+    """A timm model by its name or folder; preprocessing comes from its own configuration."""
+    timm = import_extra("timm", "timm")
+    architecture = f"local-dir:{place.local()}" if place.has_files else place.name
     module = timm.create_model(
         architecture, pretrained=pretrained and weights is None, checkpoint_path=weights or ""
     )
@@ -57,7 +33,10 @@ def load_timm(
         side, resized, tuple(config["mean"]), tuple(config["std"]), interpolation
     )
     labels = tuple(str(index) for index in range(module.num_classes))
-    identity = fingerprint_tensors(module.state_dict().items())
+    if place.has_files and weights is None:
+        architecture, identity = type(module).__name__, fingerprint_folder(place.local())
+    else:
+        identity = fingerprint_tensors(module.state_dict().items())
     origin = Origin(name or place.text, architecture, identity)
     return Classifier(module.eval(), preprocess, labels, origin)
 
@@ -80,6 +59,7 @@ def load_open_clip(
     place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     name: str = "",
 ) -> Classifier:
@@ -91,11 +71,11 @@ def load_open_clip(
         )
     open_clip = import_extra("open_clip", "openclip")
     architecture, _, pretrained = place.name.partition("/")
-    model = open_clip.create_model(architecture, pretrained=pretrained or None).eval()
+    model = create_open_clip(open_clip, architecture, pretrained).eval()
     tokenizer = open_clip.get_tokenizer(architecture)
     rows = []
     with torch.inference_mode():
-        for prompts in class_prompts(tuple(classes), tuple(templates)):
+        for prompts in said(classes, names, templates).prompts:
             embedded = F.normalize(model.encode_text(tokenizer(list(prompts))), dim=-1)
             rows.append(F.normalize(embedded.mean(dim=0), dim=-1))
     settings = open_clip.get_model_preprocess_cfg(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ def load_factory(
     *,
     weights: str | None = None,
     arguments: Mapping[str, Any] | None = None,
-    classes: tuple[str, ...] | None = None,
+    classes: Sequence[str] | None = None,
     size: int = 224,
     resize: int | None = None,
     squash: bool = False,
-    mean: tuple[float, float, float] = IMAGENET_MEAN,
-    std: tuple[float, float, float] = IMAGENET_STD,
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
     interpolation: Interpolation = "bicubic",
     name: str = "",
 ) -> Classifier:
@@ -61,7 +61,10 @@ def load_factory(
     if weights is not None:
         fill(module, read_tensors(Path(weights)), weights)
     square = ImageSize(size, size)
-    preprocess = Preprocess(square, square if squash else resize or size, mean, std, interpolation)
+    resized = square if squash else resize or size
+    preprocess = Preprocess(
+        square, resized, _three(mean, "mean"), _three(std, "std"), interpolation
+    )
     identity = (
         fingerprint_files([Path(weights)])
         if weights is not None
@@ -72,9 +75,17 @@ def load_factory(
         raise UserError(
             f"{source} has {outputs} outputs, but {len(classes)} class names were given."
         )
-    names = classes or tuple(str(index) for index in range(outputs))
+    names = tuple(classes or (str(index) for index in range(outputs)))
     origin = Origin(name or source, type(module).__name__, identity)
     return Classifier(module.eval(), preprocess, names, origin)
+
+
+def _three(values: Sequence[float], what: str) -> tuple[float, float, float]:
+    """One number for each channel; a recipe gives them as a list."""
+    if len(values) != 3:
+        raise UserError(f"{what}: expected three numbers (red, green, blue), got {values!r}.")
+    red, green, blue = (float(value) for value in values)
+    return red, green, blue
 
 
 def find_factory(source: str) -> Callable[..., Any]:

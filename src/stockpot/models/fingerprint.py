@@ -22,6 +22,7 @@ from stockpot.models.config import (
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
 _SETTINGS = {
     "config.json",
+    "open_clip_config.json",
     "preprocessor_config.json",
     "processor_config.json",
     "model.safetensors.index.json",
@@ -30,6 +31,7 @@ _SETTINGS = {
     "tokenizer_config.json",
     "vocab.json",
     "merges.txt",
+    "words.json",
 }
 
 

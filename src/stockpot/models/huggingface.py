@@ -8,16 +8,27 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor, nn
 
+from stockpot.checkpoints.folder import copy_companions
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
 from stockpot.models.preprocess import Preprocess, from_hub
+
+_KNOWN = (
+    "model.safetensors", "model.safetensors.index.json",
+    "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+"""The files of weights that transformers looks for."""
+_MAX_SHARD = 5_000_000_000
+_LONGEST_HEADER = 100_000_000
 
 
 class HuggingFaceNetwork(nn.Module):
@@ -76,12 +87,42 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def _readable(folder: Path) -> Iterator[Path]:
+    """The folder, or for a while a copy where transformers cannot read its weights as they lie:
+    shards without an index, and FP8 with scales, which it would read without them.
+    """
+    files = list(folder.glob("*.safetensors"))
+    if any((folder / name).is_file() for name in _KNOWN) and not any(map(_has_float8, files)):
+        yield folder
+        return
+    try:
+        source = open_checkpoint(folder)
+    except BadCheckpointError:
+        yield folder  # transformers has its own words for what is wrong
+        return
+    from stockpot.checkpoints.write import ShardWriter
+
+    with TemporaryDirectory() as name:
+        copy_companions(folder, Path(name))
+        infos = source.tensors()
+        with ShardWriter(Path(name), infos, max_shard=_MAX_SHARD) as writer:
+            for tensor in infos:
+                writer.write(tensor, source.read(tensor))
+        yield Path(name)
+
+
+def _has_float8(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b'"F8_' in file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER))
+
+
 def load_weights(auto_class: Any, folder: Path, **options: Any) -> Any:
     """`from_pretrained` that refuses to leave a weight at its random start."""
     try:
-        with quietly():
+        with quietly(), _readable(folder) as place:
             model, report = auto_class.from_pretrained(
-                folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+                place, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
     except Exception as problem:
         reason = str(problem).strip().splitlines()[0]

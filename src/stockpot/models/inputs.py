@@ -13,6 +13,8 @@ from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weig
 from stockpot.checkpoints.record import Input
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.words.conventions import words_of
+from stockpot.datasets.words.words import DATA
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
     fingerprint_files,
@@ -42,8 +44,10 @@ def model_input(
 def data_inputs(role: str, data: Dataset) -> list[Input]:
     """A dataset, and its own words for the classes where it has some: heads are made of them."""
     found = [Input(role=role, name=str(data), fingerprint=data.fingerprint)]
-    if data.prompts or data.templates != _PLAIN:
-        words = repr((data.classes, data.templates, data.prompts))
+    said = words_of(data)
+    if data.prompts or said.convention != DATA or data.templates != _PLAIN:
+        names = data.classes if said.convention == DATA else said.names
+        words = repr((names, said.templates, data.prompts))
         fingerprint = hashlib.sha256(words.encode()).hexdigest()
         found.append(Input(role=f"prompts of {role}", name=str(data), fingerprint=fingerprint))
     return found

@@ -11,11 +11,14 @@ import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from stockpot.checkpoints.resolve import Resolved, resolve
+from stockpot.datasets.words.conventions import words_of
+from stockpot.datasets.words.given import lines_of
+from stockpot.datasets.words.words import GIVEN, Spoken, Words
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.models.adapted import adapted
 from stockpot.models.classifier import Classifier
@@ -26,20 +29,11 @@ from stockpot.models.fingerprint import (
     fingerprint_tensors,
 )
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
+from stockpot.models.own_words import own_words_of
 from stockpot.models.prompts import Prompts
 from stockpot.models.zero_shot import with_classes
 
 Source = str | Path | Resolved | Classifier
-
-
-class Labelled(Protocol):
-    """What a head is made for: a dataset, or anything else with classes and templates."""
-
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-
-    @property
-    def templates(self) -> tuple[str, ...]: ...
 
 
 class Vocabulary(NamedTuple):
@@ -47,6 +41,7 @@ class Vocabulary(NamedTuple):
 
     classes: tuple[str, ...]
     templates: tuple[str, ...] = ("a photo of a {}.",)
+    vocabulary: Words | None = None
 
 
 def load_model(source: Source, **options: Any) -> Classifier:
@@ -74,7 +69,7 @@ def load_model(source: Source, **options: Any) -> Classifier:
 
 def load_for(
     source: Source,
-    data: Labelled,
+    data: Spoken,
     *,
     options: Mapping[str, Any] | None = None,
     prompts: Prompts | None = None,
@@ -83,8 +78,9 @@ def load_for(
 ) -> Classifier:
     """Load a classifier for the classes of some data.
 
-    A dual encoder gets a head of the data's classes and templates, a module made by fusion the
-    head of the task that has these classes; a model with a head of its own stays as it is.
+    A dual encoder gets a head of the data's classes in the words of `words_for`, a module made by
+    fusion the head of the task that has these classes; a model with a head of its own stays as it
+    is.
 
     Args:
         source: as for `load_model`.
@@ -99,8 +95,8 @@ def load_for(
         return source if device is None else source.to(device)
     own = dict(options or {})
     place = _place(source, own)
-    if "classes" not in own and takes_classes(place):
-        templates = tuple(own.pop("templates", data.templates))
+    if "classes" not in own and (words := _words(place, data, own)) is not None:
+        own.pop("templates", None)
         encodes_text = place.has_files and has_text_head(_config(place))
         if keep and encodes_text and not (prompts or "prompts" in own):
             encoder = _kept(
@@ -109,13 +105,39 @@ def load_for(
                 str(device or "cpu"),
                 _state(place, own),
             )
-            return with_classes(encoder, data.classes, templates)
-        own |= {"classes": data.classes, "templates": templates}
+            return with_classes(encoder, data.classes, words)
+        own |= {"classes": data.classes, "names": words.names, "templates": words.templates}
         own |= {"prompts": prompts} if prompts and encodes_text else {}
     if keep:
         return _kept(place, _plain(own), str(device or "cpu"), _state(place, own))
     model = load_model(place, **own)
     return model if device is None else model.to(device)
+
+
+def words_for(
+    source: Source, data: Spoken, options: Mapping[str, Any] | None = None
+) -> Words | None:
+    """What a model with a text tower is told of some data; none where it is told nothing.
+
+    What a user gives wins, then the words that lie beside the model, which it was trained with,
+    then those that are customary for the data.
+    """
+    if isinstance(source, Classifier):
+        return None
+    given = dict(options or {})
+    return _words(_place(source, given), data, given)
+
+
+def _words(place: Resolved, data: Spoken, options: Mapping[str, Any]) -> Words | None:
+    if not takes_classes(place):
+        return None
+    words = words_of(data)
+    if not words.chosen and place.has_files:
+        own = own_words_of(place.local(), data.classes, options.get("dual_encoder"))
+        words = own or words
+    if "templates" in options:
+        words = Words(words.names, lines_of(options["templates"], "templates"), GIVEN)
+    return words
 
 
 def takes_classes(source: Source) -> bool:
@@ -136,7 +158,7 @@ def _place(source: str | Path | Resolved, options: dict[str, Any]) -> Resolved:
 
 
 def _loader(place: Resolved) -> Callable[..., Classifier]:
-    if place.kind == "timm":
+    if place.kind == "timm" or (place.has_files and kind_of(_config(place)) == "timm"):
         from stockpot.models.extras import load_timm
 
         return load_timm

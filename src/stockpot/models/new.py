@@ -9,10 +9,11 @@ from typing import Any
 from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Input, Record, plain
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.words.conventions import words_of
 from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
-from stockpot.models.prompts import Prompts, class_prompts
+from stockpot.models.prompts import Prompts
 from stockpot.results.provenance import provenance
 from stockpot.types import ImageSize
 
@@ -75,4 +76,4 @@ def new_model(
 
 
 def _captions(data: Dataset) -> Prompts:
-    return data.prompts or class_prompts(data.classes, data.templates)
+    return data.prompts or words_of(data).prompts

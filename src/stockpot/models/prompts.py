@@ -1,6 +1,6 @@
 """What a text tower reads: the prompts of each class, as text and as tokens.
 
-A dataset's templates around its class names give the prompts, unless it states captions itself.
+A dataset's words (`datasets/words`) give the prompts, unless it states captions itself.
 """
 
 from __future__ import annotations
@@ -10,27 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from stockpot.datasets.natural.classes import worded
-from stockpot.errors import BadParameterError
-
 Prompts = tuple[tuple[str, ...], ...]
 """For each class, everything that may be said of its pictures."""
-
-
-def class_prompts(classes: tuple[str, ...], templates: tuple[str, ...]) -> Prompts:
-    """Every template filled with every class name; underscores are read as spaces.
-
-    Folders named by WordNet ids say nothing to a text tower: those of ImageNet get their words.
-    """
-    for template in templates:
-        if "{}" not in template:
-            raise BadParameterError(
-                f"templates: expected a {{}} for the class name, got {template!r}."
-            )
-    return tuple(
-        tuple(template.format(name.replace("_", " ")) for template in templates)
-        for name in worded(classes)
-    )
 
 
 def tokenize(tokenizer: Any, config: Any, texts: list[str]) -> dict[str, Tensor]:

@@ -16,13 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.words.words import Words, said
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import is_vision_tower, read_config
 from stockpot.models.fingerprint import fingerprint_model
 from stockpot.models.huggingface import load_weights
 from stockpot.models.preprocess import Preprocess, from_hub
-from stockpot.models.prompts import Captions, Prompts, class_prompts
+from stockpot.models.prompts import Captions, Prompts
 from stockpot.models.text_head import embedding, text_head, text_identity
 from stockpot.models.vision_tower import (
     dual_encoder_of,
@@ -122,19 +123,16 @@ class ZeroShotNetwork(nn.Module):
             save_vision_tower(self.vision_tower, self.preprocess, self.base, folder)
 
 
-def with_classes(
-    model: Classifier, classes: tuple[str, ...], templates: tuple[str, ...]
-) -> Classifier:
+def with_classes(model: Classifier, classes: tuple[str, ...], words: Words) -> Classifier:
     """The same dual encoder with the head of other classes; both share the weights."""
     network = model.network
     if not isinstance(network, ZeroShotNetwork):
         raise UserError(f"{model.origin.source} is no dual encoder: its classes are its own.")
-    prompts = class_prompts(classes, templates)
     other = ZeroShotNetwork(
         network.model,
         network.tokenizer,
         network.preprocess,
-        prompts,
+        words.prompts,
         network.base,
         network.identity,
     )
@@ -145,6 +143,7 @@ def load_zero_shot(
     place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     prompts: Prompts | None = None,
     dual_encoder: str | None = None,
@@ -156,7 +155,8 @@ def load_zero_shot(
     Args:
         place: a folder or hub id.
         classes: the classes of the head.
-        templates: prompts with `{}` for the class name.
+        names: how the classes are called in prompts, where not as they are.
+        templates: prompts with `{}` for the name.
         prompts: for each class all its prompts, instead of templates.
         dual_encoder: where the text tower of a lone vision tower is; by default what it says.
         dtype: of the weights in memory.
@@ -185,7 +185,7 @@ def load_zero_shot(
         ) from problem
     size = read_config(home).get("vision_config", {}).get("image_size", 224)
     preprocess = from_hub(home, default_size=size)
-    chosen = tuple(map(tuple, prompts)) if prompts else class_prompts(classes, tuple(templates))
+    chosen = tuple(map(tuple, prompts)) if prompts else said(classes, names, templates).prompts
     network = ZeroShotNetwork(model, tokenizer, preprocess, chosen, base)
     origin = Origin(
         name or place.text, type(model).__name__, fingerprint_model(folder, dual_encoder)

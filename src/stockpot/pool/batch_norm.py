@@ -1,37 +1,37 @@
-"""BatchNorm's running statistics when weights are mixed: mixed too, kept sound, or estimated anew.
+"""BatchNorm's running statistics when weights are mixed: one rule for every soup and member.
 
-The one rule of fusion and seasoning. Statistics are mixed like weights. A variance that comes out
-not positive, as extrapolation can make it, becomes the members' smallest; others stay as they are.
-Where images are given, statistics can be estimated from them instead.
+The rule of fusion and seasoning. Statistics are mixed like weights (`mix`; a variance that comes
+out not positive, as extrapolation can make it, becomes the members' smallest), or estimated anew
+from images (`recompute`), or left as the first member has them (`left`). Whichever it is, it holds
+for soups inside and outside the members' hull and for members alone, so that none is compared
+after an adaptation that the others went without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-Rule = Literal["mix", "recompute", "extrapolated"]
+from stockpot.errors import BadParameterError
+
+Rule = Literal["mix", "recompute", "left"]
 
 
 @dataclass(frozen=True)
 class Statistics:
     """What becomes of running statistics, and the images that it may need."""
 
-    rule: Rule = "extrapolated"
-    """`mix` them like weights; `recompute` them for every soup and member, so that all are treated
-    alike; or recompute them for soups with a negative weight only (`extrapolated`)."""
-    images: Sequence[Tensor] = ()
-    """Pixel batches; without any, statistics are mixed."""
+    rule: Rule = "mix"
+    images: Iterable[Tensor] | None = None
+    """Pixel batches that can be gone through again and again, for `recompute`."""
 
-    def anew(self, weights: Tensor) -> bool:
-        """Whether a soup with these weights gets statistics of its own."""
-        if not len(self.images) or self.rule == "mix":
-            return False
-        return self.rule == "recompute" or bool((weights < 0).any())
+    def __post_init__(self) -> None:
+        if self.rule == "recompute" and self.images is None:
+            raise BadParameterError("bn=recompute: expected images to estimate from, got none.")
 
 
 def is_variance(name: str) -> bool:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.member_names import by_name
+from stockpot.datasets.words.words import Spoken
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import Labelled, load_for, load_model
+from stockpot.models.load import load_for, load_model
 from stockpot.pool.layout import Layout, float_layout
 from stockpot.pool.pool import Pool
 
@@ -23,7 +24,7 @@ def read_pool(
     members: Sequence[Member] | Mapping[str, Member],
     device: torch.device | str = "cpu",
     *,
-    data: Labelled | None = None,
+    data: Spoken | None = None,
 ) -> Pool:
     """Read the members; the first is the base and must be a model, not a state dict.
 
@@ -52,7 +53,7 @@ def read_pool(
     return Pool(copy.deepcopy(first), layout, originals.__getitem__, names, device=device)
 
 
-def _load(source: str | Path | Classifier, data: Labelled | None) -> Classifier:
+def _load(source: str | Path | Classifier, data: Spoken | None) -> Classifier:
     return load_model(source) if data is None else load_for(source, data)
 
 
@@ -62,7 +63,7 @@ def _tensors(
     first_name: str,
     first: Classifier,
     layout: Layout,
-    data: Labelled | None,
+    data: Spoken | None,
 ) -> list[Tensor]:
     """A member's tensors in the order of the layout."""
     if isinstance(source, Mapping):

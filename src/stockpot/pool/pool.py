@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier
 from stockpot.pool.batch_norm import Statistics, is_variance, recompute_batch_norm, sound
@@ -125,12 +126,11 @@ class Pool:
     def load(self, weights: Tensor) -> Classifier:
         """Turn the working model into a soup and return it.
 
-        BatchNorm statistics are mixed or estimated anew as `statistics` says; integer buffers
-        are the architecture's.
+        BatchNorm statistics are what `statistics` says; integer buffers are the architecture's.
 
         Args:
             weights: one per member, or members x tensors; each column sums to 1. A soup of one
-                member is that one, bit for bit.
+                member is that one, bit for bit, where statistics are mixed.
         """
         weights = self.check(weights)
         one = _one_hot(weights)
@@ -138,11 +138,7 @@ class Pool:
             self.load_member(one)
         else:
             self.form(weights)
-        if self._floors is not None and self.statistics.anew(weights):
-            recompute_batch_norm(self.model, self.statistics.images)
-            buffers = dict(self.model.named_buffers())
-            for name, kept in self._integers.items():
-                buffers[name].copy_(kept)
+        self.settle()
         return self.model
 
     def check(self, weights: Tensor) -> Tensor:
@@ -180,6 +176,21 @@ class Pool:
                     out=self.flat[span],
                 )
         self.keep_variances()
+
+    def settle(self) -> None:
+        """Give the working model the BatchNorm statistics that the rule says."""
+        rule, images = self.statistics.rule, self.statistics.images
+        if self._floors is None or rule == "mix":
+            return
+        if rule == "left":
+            for name, span in zip(self.names, self.spans, strict=True):
+                if is_batch_norm_statistic(name):
+                    self.flat[span] = self.base[span]
+            return
+        recompute_batch_norm(self.model, images or ())
+        buffers = dict(self.model.named_buffers())
+        for name, kept in self._integers.items():
+            buffers[name].copy_(kept)
 
     def keep_variances(self) -> None:
         """Put the members' smallest variance where a mix made one that is not positive."""

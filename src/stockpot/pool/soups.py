@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,14 @@ def line_weights(alpha: float) -> list[float]:
     return [1 - alpha, alpha]
 
 
+class Judged(NamedTuple):
+    """What a soup is worth on held-out images."""
+
+    accuracy: float
+    loss: float
+    """The mean; it tells members apart that are equally accurate."""
+
+
 class Greedy(NamedTuple):
     """Which members a greedy soup kept, and what it saw."""
 
@@ -43,31 +52,35 @@ class Greedy(NamedTuple):
 
 def greedy(
     members: int,
-    accuracy: Callable[[Tensor], float],
+    judge: Callable[[Tensor], Judged],
     *,
     strict: bool = False,
     tried: Callable[[int], None] | None = None,
 ) -> Greedy:
     """Add members to a mean, best first, as long as the accuracy does not fall.
 
+    Equally accurate members come in the order of their losses, not in that of their names.
+
     Args:
         members: how many there are.
-        accuracy: of a soup with one weight per member.
+        judge: says what a soup with one weight per member is worth.
         strict: a member must raise the accuracy to be kept, as in the paper's text; otherwise it
             must not lower it. With few images a strict rise rejects what changes no prediction.
         tried: called with the number of members that were tried.
     """
-    alone = [accuracy(equal_weights(members, [index])) for index in range(members)]
-    order = sorted(range(members), key=lambda index: -alone[index])  # stable: the first of equals
+    found = [judge(equal_weights(members, [index])) for index in range(members)]
+    alone = [each.accuracy for each in found]
+    losses = [math.inf if math.isnan(each.loss) else each.loss for each in found]
+    order = sorted(range(members), key=lambda index: (-alone[index], losses[index]))
     kept = [order[0]]
     trace = [alone[order[0]]]
     for done, index in enumerate(order[1:], start=1):
         if tried is not None:
             tried(done)
-        found = accuracy(equal_weights(members, [*kept, index]))
-        if found > trace[-1] or (found == trace[-1] and not strict):
+        accuracy = judge(equal_weights(members, [*kept, index])).accuracy
+        if accuracy > trace[-1] or (accuracy == trace[-1] and not strict):
             kept.append(index)
-            trace.append(found)
+            trace.append(accuracy)
     return Greedy(equal_weights(members, kept), kept, alone, trace)
 
 
@@ -103,6 +116,7 @@ class LearnedSoup:
         """
         weights = self.free.softmax(dim=0)
         self._pool.form(weights.detach())
+        self._pool.settle()
         self._pool.zero_gradient()
         loss = losses(outputs().float() * self.heat.exp()).mean()
         self.optimiser.zero_grad()

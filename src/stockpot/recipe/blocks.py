@@ -47,8 +47,16 @@ class ModelEntry(_WithParams):
     load: str | None = None
     new: str | None = None
     data: str | None = Field(None, description="Where a new model's classes come from.")
-    size: int = Field(64, ge=8, description="The input side of a new model.")
+    size: int = Field(
+        64, ge=8, description="The input side of a new model, or of one that a factory makes."
+    )
     seed: int = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What loading is told beside the source."""
+        size = {"size": self.size} if "size" in self.model_fields_set else {}
+        return {**size, **self.params}
 
     @model_validator(mode="after")
     def _one_origin(self) -> ModelEntry:
@@ -97,6 +105,21 @@ class SeasonEntry(_WithParams):
     data: str = Field(description="The images that the soup is seasoned for.")
     source: str | None = Field(None, description="Labelled images of the members' own kind.")
     shots: int = Field(100, ge=0, description="How many images the method may see.")
+    bn: Literal["auto", "mix", "recompute", "left"] | None = Field(
+        None, description="BatchNorm statistics of every soup and member."
+    )
+    bn_images: Literal["source", "target"] | None = Field(
+        None, description="Whose images bn: recompute uses."
+    )
+    class_space: Literal["usual", "all", "subset"] | None = Field(
+        None, description="Among which outputs models with more classes than the data are scored."
+    )
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What is said of the seasoning itself; what is not said is as `stockpot.season` has it."""
+        said = {key: getattr(self, key) for key in ("bn", "bn_images", "class_space")}
+        return {key: value for key, value in said.items() if value is not None}
 
 
 class MeasureEntry(_WithParams):

@@ -201,6 +201,7 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "architecture": cell.model.architecture,
             "preprocessing": cell.model.preprocessing,
             "classes": cell.model.class_space,
+            "words": cell.key.words,
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),

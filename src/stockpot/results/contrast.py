@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stockpot.errors import BadDataError
 from stockpot.results.groups import Answers, Draws, resampled
-from stockpot.results.statistics import Groups, paired_bootstrap
+from stockpot.results.statistics import RESAMPLES, Groups, paired_bootstrap
 
 Verdict = Literal["held", "did not hold", "not told apart"]
 
@@ -45,10 +45,19 @@ class Contrast(NamedTuple):
 
 
 def paired(
-    first: ArrayLike, second: ArrayLike, *, seed: int = 0, groups: Groups | None = None
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    seed: int = 0,
+    groups: Groups | None = None,
+    confidence: float = 0.95,
 ) -> Contrast:
     """The first less the second on the same images (drawn by group, where there are groups)."""
-    found = paired_bootstrap(first, second, seed=seed, groups=groups)
+    # The ends of a wide interval lie far out, where few resamples are.
+    count = min(20_000, round(RESAMPLES * max(1.0, 0.05 / (1 - confidence))))
+    found = paired_bootstrap(
+        first, second, seed=seed, groups=groups, confidence=confidence, resamples=count
+    )
     return Contrast(found.difference, found.low, found.high)
 
 
@@ -104,13 +113,25 @@ def halves(n: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
 
 
+class Pair(NamedTuple):
+    """Answers of two models to the same images, which had no say in choosing either."""
+
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    groups: NDArray[np.intp] | None = None
+
+
 class Chosen(NamedTuple):
     """A candidate that was chosen on one half of the images, judged on the other."""
 
     best: int
+    other: int
+    """The reference that was chosen on the same half, where there are several."""
     gain: Contrast
     """Over the reference, on images that had no say in the choice."""
     n: int
+    held_out: Pair
+    """What the gain comes from, for a claim about several of them."""
 
 
 def choose_then_judge(
@@ -122,16 +143,63 @@ def choose_then_judge(
 
     Args:
         candidates: candidates x images, whether each is right (or a share).
-        reference: the same of what they should beat.
+        reference: the same of what they should beat: one, or several of which the best is taken.
         seed: of the halves and of the interval.
         groups: a label per image; a group stays on one side.
     """
-    table, other = np.asarray(candidates, np.float64), np.asarray(reference, np.float64)
-    if table.ndim != 2 or table.shape[1:] != other.shape:
-        raise BadDataError(f"expected candidates x {other.size} images, got {table.shape}.")
-    labels = np.arange(other.size) if groups is None else np.unique(groups, return_inverse=True)[1]
+    table, others = np.asarray(candidates, np.float64), np.asarray(reference, np.float64)
+    rivals = others[None] if others.ndim == 1 else others
+    images = rivals.shape[1]
+    if table.ndim != 2 or table.shape[1] != images:
+        raise BadDataError(f"expected candidates x {images} images, got {table.shape}.")
+    labels = np.arange(images) if groups is None else np.unique(groups, return_inverse=True)[1]
     chosen = np.isin(labels, halves(int(labels.max()) + 1, seed)[0])
-    best = int(table[:, chosen].mean(axis=1).argmax())
+    best, other = (_drawn_best(side[:, chosen].mean(axis=1), seed) for side in (table, rivals))
     held = None if groups is None else labels[~chosen]
-    gain = paired(table[best, ~chosen], other[~chosen], seed=seed, groups=held)
-    return Chosen(best, gain, int((~chosen).sum()))
+    pair = Pair(table[best, ~chosen], rivals[other, ~chosen], held)
+    gain = paired(pair.first, pair.second, seed=seed, groups=held)
+    return Chosen(best, other, gain, int((~chosen).sum()), pair)
+
+
+def _drawn_best(scores: NDArray[np.float64], seed: int) -> int:
+    """The best; of equals one that is drawn, not the first."""
+    return int(np.random.default_rng(seed).choice(np.flatnonzero(scores == scores.max())))
+
+
+class Claim(NamedTuple):
+    """What several differences say together."""
+
+    verdict: Verdict
+    parts: tuple[Contrast, ...]
+    """With intervals of 95 % for all of them together (Bonferroni), not for each."""
+
+
+def some_exceed(pairs: Sequence[Pair], margin: float = 0.0, *, seed: int = 0) -> Claim:
+    """Is at least one of these differences larger than the margin?
+
+    Of many differences that are none, the largest looks like one; so each interval is as wide as
+    their number asks for.
+    """
+    parts = _together(pairs, seed)
+    if any(part.low > margin for part in parts):
+        return Claim("held", parts)
+    below = all(part.high < margin for part in parts)
+    return Claim("did not hold" if parts and below else "not told apart", parts)
+
+
+def every_exceed(pairs: Sequence[Pair], margin: float = 0.0, *, seed: int = 0) -> Claim:
+    """Is each of these differences larger than the margin?"""
+    parts = _together(pairs, seed)
+    if any(part.high < margin for part in parts):
+        return Claim("did not hold", parts)
+    # Here chance works against the claim: each must show it, and for that 95 % are enough.
+    each = [paired(p.first, p.second, seed=seed, groups=p.groups) for p in pairs]
+    shown = bool(each) and all(part.low > margin for part in each)
+    return Claim("held" if shown else "not told apart", parts)
+
+
+def _together(pairs: Sequence[Pair], seed: int) -> tuple[Contrast, ...]:
+    confidence = 1 - 0.05 / max(len(pairs), 1)
+    return tuple(
+        paired(p.first, p.second, seed=seed, groups=p.groups, confidence=confidence) for p in pairs
+    )

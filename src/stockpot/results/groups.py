@@ -20,8 +20,10 @@ from stockpot.results.statistics import Interval
 from stockpot.types import Variant
 
 RESAMPLES = 1000
-Answers = dict[str, NDArray[np.float32]]
-"""By dataset, for each image the share of answers that are right; 0 or 1 for a single answer."""
+Shares = NDArray[np.float32]
+"""For each image the share of answers that are right; 0 or 1 for a single answer."""
+Answers = dict[str, Shares]
+"""By dataset."""
 Draws = dict[int, NDArray[np.float32]]
 """By number of images, how often each is drawn in each resample."""
 
@@ -64,7 +66,7 @@ def answers(results: Sequence[CellResult]) -> dict[str, dict[str, Answers]]:
     found: dict[str, dict[str, Answers]] = {}
     # Accuracy on the images as they are comes last, so that it wins over that under corruptions.
     for cell in sorted(results, key=lambda cell: cell.key.measure == "clean"):
-        right = _right(cell)
+        right = shares_right(cell)
         if right is not None:
             runs = found.setdefault(_entry(cell), {})
             runs.setdefault(cell.key.model, {})[cell.key.data] = right
@@ -77,14 +79,16 @@ def _entry(cell: CellResult) -> str:
     return Variant(key.entry or key.model, None, key.sweep).label
 
 
-def _right(cell: CellResult) -> NDArray[np.float32] | None:
+def shares_right(cell: CellResult) -> Shares | None:
+    """How right a cell's model is about each image, under all corruptions together if there are
+    any; none where the cell keeps no record of it."""
     if cell.key.measure == "clean" and "correct" in cell.outcomes:
         return cell.outcome("correct").astype(np.float32)
     corrupted = [name for name in cell.outcomes if ":" in name]
     if cell.key.measure != "corruption" or not corrupted:
         return None
     flags = np.stack([cell.outcome(name) for name in corrupted])
-    share: NDArray[np.float32] = flags.mean(axis=0).astype(np.float32)
+    share: Shares = flags.mean(axis=0).astype(np.float32)
     return share
 
 

@@ -53,6 +53,11 @@ class CellKey(_Document):
     model_options: dict[str, Any] = Field(default_factory=dict)
     model_fingerprint: str = ""
     data_fingerprint: str = ""
+    words: str = Field(
+        "",
+        description="What a text tower is told, by convention and digest, such as "
+        "`fusionbench:8fd45ee96f83`; `data` stands for the data's own names and templates.",
+    )
 
 
 class DataFacts(_Document):

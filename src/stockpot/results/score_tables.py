@@ -1,16 +1,20 @@
 """Scores gathered into tables: models x tasks with their mean, and corruptions x severities.
 
 The mean over tasks is the plain mean, as is customary in model merging. Its interval comes from
-those of the tasks: independent images, so the half-widths add in squares.
+those of the tasks: on independent images the half-widths add in squares, and where tasks show the
+same images (sets of one size whose answers agree by row) they add as far as these agree.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from stockpot.results.groups import Shares, shares_right
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.several_sets import mean_half_width
 
 _METRICS = {"clean": "accuracy", "corruption": "mean_corruption_accuracy"}
 """Which score of a measure stands in the table."""
@@ -38,24 +42,33 @@ def task_tables(results: Sequence[CellResult]) -> list[TaskTable]:
     tables = []
     for measure, metric in _METRICS.items():
         found: dict[str, dict[str, Score]] = {}
+        right: dict[tuple[str, str], Shares | None] = {}
         for cell in results:
             if cell.key.measure == measure:
                 score = next((s for s in cell.scores if _is_overall(s, metric)), None)
                 if score:
                     found.setdefault(cell.key.model, {})[cell.key.data] = score
+                    right[cell.key.model, cell.key.data] = shares_right(cell)
         tasks = list(dict.fromkeys(task for scores in found.values() for task in scores))
         if len(tasks) < 2 or not any(len(scores) > 1 for scores in found.values()):
             continue
         rows = []
         for model, scores in found.items():
             known = [scores.get(task) for task in tasks]
-            rows.append(TaskRow(model, known, mean_score(known)))
+            shares = [right.get((model, task)) for task in tasks]
+            rows.append(TaskRow(model, known, mean_score(known, shares)))
         tables.append(TaskTable(measure, metric, tasks, rows))
     return tables
 
 
-def mean_score(scores: Sequence[Score | None]) -> Score | None:
-    """The mean of several scores with its interval; none unless all are there."""
+def mean_score(scores: Sequence[Score | None], right: Sequence[Shares | None] = ()) -> Score | None:
+    """The mean of several scores with its interval; none unless all are there.
+
+    Args:
+        scores: of the tasks.
+        right: how right the model is about each image of each task; without, or where it is not
+            known, tasks count as independent.
+    """
     known = [score for score in scores if score is not None]
     if not known or len(known) < len(scores):
         return None
@@ -63,8 +76,10 @@ def mean_score(scores: Sequence[Score | None]) -> Score | None:
     first = known[0]
     low = high = None
     if all(score.ci_low is not None and score.ci_high is not None for score in known):
-        down = math.hypot(*(score.value - (score.ci_low or 0.0) for score in known)) / len(known)
-        up = math.hypot(*((score.ci_high or 0.0) - score.value for score in known)) / len(known)
+        # What has no record shares nothing with the others: an empty set is like none.
+        sets = [np.zeros(0) if part is None else part for part in right or [None] * len(known)]
+        down = mean_half_width([score.value - (score.ci_low or 0.0) for score in known], sets)
+        up = mean_half_width([(score.ci_high or 0.0) - score.value for score in known], sets)
         low, high = max(0.0, value - down), min(1.0, value + up)
     return Score(
         metric=f"mean_{first.metric}",

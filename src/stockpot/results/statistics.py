@@ -8,8 +8,7 @@ matrix product.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -112,35 +111,46 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
         return Interval(0.0, 1.0, method)
     if not 0 <= successes <= n:
         raise BadParameterError(f"expected 0 <= successes <= {n}, got {successes}.")
+    low, high = _score_interval(successes / n, n, confidence)
+    return Interval(low, high, method)
+
+
+def _score_interval(p: float, n: float, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of a share among n, which may be an effective number."""
     z = _normal_quantile(0.5 + confidence / 2)
-    p = successes / n
     scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z / scale * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)))
     # The ends are exact where rounding would leave 1 - 1e-17 or -1e-17.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return Interval(low, high, method)
+    low = 0.0 if p == 0 else max(0.0, centre - half)
+    high = 1.0 if p == 1 else min(1.0, centre + half)
+    return low, high
 
 
-def newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
-    """Newcombe's interval for the difference of two independent shares."""
-    a, b = float(first.mean()), float(second.mean())
-    one, two = wilson(int(first.sum()), first.size), wilson(int(second.sum()), second.size)
-    low = a - b - math.hypot(a - one.low, two.high - b)
-    high = a - b + math.hypot(one.high - a, b - two.low)
-    return Interval(low, high, "newcombe-95")
+def share_interval(
+    flags: ArrayLike, groups: Groups | None = None, confidence: float = 0.95
+) -> Interval:
+    """Wilson's interval of a share of images; with groups, at their effective number.
 
+    Pictures of one group (an image under many corruptions) are not independent. Their number counts
+    by as many as would give a mean the variance that whole groups give it; with k copies of each of
+    n images the interval is that of n images.
 
-def mean_of_sets(sets: Sequence[NDArray[np.bool_]]) -> tuple[float, Interval]:
-    """The mean of several sets' accuracies, each counting equally, with its interval."""
-    shares = [float(flags.mean()) for flags in sets]
-    bounds = [wilson(int(flags.sum()), flags.size) for flags in sets]
-    mean = sum(shares) / len(sets)
-    # The sets are independent: the distances to their bounds add like errors do.
-    lower = math.hypot(*(p - bound.low for p, bound in zip(shares, bounds, strict=True)))
-    upper = math.hypot(*(bound.high - p for p, bound in zip(shares, bounds, strict=True)))
-    return mean, Interval(mean - lower / len(sets), mean + upper / len(sets), "wilson-combined-95")
+    Args:
+        flags: for each picture whether it counts.
+        groups: a label for each; equal ones belong together.
+        confidence: of the interval.
+    """
+    right = np.asarray(flags, dtype=np.float64)
+    if groups is None or not right.size:
+        return wilson(int(right.sum()), int(right.size), confidence)
+    table = group_sums(right[:, None], groups)
+    share, count = float(right.mean()), float(len(table))
+    variance = float(((table[:, 0] - share * table[:, 1]) ** 2).sum()) / right.size**2
+    if 0 < share < 1 and variance > 0:
+        count = min(share * (1 - share) / variance, float(right.size))
+    low, high = _score_interval(share, count, confidence)
+    return Interval(low, high, f"wilson-{confidence * 100:g}{_by(groups)}")
 
 
 @lru_cache
@@ -149,12 +159,17 @@ def _normal_quantile(share: float) -> float:
 
 
 def bootstrap_mean(
-    values: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = 0.95
+    values: ArrayLike,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
+    groups: Groups | None = None,
 ) -> Interval:
-    """Percentile bootstrap interval of a mean over images."""
+    """Percentile bootstrap interval of a mean over images, or over whole groups of them."""
     sample = np.asarray(values, dtype=np.float64)
-    means = resampled_means(sample[:, None], seed=seed, resamples=resamples)[:, 0]
-    return _percentile(means, confidence, f"bootstrap-{confidence * 100:g}")
+    drawn = resampled_means(sample[:, None], seed=seed, resamples=resamples, groups=groups)
+    return _percentile(drawn[:, 0], confidence, f"bootstrap-{confidence * 100:g}{_by(groups)}")
 
 
 class PairedDifference(NamedTuple):
@@ -225,17 +240,22 @@ def bootstrap_of_means(
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = 0.95,
+    groups: Groups | None = None,
 ) -> Interval:
-    """Interval of a function of several means, with images (rows) resampled jointly.
+    """Interval of a function of several means, with images (rows, or groups) resampled jointly.
 
     `value` turns a table of means (resamples x columns) into one number per resample; numbers that
     do not exist there (a ratio over nothing) are left out.
     """
     table = np.asarray(columns, dtype=np.float64)
-    found = value(resampled_means(table, seed=seed, resamples=resamples))
+    found = value(resampled_means(table, seed=seed, resamples=resamples, groups=groups))
     found = found[np.isfinite(found)]
-    method = f"bootstrap-{confidence * 100:g}"
+    method = f"bootstrap-{confidence * 100:g}{_by(groups)}"
     return _percentile(found, confidence, method) if len(found) else Interval(0.0, 0.0, method)
+
+
+def _by(groups: Groups | None) -> str:
+    return "" if groups is None else f":{len(np.unique(np.asarray(groups)))}-groups"
 
 
 def _percentile(means: NDArray[np.float64], confidence: float, method: str) -> Interval:

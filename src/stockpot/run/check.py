@@ -28,7 +28,7 @@ def check(file: RecipeFile) -> None:
     for name, model in recipe.models.items():
         if model.load is not None:
             load = partial(check_model, model.load)
-            _valid(file, ("models", name), load, model.params, "load")
+            _valid(file, ("models", name), load, model.options, "load")
         _check_defence(file, ("models", name), model.params.get("defend"))
     for name, run in recipe.harden.items():
         entry = _named(file, ("harden", name, "method"), hardeners, run.method)
@@ -44,6 +44,12 @@ def check(file: RecipeFile) -> None:
         entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
         _valid(file, ("season", name), entry.validate, seasoned.params)
         _check_references(file, ("season", name), entry, seasoned.params)
+        sourced = seasoned.source is not None or seasoned.bn_images == "target"
+        if seasoned.bn == "recompute" and not sourced:
+            file.fail(
+                ("season", name, "bn"),
+                "recompute estimates statistics on source images: give `source`.",
+            )
     for index, item in enumerate(recipe.measure.with_ if recipe.measure else ()):
         place = ("measure", "with", index)
         entry = _named(file, (*place, "measure"), measures, item.measure)

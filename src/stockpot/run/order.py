@@ -106,6 +106,7 @@ def _season(recipe: Recipe, name: str, folder: Path) -> Order:
             "shots": entry.shots,
             "seed": recipe.seed,
             "batch_size": recipe.batch_size,
+            **entry.options,
             **entry.params,
         },
     )

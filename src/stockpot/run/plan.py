@@ -84,7 +84,7 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
     """A model of the recipe: where it is, or where it will have been made."""
     entry = recipe.models.get(name)
     if entry is not None and entry.load is not None:
-        return ModelSpec(name, entry.load, entry.params)
+        return ModelSpec(name, entry.load, entry.options)
     return ModelSpec(name, str(folder / "models" / name), {}, recipe.variant(name))
 
 

@@ -42,10 +42,15 @@ def check_data(source: str, options: Mapping[str, Any]) -> None:
 
 def _check_one(name: str, options: dict[str, Any]) -> None:
     from stockpot.datasets import datasets
+    from stockpot.datasets.words.given import KEYS, lines_of
 
     entry = datasets.get(name)
     if "split" not in {parameter.name for parameter in entry.parameters}:
         options = {key: value for key, value in options.items() if key != "split"}
+    for key in ("classnames", "templates"):
+        if key in options:
+            lines_of(options[key], key)
+    options = {key: value for key, value in options.items() if key not in KEYS}
     entry.validate(options)
     place, split = options.get("path"), str(options.get("split", "test"))
     if not isinstance(place, str):

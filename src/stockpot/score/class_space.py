@@ -10,6 +10,7 @@ probabilities (the categories of cue conflict), as the authors of the data have 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,9 +18,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.datasets.natural.classes import answers, averages, plain
+from stockpot.datasets.natural.classes import (
+    COUNT,
+    NUMBER,
+    answers,
+    averages,
+    imagenet_outputs,
+    imagenet_places,
+    plain,
+    word_places,
+)
 from stockpot.errors import BadDataError
-from stockpot.score.imagenet_outputs import COUNT, NUMBER, imagenet_outputs
 
 ClassSpace = Literal["all", "subset"]
 Combine = Literal["best", "mean"]
@@ -88,29 +97,40 @@ def match_classes(
     """Match by name; models that only number their outputs match a dataset of the same size."""
     if model_classes == data_classes:
         return ClassMap(torch.arange(len(data_classes)), space, f"same {len(data_classes)} classes")
-    positions = {plain(name): index for index, name in enumerate(model_classes)}
+    often = Counter(plain(name) for name in model_classes)
+    # A name that two outputs have (there are two maillots) says nothing.
+    positions = {
+        plain(name): index for index, name in enumerate(model_classes) if often[plain(name)] == 1
+    }
     unknown = [name for name in data_classes if plain(name) not in positions]
     if unknown and len(model_classes) == len(data_classes) and is_numbered(model_classes):
         description = f"{len(data_classes)} classes by position (the model does not name them)"
         return ClassMap(torch.arange(len(data_classes)), space, description)
     if unknown and (found := _as_imagenet(model_classes, data_classes, space)):
         return found
-    if unknown:
+    rows = [positions.get(plain(name)) for name in data_classes]
+    if unknown and (places := imagenet_places(data_classes)):
+        # A model of some of the 1000 may call them otherwise: by ids, or by other words.
+        told = {word_places().get(plain(name)): row for row, name in enumerate(model_classes)}
+        rows = [told.get(place) for place in places]
+    outputs = [row for row in rows if row is not None]
+    if len(outputs) < len(rows):
         shown = ", ".join(unknown[:5]) + (", ..." if unknown[5:] else "")
+        twice = " or has twice" if any(often[plain(name)] > 1 for name in unknown) else ""
         raise BadDataError(
             f"the data has {len(unknown)} of {len(data_classes)} classes that the model does not "
-            f"know: {shown}. The model has {len(model_classes)}: {', '.join(model_classes[:5])}, "
-            "...",
+            f"know{twice}: {shown}. The model has {len(model_classes)}: "
+            f"{', '.join(model_classes[:5])}, ...",
             hint="Use data with the model's class names, or give it a label map.",
         )
-    outputs = torch.tensor([positions[plain(name)] for name in data_classes])
-    absent = sorted(set(range(len(model_classes))) - set(outputs.tolist()))
+    absent = sorted(set(range(len(model_classes))) - set(outputs))
     if not absent:
-        return ClassMap(outputs, space, f"same {len(data_classes)} classes, matched by name")
+        description = f"same {len(data_classes)} classes, matched by name"
+        return ClassMap(torch.tensor(outputs), space, description)
     names = ", ".join(model_classes[index] for index in absent[:5])
     more = ", ..." if absent[5:] else ""
     return ClassMap(
-        outputs,
+        torch.tensor(outputs),
         space,
         f"{len(data_classes)} of {len(model_classes)} classes, best of "
         + ("those" if space == "subset" else "all"),

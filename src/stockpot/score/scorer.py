@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.datasets.natural.classes import plain
 from stockpot.errors import BadDataError
 from stockpot.score.class_space import ClassMap, ClassSpace, match_classes
 from stockpot.score.predictions import NONE, finite, predictions
@@ -90,6 +91,13 @@ class Scorer:
     def to(self, device: torch.device) -> Scorer:
         """The same, with what it knows of the rows on a device."""
         return replace(self, labels=self.labels.to(device), accepted=self.accepted.to(device))
+
+    @property
+    def of_columns(self) -> Scorer:
+        """The same for outputs that are columns of the class space already."""
+        first = torch.arange(len(self.data_classes), device=self.labels.device)
+        columns = ClassMap(self.mapping.targets(first), "all", self.mapping.description)
+        return replace(self, mapping=columns)
 
     def logits(self, outputs: Tensor) -> Tensor:
         """One column for each possible answer; the best one is the prediction.
@@ -164,7 +172,7 @@ class Scorer:
 
 def scorer_for(model_classes: tuple[str, ...], data: Dataset, space: ClassSpace = "all") -> Scorer:
     """The scorer of a model with these classes on a dataset."""
-    mapping = match_classes(model_classes, data.classes, space)
+    mapping = match_classes(model_classes, _called(data, model_classes), space)
     rows = data.accepted
     if rows is None:
         accepted = data.labels[:, None]
@@ -172,6 +180,15 @@ def scorer_for(model_classes: tuple[str, ...], data: Dataset, space: ClassSpace 
         width = max((len(row) for row in rows), default=1)
         accepted = torch.tensor([[*row, *[NONE] * (width - len(row))] for row in rows])
     return Scorer(mapping, model_classes, data.classes, data.labels, accepted)
+
+
+def _called(data: Dataset, model_classes: tuple[str, ...]) -> tuple[str, ...]:
+    """The data's class names, or those of its convention where a model's head is named so."""
+    told = data.vocabulary.names if data.vocabulary else ()
+    known = {plain(name) for name in model_classes}
+    if len(set(told)) < len(data.classes) or all(plain(name) in known for name in data.classes):
+        return data.classes
+    return told if all(plain(name) in known for name in told) else data.classes
 
 
 def renumbered(data: Dataset, model_classes: tuple[str, ...]) -> Dataset:
@@ -204,6 +221,7 @@ def renumbered(data: Dataset, model_classes: tuple[str, ...]) -> Dataset:
         classes=model_classes,
         columns=columns,
         prompts=tuple(prompts) if all(prompts) else (),
+        vocabulary=None,  # such a model has a head of its own, and is told nothing
     )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.season.matrix import Matrix
+from stockpot.season.robust import Attacked
 from stockpot.season.shots import Shots
 
 
@@ -30,6 +31,8 @@ class Choice:
 
     weights: Tensor
     matrix: Matrix | None = None
+    under: Attacked | None = None
+    """The attacks that the choice was made under; the soup is scored under the same."""
     images: int = 0
     """Forward passes that the choice took, counted in images."""
     notes: Mapping[str, Any] = field(default_factory=dict)

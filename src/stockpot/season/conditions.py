@@ -40,6 +40,7 @@ class Conditions(NamedTuple):
                 np.concatenate([mine.weights, more[name].weights]),
                 np.concatenate([mine.correct, more[name].correct]),
                 np.concatenate([mine.loss, more[name].loss]),
+                mine.groups,
             )
             for name, mine in self.matrices.items()
         }

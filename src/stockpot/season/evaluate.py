@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.models.classifier import Classifier
 from stockpot.pool.pool import Pool
 from stockpot.season.matrix import Matrix
 from stockpot.season.shots import Shots
+
+Flags = NDArray[np.bool_]
 
 
 def logits_of(model: Classifier, shots: Shots) -> Tensor:
@@ -26,19 +30,22 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
 
     Args:
         pool: the members.
-        soups: one row of weights per soup.
-        shots: the images.
+        soups: one row of weights per soup (or members x tensors for each).
+        shots: the images; where they are too many to hold, all soups meet one block of them after
+            the other, so that each is decoded once.
     """
     correct = torch.empty(len(soups), len(shots), dtype=torch.bool, device=pool.device)
     loss = torch.empty(len(soups), len(shots), device=pool.device)
     with torch.inference_mode():
-        for row, weights in enumerate(soups):
-            model = pool.load(weights)
-            for batch, rows in zip(shots.batches, shots.slices, strict=True):
-                logits = shots.scorer.logits(model(batch).float())
-                correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
-                loss[row, rows] = shots.scorer.losses(logits, rows)
-    return Matrix(soups.double().numpy(), correct.cpu().numpy(), loss.cpu().numpy())
+        for block in shots.blocks():
+            for row, weights in enumerate(soups):
+                model = pool.load(weights)
+                for batch, rows in block:
+                    logits = shots.scorer.logits(model(batch).float())
+                    correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
+                    loss[row, rows] = shots.scorer.losses(logits, rows)
+    found = correct.cpu().numpy(), loss.cpu().numpy()
+    return Matrix(soups.double().numpy(), *found, shots.groups)
 
 
 def member_logits(pool: Pool, shots: Shots) -> Iterator[Tensor]:
@@ -47,15 +54,35 @@ def member_logits(pool: Pool, shots: Shots) -> Iterator[Tensor]:
         yield logits_of(pool.load(weights), shots)
 
 
-def members_and_ensemble(pool: Pool, shots: Shots) -> tuple[np.ndarray, np.ndarray]:
-    """Who is right where: each member, and the mean of their softmax outputs.
+class Answers(NamedTuple):
+    """Who is right where."""
 
-    The output ensemble is the usual baseline; it costs one forward pass per member.
+    soup: Flags
+    members: Flags
+    """Members x images."""
+    ensemble: Flags
+    """The mean of the members' softmax outputs: the usual baseline, at as many forward passes."""
+
+
+def answers(pool: Pool, weights: Tensor, shots: Shots) -> Answers:
+    """Who is right where: a soup, each member, and the mean of the members' softmax outputs.
+
+    All are formed by the pool, so that BatchNorm follows one rule for all.
     """
-    right = []
-    total = torch.zeros(1, 1, device=pool.device)
-    for logits in member_logits(pool, shots):
-        right.append(shots.scorer.right(logits, slice(None))[:, 0])
-        total = total + logits.softmax(dim=1)
-    ensemble = shots.scorer.right(total, slice(None))[:, 0]
-    return torch.stack(right).cpu().numpy(), ensemble.cpu().numpy()
+    models = [*torch.eye(len(pool), dtype=torch.float64), weights]
+    right = torch.empty(len(models), len(shots), dtype=torch.bool, device=pool.device)
+    ensemble = torch.empty(len(shots), dtype=torch.bool, device=pool.device)
+    with torch.inference_mode():
+        for block in shots.blocks():
+            totals = [torch.zeros(1, 1, device=pool.device) for _ in block]
+            for row, each in enumerate(models):
+                model = pool.load(each)
+                for number, (batch, rows) in enumerate(block):
+                    logits = shots.scorer.logits(model(batch).float())
+                    right[row, rows] = shots.scorer.right(logits, rows)[:, 0]
+                    if row < len(pool):
+                        totals[number] = totals[number] + logits.softmax(dim=1)
+            for total, (_, rows) in zip(totals, block, strict=True):
+                ensemble[rows] = shots.scorer.right(total, rows)[:, 0]
+    found = right.cpu().numpy()
+    return Answers(found[-1], found[:-1], ensemble.cpu().numpy())

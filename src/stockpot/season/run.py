@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,12 +22,21 @@ from stockpot.pool.pool import Pool
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import Score
 from stockpot.score.predictions import NON_FINITE, watching
+from stockpot.score.usual_space import Space, settled_space
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context
-from stockpot.season.evaluate import evaluate, logits_of, members_and_ensemble
-from stockpot.season.record import Protocol, seasoning_data, seasoning_record, source_data
+from stockpot.season.draws import draw
+from stockpot.season.evaluate import answers, evaluate
+from stockpot.season.record import (
+    BnImages,
+    Protocol,
+    seasoning_data,
+    seasoning_record,
+    settled_bn,
+    source_data,
+)
 from stockpot.season.seasoned import Seasoned, accuracy_score
-from stockpot.season.shots import Shots, draw, read_shots
+from stockpot.season.shots import Shots, read_shots
 
 
 def season(
@@ -44,7 +53,9 @@ def season(
     device: str = "cpu",
     batch_size: int = 256,
     command: str | None = None,
-    bn: Rule = "extrapolated",
+    bn: Rule | Literal["auto"] = "auto",
+    bn_images: BnImages = "source",
+    class_space: Space = "usual",
     **params: Any,
 ) -> Seasoned:
     """Choose the weights of a soup of `members` and score it on images the choice did not see.
@@ -66,8 +77,14 @@ def season(
         device: where to run.
         batch_size: images per forward pass.
         command: the command line to write into the model's card.
-        bn: BatchNorm's running statistics: `mix` them like weights, estimate them anew for every
-            soup and member (`recompute`), or for soups with a negative weight (`extrapolated`).
+        bn: BatchNorm's running statistics, by one rule for every soup, member and ensemble: `mix`
+            them like weights, estimate them anew (`recompute`), or leave the first member's
+            (`left`). `auto` estimates anew where there is a source, and mixes otherwise.
+        bn_images: whose images `recompute` uses: the `source`, or, so that all are adapted to the
+            `target`, the images that the method may see.
+        class_space: among which outputs a model with more classes than the data is scored: `all`,
+            the data's (`subset`), or as is `usual` for the data (the subset for ImageNet-A, -R,
+            ObjectNet and cue conflict).
         params: the method's own parameters.
     """
     entry = seasoners.get(method)
@@ -77,54 +94,62 @@ def season(
             "expected batch_size >= 1 and protocol holdout or leaky, "
             f"got {batch_size} and {protocol!r}."
         )
-    if bn not in get_args(Rule):
-        raise BadParameterError(f"bn: expected one of {', '.join(get_args(Rule))}, got {bn!r}.")
+    rule = settled_bn(bn, bn_images, source is not None)
     if out:
         check_free(Path(out))
     place = pick_device(device)
     images = seasoning_data(data)
     labelled = source_data(source) if source is not None else None
-    rows, others = draw(len(images), shots, seed)
+    rows, others = draw(images, shots, seed)
     start = time.perf_counter()
     pool = read_pool(members, place, data=images)
 
     def read(part: Dataset) -> Shots:
-        return read_shots(part, pool.model, device=place, batch_size=batch_size)
+        space = settled_space(class_space, part.name)
+        return read_shots(part, pool.model, device=place, batch_size=batch_size, space=space)
 
     known = read(labelled) if labelled else None
     seen = read(images.take(rows))
-    # The one place that says which images statistics are estimated on.
-    pool.statistics = Statistics(bn, (known or seen).batches)
+    pool.statistics, treated = _statistics(rule, known, seen)
     context = Context(seed, batch_size, known)
+    condition: dict[str, str] = {"protocol": protocol}
+    clean = None
     with watching(pool.model) as watch:
         choice: Choice = entry(pool, seen, context, **chosen)
         scored = read(images.take(others) if protocol == "holdout" else images)
-        alone, ensemble = members_and_ensemble(pool, scored)
+        found = answers(pool, choice.weights, scored)
+        if choice.under:
+            clean = accuracy_score(found.soup, scored.groups, **condition)
+            found = choice.under.answers(pool, choice.weights, scored)
+            condition["threats"] = str(choice.under)
         matrix = choice.matrix
         if full_matrix and matrix is not None:
-            soups = torch.from_numpy(matrix.weights)
-            matrix = evaluate(pool, soups, read(images))
-        model = pool.load(choice.weights)
-        correct = scored.scorer.right(logits_of(model, scored), slice(None))[:, 0]
-    accuracy = accuracy_score(correct.cpu().numpy(), protocol=protocol)
+            judge = choice.under.matrix if choice.under else evaluate
+            matrix = judge(pool, torch.from_numpy(matrix.weights), read(images))
+    model = pool.load(choice.weights)
+    accuracy, together = (
+        accuracy_score(flags, scored.groups, **condition) for flags in (found.soup, found.ensemble)
+    )
     by_member = {
-        name: accuracy_score(flags, protocol=protocol)
-        for name, flags in zip(pool.members, alone, strict=True)
+        name: accuracy_score(flags, scored.groups, **condition)
+        for name, flags in zip(pool.members, found.members, strict=True)
     }
-    together = accuracy_score(ensemble, protocol=protocol)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
     asked = seasoning_record(
         method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
-        batch_size=batch_size, bn=bn, **params,
+        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space, **params,
     )  # fmt: skip
     details = {
         "command": command,
         "members": dict(zip(pool.members, weights, strict=True)),
         "tensor_weights": {k: v.tolist() for k, v in (per_tensor or {}).items()},
         "selected_on": rows.tolist(),
+        "batch_norm": treated,
+        "classes": scored.scorer.description,
         "scores": {
             "soup": _plain(accuracy),
+            **({"soup, clean": _plain(clean)} if clean else {}),
             "output_ensemble": _plain(together),
             "members": {name: _plain(score) for name, score in by_member.items()},
         },
@@ -143,6 +168,7 @@ def season(
         accuracy=accuracy,
         member_accuracy=by_member,
         ensemble_accuracy=together,
+        clean_accuracy=clean,
         selected_on=tuple(rows.tolist()),
         held_out=tuple(others.tolist()),
         matrix=matrix,
@@ -153,6 +179,22 @@ def season(
     return result
 
 
+def _statistics(
+    rule: Mapping[str, str], known: Shots | None, seen: Shots
+) -> tuple[Statistics, str]:
+    """What BatchNorm's statistics become, and that in words. The one place that chooses images."""
+    if rule["bn"] == "mix":
+        return Statistics("mix"), "mixed like weights"
+    if rule["bn"] == "left":
+        return Statistics("left"), "left as the first member has them"
+    asked = rule["bn_images"]
+    images = known if asked == "source" and known is not None else seen
+    if not len(images):
+        raise BadParameterError("bn=recompute: expected images to estimate on, got none.")
+    words = f"estimated anew on {len(images)} {asked} images"
+    return Statistics("recompute", images.batches), words
+
+
 def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:
     if weights.ndim == 1:
         return None
@@ -160,4 +202,5 @@ def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:
 
 
 def _plain(score: Score) -> dict[str, Any]:
-    return score.model_dump(include={"value", "n", "ci_low", "ci_high", "ci_method"})
+    kept = {"metric", "value", "n", "ci_low", "ci_high", "ci_method", "condition"}
+    return score.model_dump(include=kept)

@@ -14,7 +14,7 @@ from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Record
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
-from stockpot.results.statistics import wilson
+from stockpot.results.statistics import Groups, share_interval
 from stockpot.season import seasoners
 from stockpot.season.matrix import Matrix
 
@@ -30,9 +30,12 @@ class Seasoned:
     tensor_weights: Mapping[str, Tensor] | None
     model: Classifier
     accuracy: Score
+    """Under the attacks that the choice was made under, if any; its condition names them."""
     member_accuracy: Mapping[str, Score]
     ensemble_accuracy: Score
     """The mean of the members' softmax outputs, at as many forward passes as members."""
+    clean_accuracy: Score | None
+    """Of the soup on images as they are, where the three above are under attack (`threats`)."""
     selected_on: tuple[int, ...]
     held_out: tuple[int, ...]
     matrix: Matrix | None
@@ -55,13 +58,15 @@ class Seasoned:
         return target
 
 
-def accuracy_score(correct: NDArray[np.bool_], **condition: str) -> Score:
-    """A share of images with its Wilson interval."""
-    right, n = int(correct.sum()), int(correct.size)
-    interval = wilson(right, n)
+def accuracy_score(
+    correct: NDArray[np.bool_], groups: Groups | None = None, **condition: str
+) -> Score:
+    """A share of images with Wilson's interval; pictures of one original count together."""
+    n = int(correct.size)
+    interval = share_interval(correct, groups)
     return Score(
-        metric="accuracy",
-        value=right / n if n else 0.0,
+        metric="robust_accuracy" if "threats" in condition else "accuracy",
+        value=int(correct.sum()) / n if n else 0.0,
         n=n,
         ci_low=interval.low,
         ci_high=interval.high,

@@ -1,36 +1,61 @@
-"""Images that are met again and again: decoded once, kept on the device in batches."""
+"""Images that are met again and again, in batches on the device, and what is right for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
+from stockpot.datasets.feed import Batches, Feed
 from stockpot.models.classifier import Classifier
+from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import Scorer, scorer_for
 
 
 @dataclass(frozen=True)
 class Shots:
-    """Pixel batches on one device, and what is right for each image."""
+    """Pixel batches on one device, and what is right for each image.
 
-    batches: tuple[Tensor, ...]
+    Sets up to `stockpot.datasets.feed.RESIDENT` bytes stay on the device, larger ones are streamed.
+    """
+
+    feed: Feed
     scorer: Scorer
+    batch_size: int
+    groups: NDArray[np.intp] | None = field(default=None, repr=False)
+    """Where pictures were made from others: a number of the original for each."""
 
     def __len__(self) -> int:
         return len(self.scorer.labels)
 
+    @property
+    def batches(self) -> Batches:
+        """All pixels, as often as one likes."""
+        return Batches(self.feed, self.batch_size)
+
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Which rows each batch holds."""
-        ends = torch.tensor([0, *(len(batch) for batch in self.batches)]).cumsum(0).tolist()
-        return tuple(slice(a, b) for a, b in pairwise(ends))
+        size, n = self.batch_size, len(self)
+        return tuple(slice(start, min(start + size, n)) for start in range(0, n, size))
+
+    def blocks(self) -> Iterator[list[tuple[Tensor, slice]]]:
+        """Batches with their rows, as many together as may be held: for who meets them often.
+
+        A block is emptied when the next one is asked for.
+        """
+        rows = iter(self.slices)
+        for block in self.feed.blocks(self.batch_size):
+            pairs = [(batch, next(rows)) for batch in block]
+            yield pairs
+            pairs.clear()
 
     def losses(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """The loss of a model's outputs on each of these rows."""
@@ -38,35 +63,32 @@ class Shots:
 
     def take(self, rows: Sequence[int] | Tensor, batch_size: int) -> Shots:
         """Some of the images, in this order."""
-        index = torch.as_tensor(rows, dtype=torch.long, device=self.scorer.labels.device)
-        pixels = torch.cat(self.batches)[index] if self.batches else self.scorer.labels[index]
-        parts = torch.split(pixels, batch_size) if len(index) else ()
-        return Shots(parts, self.scorer.take(index))
+        index = torch.as_tensor(rows, dtype=torch.long)
+        kept = None if self.groups is None else self.groups[index.cpu().numpy()]
+        return Shots(self.feed.take(index), self.scorer.take(index), batch_size, kept)
 
     def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of pixels and their rows without end; epoch e has the order of `seed` + e."""
-        pixels = torch.cat(self.batches)
+        device = self.scorer.labels.device
         for epoch in count():
             generator = torch.Generator().manual_seed(seed + epoch)
-            order = torch.randperm(len(self), generator=generator).to(pixels.device)
-            for rows in torch.split(order, batch_size):
-                yield pixels[rows], rows
+            order = torch.randperm(len(self), generator=generator)
+            parts = torch.split(order.to(device), batch_size)
+            yield from zip(self.feed.batches(batch_size, order), parts, strict=True)
 
 
-def read_shots(data: Dataset, model: Classifier, *, device: torch.device, batch_size: int) -> Shots:
-    """Decode a dataset once, at the size the model wants."""
-    scorer = scorer_for(model.classes, data)
-    fit = model.preprocess.fit
-    batches = tuple(batch.images.to(device) for batch in data.batches(batch_size, fit))
-    return Shots(batches, scorer.to(device))
-
-
-def draw(n: int, shots: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to select on, drawn with a seed, and the rest, which the selection never sees."""
-    if not 0 <= shots < n:
-        raise BadParameterError(
-            f"shots: expected 0 to {n - 1} of the {n} images, so that some are held out, "
-            f"got {shots}."
-        )
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    return order[:shots].sort().values, order[shots:].sort().values
+def read_shots(
+    data: Dataset,
+    model: Classifier,
+    *,
+    device: torch.device,
+    batch_size: int,
+    space: ClassSpace = "all",
+) -> Shots:
+    """The images of a dataset at the size the model wants, and what is right for the model."""
+    scorer = scorer_for(model.classes, data, space)
+    feed = Feed(data.images, model.preprocess.fit, device)
+    groups = None
+    if data.groups is not None:
+        groups = np.unique(np.asarray(data.groups), return_inverse=True)[1]
+    return Shots(feed, scorer.to(device), batch_size, groups)

@@ -105,6 +105,7 @@ def _renamed(data: Dataset, things: Mapping[str, str]) -> Dataset:
         chosen,
         labels=labels[labels >= 0],
         classes=tuple(shared),
+        vocabulary=None,
         columns={**chosen.columns, "kind": kinds},
     )
 

@@ -18,6 +18,7 @@ from stockpot.datasets.fetch.npm import NpmPackage, open_member
 from stockpot.datasets.named.decoded import Part
 from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
+from stockpot.datasets.words.conventions import fusionbench_words
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -71,6 +72,7 @@ CIFAR10 = NamedSet(
     },
     licence="not stated by its authors",
     templates=("a photo of a {}.", "a blurry photo of a {}.", "a low resolution photo of a {}."),
+    words=fusionbench_words("cifar10"),
     offers=(
         Offer(HUB, _from_parquet),
         Offer(

@@ -13,6 +13,7 @@ from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.datasets.fetch.source import Progress, Source, SourceFailedError, silent
 from stockpot.datasets.named.decoded import Part, read_facts, read_part, write_decoded
 from stockpot.datasets.named.held_out import LAST_THOUSAND, HeldOut
+from stockpot.datasets.words.words import Words
 from stockpot.errors import UnknownNameError, UserError
 
 NamedSplit = Literal["train", "test", "val", "fit"]
@@ -41,6 +42,8 @@ class NamedSet:
     offers: tuple[Offer, ...]
     held_out: HeldOut = LAST_THOUSAND
     """The training images that `val` has and `fit` lacks."""
+    words: Words | None = None
+    """The words of a convention, where there is one; `templates` are our own."""
 
     @property
     def path(self) -> Path:
@@ -94,6 +97,7 @@ class NamedSet:
             fingerprint=read_facts(self.path)[f"{split}.fingerprint"],
             licence=self.licence,
             templates=self.templates,
+            vocabulary=self.words,
         )
 
     def _check(self, parts: Mapping[str, Part], label: str) -> None:

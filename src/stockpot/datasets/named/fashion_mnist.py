@@ -12,6 +12,7 @@ from stockpot.datasets.idx import read_idx
 from stockpot.datasets.named.decoded import Part
 from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
+from stockpot.datasets.words.conventions import fusionbench_words
 
 CLASSES = (
     *("t-shirt", "trousers", "pullover", "dress", "coat"),
@@ -52,6 +53,7 @@ FASHION_MNIST = NamedSet(
     },
     licence="MIT",
     templates=("a photo of a {}.", "a greyscale picture of a {}."),
+    words=fusionbench_words("fashion_mnist"),
     offers=(
         Offer(HUB, _from_parquet),
         Offer(

@@ -15,6 +15,7 @@ from stockpot.datasets.idx import parse_idx
 from stockpot.datasets.named.decoded import Part
 from stockpot.datasets.named.definition import NamedSet, NamedSplit, Offer
 from stockpot.datasets.named.parquet import decode_equal
+from stockpot.datasets.words.conventions import fusionbench_words
 
 
 def _from_archive(path: Path) -> dict[str, Part]:
@@ -52,6 +53,7 @@ MNIST = NamedSet(
     },
     licence="not stated by its authors",
     templates=('a photo of the number "{}".', "a handwritten digit {}."),
+    words=fusionbench_words("mnist"),
     offers=(
         Offer(HUB, _from_parquet),
         Offer(

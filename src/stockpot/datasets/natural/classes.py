@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from stockpot.errors import BadDataError
+
+COUNT = 1000
+LEAST_AGREEMENT = 0.4
+"""The share of names that must be known and in place; hand-polished lists keep about half."""
+MOST_CONTRADICTION = 0.02
+NUMBER = re.compile(r"(?:label[ _])?(\d+)", re.IGNORECASE)
 
 CLEARER = {
     "n02012849": "crane bird",
@@ -90,6 +96,43 @@ def worded(classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(names[known[name]] if name in known else name for name in classes)
 
 
+@lru_cache(maxsize=64)
+def imagenet_outputs(classes: tuple[str, ...]) -> tuple[int, ...] | None:
+    """For each of the 1000 its place in a list of classes; none where the list has others.
+
+    Lists agree on the order and on little else: some name classes by all of WordNet's words, some
+    by one, some by id, some by number, and some have a background class before the rest. Names
+    therefore confirm an order; they decide only where there is none.
+    """
+    for skipped in (0, 1):
+        if len(classes) == COUNT + skipped and _in_order(classes[skipped:]):
+            return tuple(range(skipped, COUNT + skipped))
+    known = word_places()
+    found = {known[plain(name)]: row for row, name in enumerate(classes) if plain(name) in known}
+    return tuple(found[place] for place in range(COUNT)) if len(found) == COUNT else None
+
+
+@lru_cache(maxsize=64)
+def imagenet_places(classes: tuple[str, ...]) -> tuple[int, ...] | None:
+    """For each class of a list its place among the 1000; none unless each has one of its own."""
+    if len(classes) == COUNT and (outputs := imagenet_outputs(classes)) is not None:
+        return tuple(place for _, place in sorted(zip(outputs, range(COUNT), strict=True)))
+    known = word_places()
+    found = [known[plain(name)] for name in classes if plain(name) in known]
+    return tuple(found) if 1 < len(classes) == len(found) == len(set(found)) else None
+
+
+def _in_order(names: tuple[str, ...]) -> bool:
+    numbers = [NUMBER.fullmatch(name) for name in names]
+    if all(numbers):
+        found = [int(match.group(1)) for match in numbers if match]
+        return found in (list(range(COUNT)), list(range(1, COUNT + 1)))
+    places = [word_places().get(plain(name)) for name in names]
+    known = sum(place is not None for place in places)
+    agree = sum(place == row for row, place in enumerate(places))
+    return agree >= LEAST_AGREEMENT * COUNT and known - agree <= MOST_CONTRADICTION * COUNT
+
+
 class Answered(NamedTuple):
     """A class of another set and the ImageNet classes that answer it."""
 
@@ -119,10 +162,8 @@ def answers(classes: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
     for known in (objectnet_classes(), categories()):
         if classes == tuple(each.name for each in known):
             return tuple(each.places for each in known)
-    names = {name: place for place, name in enumerate(imagenet_names())}
-    if len(classes) > 1 and all(name in names for name in classes):
-        return tuple((names[name],) for name in classes)
-    return None
+    places = imagenet_places(classes)
+    return None if places is None else tuple((place,) for place in places)
 
 
 def averages(classes: tuple[str, ...]) -> bool:

@@ -72,6 +72,7 @@ def imagenet(
     path: str,
     split: Split = "val",
     labels: str | None = None,
+    files: str | None = None,
     config: str | None = None,
     image: str | None = None,
     label: str | None = None,
@@ -86,6 +87,8 @@ def imagenet(
         split: val (also called test, since the true test labels are not public) or train.
         labels: for validation images that lie flat, a CSV or JSON file from image to WordNet id,
             or a text file with one id a line in the order of the images' names.
+        files: a text file with the pictures to take, one a line as in RobustBench's list of 5000
+            (n01440764/ILSVRC2012_val_00000293.JPEG), or `robustbench` where it is installed.
         config: the configuration of a hub dataset that has several.
         image: the hub data's column of pictures; found when not given.
         label: the hub data's column of labels; found when not given.
@@ -94,8 +97,9 @@ def imagenet(
     """
     known = TRAIN if split == "train" else VAL
     if labels is not None:
-        return _flat(known, Path(path).expanduser(), Path(labels).expanduser(), on_broken)
-    source = Source(path, config, image, label, on_broken, hub_split)
+        flat, table = Path(path).expanduser(), Path(labels).expanduser()
+        return _flat(known, flat, table, on_broken, files)
+    source = Source(path, config, image, label, on_broken, hub_split, files)
     return load_public(known, source, "train" if split == "train" else "val")
 
 
@@ -162,7 +166,9 @@ def stylized_imagenet(*, path: str, on_broken: OnBroken = "stop") -> Dataset:
     return load_public(STYLIZED, Source(path, on_broken=on_broken), "val")
 
 
-def _flat(known: NaturalSet, path: Path, labels: Path, on_broken: OnBroken) -> Dataset:
+def _flat(
+    known: NaturalSet, path: Path, labels: Path, on_broken: OnBroken, listed: str | None
+) -> Dataset:
     """Validation images in one folder, as the archive unpacks."""
     folder = next((path / name for name in known.layout.inner if (path / name).is_dir()), path)
     names = sorted(picture_names(folder))
@@ -186,4 +192,4 @@ def _flat(known: NaturalSet, path: Path, labels: Path, on_broken: OnBroken) -> D
             hint="The numbers of the development kit are in another order; give WordNet ids.",
         )
     files = {name: number for name, number in found.items() if number is not None}
-    return folder_dataset(known, folder, files, "val", on_broken)
+    return folder_dataset(known, folder, files, "val", on_broken, listed)

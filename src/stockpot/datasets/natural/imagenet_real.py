@@ -22,7 +22,13 @@ NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})")
 
 
 @datasets.register("imagenet_real", paper="arXiv:2006.07159")
-def imagenet_real(*, path: str, labels: str | None = None, on_broken: OnBroken = "stop") -> Dataset:
+def imagenet_real(
+    *,
+    path: str,
+    labels: str | None = None,
+    files: str | None = None,
+    on_broken: OnBroken = "stop",
+) -> Dataset:
     """ImageNet's validation images with the ReaL labels: several classes may be right.
 
     Pictures without any label are left out. The label of a row is the original one where it is
@@ -33,9 +39,10 @@ def imagenet_real(*, path: str, labels: str | None = None, on_broken: OnBroken =
         path: as for `imagenet`.
         labels: the file real.json of the labels' authors: one list of classes for each image, by
             the number in its name. Looked for in `path` and above when not given.
+        files: as for `imagenet`.
         on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
     """
-    data = imagenet(path=path, split="val", on_broken=on_broken)
+    data = imagenet(path=path, split="val", files=files, on_broken=on_broken)
     if "file" not in data.columns:
         raise BadDataError(
             f"imagenet_real: the labels go by file names, which {path} does not have.",

@@ -18,11 +18,12 @@ from stockpot.datasets.encoded import (
     usable_rows,
 )
 from stockpot.datasets.hub import hub
+from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import plain, word_places
 from stockpot.datasets.natural.layout import NaturalSet, located, picture_names
+from stockpot.datasets.words.conventions import CLIP, clip_words
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError
-
-TEMPLATES = ("a photo of a {}.", "a drawing of a {}.", "a close view of a {}.")
 
 
 class Source(NamedTuple):
@@ -34,11 +35,18 @@ class Source(NamedTuple):
     label: str | None = None
     on_broken: OnBroken = "stop"
     hub_split: str | None = None
+    files: str | None = None
+    """A list of the pictures to take, as `datasets/listed.py` reads it."""
 
 
 def load_public(known: NaturalSet, source: Source, split: str) -> Dataset:
     """The set from class folders, or from a hub id or its files."""
     folder = located(known, Path(source.path).expanduser())
+    if folder is None and source.files is not None:
+        raise BadDataError(
+            f"{known.name}: a list of files needs a folder of pictures, and {source.path} has no "
+            "class folders."
+        )
     if folder is None:
         return from_hub(known, source, split)
     files = {
@@ -51,7 +59,7 @@ def load_public(known: NaturalSet, source: Source, split: str) -> Dataset:
         raise BadDataError(
             f"{known.name}: expected its class folders in {folder}, there are {shown or 'none'}."
         )
-    return folder_dataset(known, folder, files, split, source.on_broken)
+    return folder_dataset(known, folder, files, split, source.on_broken, source.files)
 
 
 def folder_dataset(
@@ -60,9 +68,13 @@ def folder_dataset(
     files: Mapping[str, int],
     split: str,
     on_broken: OnBroken = "stop",
+    listed: str | None = None,
 ) -> Dataset:
-    """A dataset of these files, each with its class, in the order of their names."""
+    """A dataset of these files, each with its class, in the order of their names or of a list."""
     names = sorted(files)
+    if listed is not None:
+        listing = read_listing(listed)
+        names, split = listing.choose(names, folder), f"{split}[{listing.name}]"
     seen = inspect([folder / name for name in names])
     rows = usable_rows(names, seen.broken, on_broken, str(folder))
     if not rows:
@@ -78,7 +90,7 @@ def folder_dataset(
         classes=known.classes,
         fingerprint=content_fingerprint(kept, digests, labels, known.classes),
         licence=known.licence,
-        templates=TEMPLATES,
+        vocabulary=spoken(known),
         columns={"file": tuple(kept)},
     )
 
@@ -101,7 +113,14 @@ def from_hub(known: NaturalSet, source: Source, split: str) -> Dataset:
         on_broken=source.on_broken,
     )
     found = relabelled(data, known, split)
-    return replace(found, licence=known.licence, templates=TEMPLATES)
+    return replace(found, licence=known.licence, vocabulary=spoken(known))
+
+
+def spoken(known: NaturalSet) -> Words:
+    """CLIP's words for a set of ImageNet's classes, or its sentences around a set's own names."""
+    if len(known.places) == len(known.classes):
+        return clip_words(known.places)
+    return Words(known.classes, clip_words().templates, CLIP)
 
 
 def relabelled(data: Dataset, known: NaturalSet, split: str) -> Dataset:

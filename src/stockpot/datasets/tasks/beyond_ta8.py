@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.tasks import prompts
-from stockpot.datasets.tasks.definition import HubTask, TaskSplit, class_names
+from stockpot.datasets.tasks.definition import HubTask, TaskSplit
 from stockpot.types import Split
-
-LYMPH = ("healthy lymph node tissue", "lymph node tissue with a tumour")
-FEELINGS = ("angry", "disgusted", "afraid", "happy", "neutral", "sad", "surprised")
-LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-HIRAGANA = tuple("おきすつなはまやれを")
-OPINIONS = ("negative", "positive")
 
 
 @datasets.register("oxford_flowers102")
@@ -23,8 +16,8 @@ def oxford_flowers102(*, split: TaskSplit = "test", path: str | None = None) -> 
         split: train or test.
         path: a hub id or a local copy; dpdl-benchmark/oxford_flowers102 when not given.
     """
-    home, names = "dpdl-benchmark/oxford_flowers102", class_names("oxford_flowers102")
-    return HubTask("oxford_flowers102", home, prompts.FLOWERS, names).load(split, path)
+    home = "dpdl-benchmark/oxford_flowers102"
+    return HubTask("oxford_flowers102", home).load(split, path)
 
 
 @datasets.register("pcam")
@@ -36,7 +29,7 @@ def pcam(*, split: Split = "test", path: str | None = None) -> Dataset:
         path: a hub id or a local copy; 1aurent/PatchCamelyon when not given.
     """
     splits = {"train": "train", "val": "valid", "test": "test"}
-    task = HubTask("pcam", "1aurent/PatchCamelyon", prompts.TISSUE, LYMPH, splits=splits)
+    task = HubTask("pcam", "1aurent/PatchCamelyon", splits=splits)
     return task.load(split, path)
 
 
@@ -49,7 +42,7 @@ def fer2013(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         path: a hub id or a local copy; clip-benchmark/wds_fer2013 when not given.
     """
     home = "clip-benchmark/wds_fer2013"
-    task = HubTask("fer2013", home, prompts.FACES, FEELINGS, image="jpg", label="cls")
+    task = HubTask("fer2013", home, image="jpg", label="cls")
     return task.load(split, path)
 
 
@@ -61,8 +54,8 @@ def oxford_iiit_pet(*, split: TaskSplit = "test", path: str | None = None) -> Da
         split: train or test.
         path: a hub id or a local copy; timm/oxford-iiit-pet when not given.
     """
-    home, names = "timm/oxford-iiit-pet", class_names("oxford_iiit_pet")
-    return HubTask("oxford_iiit_pet", home, prompts.PETS, names, label="label").load(split, path)
+    home = "timm/oxford-iiit-pet"
+    return HubTask("oxford_iiit_pet", home, label="label").load(split, path)
 
 
 @datasets.register("stl10")
@@ -73,7 +66,7 @@ def stl10(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/stl10 when not given.
     """
-    return HubTask("stl10", "tanganke/stl10", prompts.PHOTOS).load(split, path)
+    return HubTask("stl10", "tanganke/stl10").load(split, path)
 
 
 @datasets.register("cifar100")
@@ -84,7 +77,7 @@ def cifar100(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/cifar100 when not given.
     """
-    return HubTask("cifar100", "tanganke/cifar100", prompts.SMALL_PHOTOS).load(split, path)
+    return HubTask("cifar100", "tanganke/cifar100").load(split, path)
 
 
 @datasets.register("food101")
@@ -96,7 +89,7 @@ def food101(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         path: a hub id or a local copy; ethz/food101 when not given.
     """
     splits = {"train": "train", "test": "validation"}
-    return HubTask("food101", "ethz/food101", prompts.FOOD, splits=splits).load(split, path)
+    return HubTask("food101", "ethz/food101", splits=splits).load(split, path)
 
 
 @datasets.register("emnist_letters")
@@ -108,7 +101,7 @@ def emnist_letters(*, split: TaskSplit = "test", path: str | None = None) -> Dat
         path: a hub id or a local copy; tanganke/emnist_letters when not given.
     """
     home = "tanganke/emnist_letters"
-    return HubTask("emnist_letters", home, prompts.LETTERS, LETTERS).load(split, path)
+    return HubTask("emnist_letters", home).load(split, path)
 
 
 @datasets.register("kmnist")
@@ -119,7 +112,7 @@ def kmnist(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/kmnist when not given.
     """
-    return HubTask("kmnist", "tanganke/kmnist", prompts.CHARACTERS, HIRAGANA).load(split, path)
+    return HubTask("kmnist", "tanganke/kmnist").load(split, path)
 
 
 @datasets.register("rendered_sst2")
@@ -132,6 +125,4 @@ def rendered_sst2(*, split: Split = "test", path: str | None = None) -> Dataset:
     """
     splits = {"train": "train", "val": "validation", "test": "test"}
     home = "nateraw/rendered-sst2"
-    return HubTask("rendered_sst2", home, prompts.REVIEWS, OPINIONS, splits=splits).load(
-        split, path
-    )
+    return HubTask("rendered_sst2", home, splits=splits).load(split, path)

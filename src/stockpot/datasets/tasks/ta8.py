@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.tasks import prompts
-from stockpot.datasets.tasks.definition import HubTask, TaskSplit, class_names
-from stockpot.datasets.tasks.signs import TRAFFIC_SIGNS
-
-LAND = (
-    *("fields of annual crops", "forest", "shrubs and grass", "a highway"),
-    *("industrial or commercial buildings", "pasture", "orchards or vineyards"),
-    *("houses where people live", "a river", "a lake or the sea"),
-)
-DIGITS = tuple("0123456789")
+from stockpot.datasets.tasks.definition import HubTask, TaskSplit
 
 
 @datasets.register("sun397")
@@ -24,7 +15,7 @@ def sun397(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy with the same columns; tanganke/sun397 when not given.
     """
-    task = HubTask("sun397", "tanganke/sun397", prompts.SCENES, class_names("sun397"))
+    task = HubTask("sun397", "tanganke/sun397")
     return task.load(split, path)
 
 
@@ -36,8 +27,7 @@ def stanford_cars(*, split: TaskSplit = "test", path: str | None = None) -> Data
         split: train or test.
         path: a hub id or a local copy; tanganke/stanford_cars when not given.
     """
-    names = class_names("stanford_cars")
-    return HubTask("stanford_cars", "tanganke/stanford_cars", prompts.CARS, names).load(split, path)
+    return HubTask("stanford_cars", "tanganke/stanford_cars").load(split, path)
 
 
 @datasets.register("resisc45")
@@ -48,8 +38,7 @@ def resisc45(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/resisc45 when not given.
     """
-    names = class_names("resisc45")
-    return HubTask("resisc45", "tanganke/resisc45", prompts.FROM_ABOVE, names).load(split, path)
+    return HubTask("resisc45", "tanganke/resisc45").load(split, path)
 
 
 @datasets.register("eurosat")
@@ -60,7 +49,7 @@ def eurosat(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/eurosat when not given.
     """
-    return HubTask("eurosat", "tanganke/eurosat", prompts.SATELLITE, LAND).load(split, path)
+    return HubTask("eurosat", "tanganke/eurosat").load(split, path)
 
 
 @datasets.register("svhn")
@@ -71,9 +60,7 @@ def svhn(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; ufldl-stanford/svhn when not given.
     """
-    task = HubTask(
-        "svhn", "ufldl-stanford/svhn", prompts.HOUSE_NUMBERS, DIGITS, config="cropped_digits"
-    )
+    task = HubTask("svhn", "ufldl-stanford/svhn", config="cropped_digits")
     return task.load(split, path)
 
 
@@ -85,9 +72,7 @@ def gtsrb(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/gtsrb when not given.
     """
-    return HubTask("gtsrb", "tanganke/gtsrb", prompts.TRAFFIC_SIGNS, TRAFFIC_SIGNS).load(
-        split, path
-    )
+    return HubTask("gtsrb", "tanganke/gtsrb").load(split, path)
 
 
 @datasets.register("dtd")
@@ -98,4 +83,4 @@ def dtd(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
         split: train or test.
         path: a hub id or a local copy; tanganke/dtd when not given.
     """
-    return HubTask("dtd", "tanganke/dtd", prompts.TEXTURES, class_names("dtd")).load(split, path)
+    return HubTask("dtd", "tanganke/dtd").load(split, path)

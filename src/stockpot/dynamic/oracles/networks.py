@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.datasets.natural.classes import plain, worded
+from stockpot.datasets.words.conventions import words_of
+from stockpot.datasets.words.words import plain_words
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
@@ -63,7 +65,7 @@ class NetworkOracle:
             if self.mapping.combine == "mean":
                 outputs = outputs.log_softmax(dim=1)
             own = self.mapping.logits(outputs)
-            if self.setting.vocabulary == "data":
+            if self.setting.offered == "data":
                 return own.softmax(dim=1)
             shares = torch.cat([own, outputs[:, self.rivals]], dim=1).softmax(dim=1)
         count = own.shape[1]
@@ -73,11 +75,11 @@ class NetworkOracle:
 
 def _rivals(known: tuple[str, ...], mapping: ClassMap, setting: Setting) -> list[int]:
     """The outputs that are offered besides those of the data's classes."""
-    if setting.vocabulary == "data":
+    if setting.offered == "data":
         return []
     own = {place for group in mapping.groups for place in group} or set(mapping.outputs.tolist())
     others = [place for place in range(len(known)) if place not in own]
-    if setting.vocabulary == "all":
+    if setting.offered == "all":
         return others
     wanted = {plain(name) for name in worded(setting.rivals)}
     return [place for place in others if plain(worded((known[place],))[0]) in wanted]
@@ -106,9 +108,16 @@ def zero_shot(
         )
     told = {"templates": templates} if templates else {}
     # It knows what it is told: beyond the data's classes, those of the model under test.
-    further = setting.rivals if setting.vocabulary != "data" else ()
-    offered = replace(setting, classes=(*setting.classes, *further))
-    judge = load_for(model, offered, options=told).eval()
+    known = setting
+    if setting.offered != "data" and setting.rivals:
+        words = words_of(setting)
+        more = plain_words(setting.rivals, words.templates).names
+        known = replace(
+            setting,
+            classes=(*setting.classes, *setting.rivals),
+            vocabulary=replace(words, names=(*words.names, *more)),
+        )
+    judge = load_for(model, known, options=told).eval()
     return NetworkOracle(judge, setting, f"zero_shot({model})")
 
 

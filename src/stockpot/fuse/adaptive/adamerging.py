@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import Layers, descend, spread, start, summary
 from stockpot.fuse.adaptive.entropy import Adaptation
 from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.fusionbench.merging_weights import merging_weights
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
@@ -27,7 +29,7 @@ def adamerging(
     layers: Layers = "layer",
     steps: Natural = 1000,
     lr: Positive = 1e-3,
-    init: float = 0.3,
+    init: float | str = 0.3,
     batch_size: Count = 16,
     clamp: bool = False,
     together: Count = 1,
@@ -43,7 +45,8 @@ def adamerging(
         layers: one coefficient per member (task), or per member and tensor (layer).
         steps: steps of Adam; each sees one batch of every task.
         lr: its step size.
-        init: the coefficients at the start.
+        init: the coefficients at the start: a number, or a file of merging weights as FusionBench
+            saves them (`load` uses such a file as it is, without learning).
         batch_size: images of each task per step.
         clamp: keep the coefficients in [0, 1].
         together: tasks that share one pass; more is faster and needs more memory for activations.
@@ -51,7 +54,7 @@ def adamerging(
     """
 
     def learn(pool: TaskPool) -> Learned:
-        coefficients = start(pool, layers, init)
+        coefficients = _first(pool, layers, init)
         losses: list[Tensor] = []
         if steps:
             tasks = pool.need_tasks("adamerging")
@@ -68,3 +71,14 @@ def adamerging(
         return coefficient_fuser(learned.facts["names"], learned.tensors["coefficients"])
 
     return DataFuser(learn, fuser)
+
+
+def _first(pool: TaskPool, layers: Layers, init: float | str) -> Tensor:
+    if isinstance(init, str):
+        found = merging_weights(init, pool)
+        if layers == "layer":
+            return found
+        if not bool((found == found[:, :1]).all()):
+            raise BadParameterError(f"init: {init} has a weight for each tensor: use layers=layer.")
+        return found[:, :1].clone()
+    return start(pool, layers, init)

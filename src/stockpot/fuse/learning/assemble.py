@@ -15,12 +15,14 @@ from stockpot.checkpoints.locate import Location
 from stockpot.checkpoints.source import Source
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.words.conventions import words_of
+from stockpot.datasets.words.words import Words
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError
 from stockpot.fuse.learning.names import bare, tensor_places
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.stream import Stream
 from stockpot.models.classifier import Classifier
-from stockpot.models.load import Vocabulary, load_for
+from stockpot.models.load import Vocabulary, load_for, words_for
 from stockpot.models.zero_shot import ZeroShotNetwork, with_classes
 from stockpot.pool.layout import put_tensor
 
@@ -74,7 +76,8 @@ def assemble(
         each = len(data) == len(labels)
         source = loaded[labels[index]] if each else architecture
         opened = stream.alignment.members[index if each else 0]
-        tasks.append(_task(name, images, source, opened, model, set(places), stream.device))
+        words = words_for(architecture, images) or words_of(images)
+        tasks.append(_task(name, images, words, source, opened, model, set(places), stream.device))
     return TaskPool(stream, model, places, _only_differing(tasks, model, stream.device), labels)
 
 
@@ -95,6 +98,7 @@ def _only_differing(tasks: Sequence[Task], model: Classifier, device: str) -> li
 def _task(
     name: str,
     data: Dataset,
+    words: Words,
     source: str | Classifier | None,
     opened: Source,
     model: Classifier,
@@ -103,7 +107,7 @@ def _task(
 ) -> Task:
     """A task with the tensors that are its own: the text head of its classes, or its head."""
     if isinstance(model.network, ZeroShotNetwork):
-        own = with_classes(model, data.classes, data.templates)
+        own = with_classes(model, data.classes, words)
     elif source is None:  # weights without an architecture of their own
         return _from_weights(name, data, opened, model, fused, device)
     else:

@@ -23,6 +23,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import write_atomic
 from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.fusionbench.merging_weights import is_merging_weights
 from stockpot.fuse.learning.task_pool import TaskPool
 
 
@@ -128,8 +129,10 @@ def _same_tensors(target: Path, saved: Sequence[str], present: Sequence[str]) ->
     )
 
 
-def learned_files(path: str | Path) -> tuple[Path, Path]:
-    """The two files of one path: tensors, and what is known about them."""
+def learned_files(path: str | Path) -> tuple[Path, ...]:
+    """The files of one path: tensors, and what is known about them; one file of others."""
+    if is_merging_weights(path):
+        return (Path(path),)
     target = _tensors_file(path)
     return target, target.with_suffix(".json")
 

@@ -11,6 +11,7 @@ from typing import Any
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import Fuser
+from stockpot.fuse.fusionbench.merging_weights import is_merging_weights, merging_weights
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import assemble, find_data
 from stockpot.fuse.learning.bookmark import Bookmark, bookmark_of
@@ -48,7 +49,13 @@ def learn(
             if not isinstance(learner, DataFuser | ModuleFuser):
                 continue
             record = _record(request, job, params)
-            learned = load_learned(options.load, record) if options.load else None
+            elsewhere = options.load is not None and is_merging_weights(options.load)
+            if elsewhere and pool is None:
+                pool = _pool(request, job)
+            if elsewhere and pool is not None:
+                learned: Learned | None = _learned_elsewhere(request, pool)
+            else:
+                learned = load_learned(options.load, record) if options.load else None
             if pool is None and (learned is None or isinstance(learner, ModuleFuser)):
                 pool = _pool(request, job)
             if learned is None and pool is not None:
@@ -65,6 +72,18 @@ def learn(
             if isinstance(learner, ModuleFuser) and pool is not None:
                 modules[label] = _module(learner, pool, learned, request, job)
     return replace(job, fusers=fusers), modules
+
+
+def _learned_elsewhere(request: Request, pool: TaskPool) -> Learned:
+    """Merging weights of FusionBench, for the method that has such."""
+    path = str(request.options.load)
+    if request.method != "adamerging":
+        raise BadParameterError(
+            f"load: {path} holds merging weights, which are for adamerging, not for "
+            f"{request.method}."
+        )
+    facts = {"names": list(pool.names), "loaded_from": path}
+    return Learned({"coefficients": merging_weights(path, pool).cpu()}, facts)
 
 
 def _pool(request: Request, job: Job) -> TaskPool:

@@ -15,7 +15,7 @@ from stockpot.fuse.learning.bookmark import Losses, Values
 from stockpot.fuse.learning.coefficients import soup_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import Task, TaskPool
-from stockpot.pool.soups import LearnedSoup, greedy
+from stockpot.pool.soups import Judged, LearnedSoup, greedy
 from stockpot.types import Count, Epochs, Positive
 
 
@@ -37,7 +37,7 @@ def greedy_soup(*, strict: bool = False, batch_size: Count = 256) -> DataFuser:
         tasks = pool.need_tasks("greedy_soup", each=False)
         found = greedy(
             len(pool),
-            lambda weights: _accuracy(pool, weights, tasks, batch_size),
+            lambda weights: _judged(pool, weights, tasks, batch_size),
             strict=strict,
             tried=lambda done: pool.progress("adding members", done, len(pool)),
         )
@@ -101,17 +101,22 @@ def learned_soup(
 
 
 @torch.no_grad()
-def _accuracy(pool: TaskPool, weights: Tensor, tasks: Sequence[Task], batch_size: int) -> float:
-    """The share of images that a soup gets right, a mean over tasks."""
+def _judged(pool: TaskPool, weights: Tensor, tasks: Sequence[Task], batch_size: int) -> Judged:
+    """The share of images that a soup gets right and its loss, means over tasks."""
     pool.load(weights)
-    shares = []
+    shares, losses = [], []
     fit = pool.model.preprocess.fit
     for task in tasks:
         right = torch.zeros((), device=pool.device, dtype=torch.long)
+        loss = torch.zeros((), device=pool.device, dtype=torch.float64)
         for batch in task.data.batches(batch_size, fit):
-            right += task.scorer.correct(pool.logits(task, batch.images), batch.rows).sum()
-        shares.append(int(right) / max(len(task.data), 1))
-    return sum(shares) / len(shares)
+            outputs = pool.logits(task, batch.images)
+            right += task.scorer.correct(outputs, batch.rows).sum()
+            loss += task.losses(outputs.float(), batch.rows).double().sum()
+        count = max(len(task.data), 1)
+        shares.append(int(right) / count)
+        losses.append(float(loss) / count)
+    return Judged(sum(shares) / len(shares), sum(losses) / len(losses))
 
 
 def _batches(

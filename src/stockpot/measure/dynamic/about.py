@@ -51,7 +51,7 @@ def with_vocabulary(setting: Setting, vocabulary: Vocabulary, model: Classifier)
     mapping = match_classes(model.classes, setting.classes, "subset")
     own = {place for group in mapping.groups for place in group} or set(mapping.outputs.tolist())
     rivals = tuple(name for place, name in enumerate(model.classes) if place not in own)
-    return replace(setting, vocabulary=vocabulary, rivals=rivals)
+    return replace(setting, offered=vocabulary, rivals=rivals)
 
 
 def about_generator(task: Task, model: Classifier, data: Dataset, few: Tensor) -> list[str]:

@@ -136,7 +136,7 @@ def dynamic(
         export: write the validated images to this folder as a benchmark.
     """
     scorer = scorer_for(model.classes, data, class_space)
-    setting = Setting(data.classes, data.templates, context.device, data.name)
+    setting = Setting(data.classes, data.templates, context.device, data.name, data.vocabulary)
     judge: Oracle | None = None
     notes = [*scorer.notes]
     few = first_images(model, data, context)
@@ -279,4 +279,4 @@ def _convention(
     if judge is None:
         return text
     count = getattr(judge, "vocabulary", len(setting.classes))
-    return f"{text}; oracle vocabulary {setting.vocabulary} ({count} classes)"
+    return f"{text}; oracle vocabulary {setting.offered} ({count} classes)"

@@ -31,28 +31,28 @@ from stockpot.measure.measurement import (
 from stockpot.measure.shift.shape_bias import decisions, shape_scores
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
-from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
+from stockpot.score.usual_space import usual_space
 
 
 class Variant(NamedTuple):
-    """A set, and in which reading of the class space it is usually scored."""
+    """A set, and how it is usually scored."""
 
     known: NaturalSet
-    space: ClassSpace
     convention: str
 
 
 VARIANTS: Mapping[str, Variant] = {
-    "imagenet_v2": Variant(V2["matched-frequency"], "all", "matched-frequency, best of 1000"),
-    "imagenet_r": Variant(RENDITION, "subset", "best of its 200"),
-    "imagenet_sketch": Variant(SKETCH, "all", "best of 1000"),
-    "objectnet": Variant(OBJECTNET, "subset", "best of its 113, any of their outputs, 2 px off"),
-    "imagenet_a": Variant(ADVERSARIAL, "subset", "best of its 200"),
-    "stylized_imagenet": Variant(STYLIZED, "all", "best of 1000"),
-    "imagenet_real": Variant(VAL, "all", "any accepted label, unlabelled left out"),
-    "cue_conflict": Variant(CUE_CONFLICT, "subset", "mean probability of 16 categories"),
+    "imagenet_v2": Variant(V2["matched-frequency"], "matched-frequency, best of 1000"),
+    "imagenet_r": Variant(RENDITION, "best of its 200"),
+    "imagenet_sketch": Variant(SKETCH, "best of 1000"),
+    "objectnet": Variant(OBJECTNET, "best of its 113, any of their outputs, 2 px off"),
+    "imagenet_a": Variant(ADVERSARIAL, "best of its 200"),
+    "stylized_imagenet": Variant(STYLIZED, "best of 1000"),
+    "imagenet_real": Variant(VAL, "any accepted label, unlabelled left out"),
+    "cue_conflict": Variant(CUE_CONFLICT, "mean probability of 16 categories"),
 }
 AVERAGED = ("imagenet_v2", "imagenet_r", "imagenet_sketch", "objectnet", "imagenet_a")
 """The five whose mean is the usual accuracy out of distribution."""
@@ -155,6 +155,7 @@ def same_classes(data: Dataset, variant: Dataset) -> Dataset:
         data.take(rows),
         labels=torch.tensor([labels[row] for row in rows], dtype=torch.long),
         classes=variant.classes,
+        vocabulary=variant.vocabulary,
     )
 
 
@@ -166,7 +167,7 @@ def _scored(
     inside: Flags,
     context: Context,
 ) -> tuple[Flags, list[Score]]:
-    space = VARIANTS[name].space
+    space = usual_space(name)
     spaces: tuple[ClassSpace, ...] = ("subset", "all") if space == "subset" else ("all",)
     flags = right_flags(model, variant, context, name, spaces)
     scores = [

@@ -17,7 +17,7 @@ from stockpot.measure.measurement import (
 )
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
-from stockpot.results.statistics import mean_of_sets, newcombe
+from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 

@@ -83,6 +83,7 @@ def load_module(
     place: Resolved,
     *,
     classes: tuple[str, ...] | None = None,
+    names: tuple[str, ...] | None = None,
     templates: tuple[str, ...] = ("a photo of a {}.",),
     task: str | None = None,
     dtype: str = "float32",
@@ -94,7 +95,8 @@ def load_module(
         place: its folder.
         classes: the classes to tell apart: they make the head of a dual encoder, and say which
             task's head or correction is meant.
-        templates: prompts with `{}` for the class name.
+        names: how the classes are called in prompts, where not as they are.
+        templates: prompts with `{}` for the name.
         task: the task by its name, instead of by its classes.
         dtype: of the weights in memory.
         name: how messages call it.
@@ -107,8 +109,10 @@ def load_module(
     if classes is None and number is not None:
         classes = tuple(config["tasks"][number]["classes"])
     base = read_config(folder / "base")
-    head = {"classes": classes, "templates": tuple(templates)} if has_text_head(base) else {}
-    plain = PLAIN_LOADERS[kind_of(base)](resolve(folder / "base"), dtype=dtype, **head)
+    head = {"classes": classes, "names": names, "templates": tuple(templates)}
+    plain = PLAIN_LOADERS[kind_of(base)](
+        resolve(folder / "base"), dtype=dtype, **(head if has_text_head(base) else {})
+    )
     tensors = {k: v.to(getattr(torch, dtype)) if v.is_floating_point() else v
                for k, v in load_file(folder / "model.safetensors").items()}  # fmt: skip
     if number is not None and _put_head(plain, tensors, number):

@@ -64,6 +64,7 @@ def gradient(
             weights = weights_of(free)
             by_tensor = weights[:, groups]
             pool.form(by_tensor.detach())
+            pool.settle()
             pool.zero_gradient()
             loss = shots.losses(pool.model(pixels).float(), rows).mean()
             loss.backward()  # type: ignore[no-untyped-call]

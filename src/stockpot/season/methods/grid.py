@@ -13,7 +13,7 @@ from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Ties
-from stockpot.season.robust import UNION, evaluate_under
+from stockpot.season.robust import Attacked
 from stockpot.season.shots import Shots
 from stockpot.types import Count, Positive
 
@@ -37,22 +37,21 @@ def grid(
         low: the smallest weight; 0 makes the soups convex.
         high: the largest weight.
         step: the distance of grid points; `low`, `high` and 1 must be multiples of it.
-        ties: which of equally good soups: lowest `loss`, `first`, `random`, or nearest the
-            `centroid` of them.
+        ties: which of equally good soups: lowest `loss` (then the one nearest to equal weights),
+            `first`, `random`, or nearest the `centroid` of them.
         threats: such as `linf:8/255,l1:12`: keep the soup that is right on most images under all of
-            them, by APGD. Without, clean images decide.
+            them, by APGD, and score it so. Without, clean images decide.
         attack_steps: of each APGD.
     """
     need_shots("grid", shots)
     soups = affine_grid(len(pool), low=low, high=high, step=step)
+    under = None
     if threats:
         union = parse_union(threats if isinstance(threats, str) else ",".join(threats))
-        found = evaluate_under(pool, soups, shots, union, steps=attack_steps)
-        matrix = found[UNION]
-    else:
-        matrix = evaluate(pool, soups, shots)
+        under = Attacked(union, attack_steps)
+    matrix = under.matrix(pool, soups, shots) if under else evaluate(pool, soups, shots)
     best = matrix.best(ties=ties, seed=context.seed)
     notes: dict[str, Any] = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
-    if threats:
-        notes["decided under"] = str(union)
-    return Choice(torch.from_numpy(matrix.weights[best]), matrix, matrix.correct.size, notes)
+    if under:
+        notes["decided under"] = str(under.threats)
+    return Choice(torch.from_numpy(matrix.weights[best]), matrix, under, matrix.correct.size, notes)

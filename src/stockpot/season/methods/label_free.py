@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.season import seasoners
@@ -13,6 +11,7 @@ from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.criteria import Criterion, calibrated_ensemble, judge
 from stockpot.season.evaluate import logits_of, member_logits
 from stockpot.season.grids import affine_grid
+from stockpot.season.ranking import ranking
 from stockpot.season.shots import Shots
 from stockpot.types import Positive
 
@@ -67,7 +66,8 @@ def label_free(
                 marginal,
             )
         )
-    best = int(np.argmax([judgement.score for judgement in judgements]))
+    scores = [judgement.score for judgement in judgements]
+    best = int(ranking(soups.numpy(), scores, seed=context.seed)[0])
     images = (len(soups) + len(pool)) * (len(shots) + len(source))
     notes = {"criterion": criterion, **judgements[best]._asdict()}
     return Choice(soups[best], images=images, notes=notes)

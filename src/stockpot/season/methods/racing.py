@@ -16,6 +16,7 @@ from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.grids import affine_grid
+from stockpot.season.ranking import ranking
 from stockpot.season.shots import Shots
 from stockpot.types import Fraction01, Positive
 
@@ -34,8 +35,9 @@ def racing(
 ) -> Choice:
     """Race the grid's soups: all on a few images, the better ones on more.
 
-    All soups of a round see the same images. They are ranked by accuracy, and by loss where that
-    is equal; after each round a share of them goes on, on as many times more images.
+    All soups of a round see the same images. They are ranked by accuracy, by loss where that is
+    equal, and by nearness to equal weights where both are; after each round a share of them goes
+    on, on as many times more images.
 
     Args:
         low: the smallest weight; 0 makes the soups convex.
@@ -57,7 +59,7 @@ def racing(
 
     generator = torch.Generator().manual_seed(context.seed)
     order = torch.randperm(len(shots), generator=generator).numpy()
-    result = race(len(soups), order, judge, first=first, keep=keep)
+    result = race(soups.numpy(), order, judge, first=first, keep=keep, seed=context.seed)
     notes = {
         "rounds": result.rounds,
         "share_of_grid": result.images / (len(soups) * len(shots)),
@@ -80,22 +82,29 @@ class Race(NamedTuple):
 
 
 def race(
-    candidates: int, order: NDArray[np.intp], judge: Judge, *, first: float, keep: float
+    weights: NDArray[np.float64],
+    order: NDArray[np.intp],
+    judge: Judge,
+    *,
+    first: float,
+    keep: float,
+    seed: int = 0,
 ) -> Race:
-    """Rank by accuracy (loss where that is equal); keep the best share and show it more images.
+    """Rank the candidates (`ranking`), keep the best share and show it more images.
 
     Args:
-        candidates: how many there are.
+        weights: one row per candidate.
         order: the images in the order in which they are shown; all in a round see the same.
         judge: scores candidates on images.
         first: the share of the images in the first round; at least eight are taken.
         keep: the share of candidates that goes on, on 1 / keep times the images.
+        seed: of the draw among equals.
     """
     if not (0 < first <= 1 and 0 < keep < 1):
         raise BadParameterError(
             f"expected 0 < first <= 1 and 0 < keep < 1, got {first} and {keep}."
         )
-    n = len(order)
+    n, candidates = len(order), len(weights)
     alive = np.arange(candidates)
     right, loss = np.zeros(candidates), np.zeros(candidates)
     done, goal, images = 0, min(n, max(8, math.ceil(first * n))), 0
@@ -106,7 +115,7 @@ def race(
         loss[alive] += np.nan_to_num(more_loss, nan=np.inf)
         images += len(alive) * (goal - done)
         rounds.append({"soups": len(alive), "images": goal})
-        alive = alive[np.lexsort((loss[alive], -right[alive]))]
+        alive = alive[ranking(weights[alive], right[alive], loss[alive], seed=seed)]
         if goal == n:
             winner = int(alive[0])
             return Race(winner, float(right[winner]) / n, images, rounds)

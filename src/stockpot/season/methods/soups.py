@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
-from stockpot.pool.soups import LearnedSoup, equal_weights, line_weights
+from stockpot.pool.soups import Judged, LearnedSoup, equal_weights, line_weights
 from stockpot.pool.soups import greedy as choose_greedily
 from stockpot.season import seasoners
 from stockpot.season.choice import Choice, Context, need_shots
@@ -37,10 +37,11 @@ def greedy(pool: Pool, shots: Shots, context: Context, *, strict: bool = False) 
     """
     need_shots("greedy", shots)
 
-    def accuracy(weights: Tensor) -> float:
-        return int(evaluate(pool, weights[None], shots).correct.sum()) / len(shots)
+    def judge(weights: Tensor) -> Judged:
+        found = evaluate(pool, weights[None], shots)
+        return Judged(int(found.correct.sum()) / len(shots), float(found.mean_loss()[0]))
 
-    found = choose_greedily(len(pool), accuracy, strict=strict)
+    found = choose_greedily(len(pool), judge, strict=strict)
     notes = {"kept": [pool.members[index] for index in found.kept], "accuracy": found.trace}
     return Choice(found.weights, images=(2 * len(pool) - 1) * len(shots), notes=notes)
 
@@ -103,4 +104,5 @@ def wise_ft(
         return Choice(soups[0], notes={"alpha": alphas[0]})
     matrix = evaluate(pool, soups, shots)
     best = matrix.best(ties=ties, seed=context.seed)
-    return Choice(soups[best], matrix, matrix.correct.size, {"alpha": alphas[best]})
+    notes = {"alpha": alphas[best]}
+    return Choice(soups[best], matrix, images=matrix.correct.size, notes=notes)

@@ -15,7 +15,9 @@ from stockpot.season.plots.lines import along_line
 from stockpot.season.plots.triangle import triangle
 
 
-def draw_matrix(matrix: Matrix, names: Sequence[str], folder: Path, *, data: str) -> list[Path]:
+def draw_matrix(
+    matrix: Matrix, names: Sequence[str], folder: Path, *, data: str, score: str = "accuracy"
+) -> list[Path]:
     """Write the pictures and return their paths.
 
     The line through each pair of members and the triangle of each three are drawn where the matrix
@@ -27,27 +29,28 @@ def draw_matrix(matrix: Matrix, names: Sequence[str], folder: Path, *, data: str
         names: of the members.
         folder: where the files go.
         data: what the images are called.
+        score: what a soup has on them, such as accuracy under some threats.
     """
     pictures: dict[str, str] = {}
     for first, second in _pairs(len(names)):
         rows = on_span(matrix, (first, second))
         if len(rows) > 2:
             pictures[f"line-{names[first]}-{names[second]}"] = along_line(
-                {data: matrix}, rows, second, title="accuracy", across=f"weight of {names[second]}"
+                {data: matrix}, rows, second, title=score, across=f"weight of {names[second]}"
             )
     for three in _threes(len(names)):
         rows = [row for row in on_span(matrix, three) if (matrix.weights[row] >= -1e-9).all()]
         if len(rows) > 3:
             kept = [names[member] for member in three]
             pictures["triangle-" + "-".join(kept)] = triangle(
-                {data: matrix}, rows, three, kept, title="accuracy of convex soups"
+                {data: matrix}, rows, three, kept, title=f"{score} of convex soups"
             )
     pictures["composition"] = composition({data: matrix}, names, title="the five best soups")
-    images = matrix.correct.shape[1]
+    images = matrix.originals
     if images >= 40:
         shots = [k for k in SHOTS if k <= images // 2]
         pictures["labels-needed"] = labels_needed(
-            {data: matrix}, held_out=images // 2, shots=shots, title="held-out accuracy"
+            {data: matrix}, held_out=images // 2, shots=shots, title=f"held-out {score}"
         )
     paths = []
     for name, text in pictures.items():

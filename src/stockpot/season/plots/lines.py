@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.charts import Axes, Canvas, Spot, lines, series, span, ticks
-from stockpot.results.statistics import wilson
+from stockpot.results.statistics import share_interval
 from stockpot.season.matrix import Matrix
 
 
@@ -86,6 +86,5 @@ def trade_off(
 
 def _bands(matrix: Matrix, rows: NDArray[np.intp]) -> list[tuple[float, float, float]]:
     """Low end, accuracy and high end of each soup."""
-    counts, n = matrix.correct[rows].sum(axis=1), matrix.correct.shape[1]
-    found = [(int(count), wilson(int(count), n)) for count in counts]
-    return [(interval.low, count / n, interval.high) for count, interval in found]
+    found = [(flags.mean(), share_interval(flags, matrix.groups)) for flags in matrix.correct[rows]]
+    return [(interval.low, float(share), interval.high) for share, interval in found]

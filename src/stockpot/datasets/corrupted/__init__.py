@@ -1,0 +1,1 @@
+"""Corrupted copies of clean datasets, as they are published."""

@@ -1,0 +1,1 @@
+"""What FusionBench writes: model pools, merging weights."""
