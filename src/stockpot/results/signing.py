@@ -12,7 +12,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
@@ -52,7 +52,8 @@ def new_key(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(text)
-    return private.public_key().public_bytes_raw().hex()
+    public: str = private.public_key().public_bytes_raw().hex()
+    return public
 
 
 def sign(folder: Path, key: Path) -> Signed:
@@ -143,7 +144,7 @@ def _private(path: Path) -> Ed25519PrivateKey:
         raise UserError(f"{path} is no private key in PEM without a password.") from problem
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise UserError(f"{path}: expected an Ed25519 key, got {type(key).__name__}.")
-    return key
+    return cast("Ed25519PrivateKey", key)
 
 
 def _library() -> tuple[Any, Any, Any]:
