@@ -80,7 +80,7 @@ def main() -> None:
     size = model.preprocess.size.height
     pixels = torch.rand(chosen.batch, 3, size, size, generator=generator).to(device)
     labels = torch.randint(0, len(model.classes), (chosen.batch,), generator=generator).to(device)
-    optimiser = make_optimiser(model, "adamw", 1e-6, 0.1, 0.9)
+    optimiser = make_optimiser(model.parameters(), "adamw", 1e-6, 0.1, 0.9)
 
     def autocast() -> torch.autocast:
         return torch.autocast(device.type, torch.bfloat16, enabled=chosen.precision == "bf16")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.della import survival
@@ -51,9 +51,10 @@ def test_negation_forgets_and_addition_adds() -> None:
     torch.testing.assert_close(both["w"], base["w"] + members[0]["w"] - members[1]["w"])
 
 
-def test_pcb_is_its_formula() -> None:
-    base, members = pool()
-    change = flat(base, members)
+@pytest.mark.parametrize("members_count", [3, 95])  # exp(89) is no fp32 number
+def test_pcb_is_its_formula(members_count: int) -> None:
+    base, members = pool(members_count)
+    change = flat(base, members).double()
     count, size = change.shape
     ordered = change.abs().sort(dim=1).values
     low, high = ordered[:, [int(size * 0.0001)]], ordered[:, [int(size * 0.9999 - 1)]]
@@ -64,10 +65,48 @@ def test_pcb_is_its_formula() -> None:
     share = (score.clamp(min=limit) - limit) / (score.max(dim=1, keepdim=True).values - limit)
     merged = (share * change.sign() * clamped).sum(0) / share.sum(0).clamp(min=1e-12)
     got = fuse("pcb", members, base=base, density=0.1, scale=1.2)
-    want = torch.cat([base[n].flatten() for n in base]) + 1.2 * merged
+    want = torch.cat([base[n].flatten() for n in base]) + 1.2 * merged.float()
     torch.testing.assert_close(
-        torch.cat([got[n].flatten() for n in base]), want, atol=1e-5, rtol=1e-5
+        torch.cat([got[n].flatten() for n in base]), want, atol=1e-6 * members_count, rtol=1e-5
     )
+
+
+def test_tsv_m_with_more_members_than_rank() -> None:
+    # One direction each: (3, 4) on two rows are orthogonal on the left, and share one column.
+    base = {"w": torch.zeros(4, 1)}
+    members = [
+        {"w": torch.tensor([[3.0], [0], [0], [0]])},
+        {"w": torch.tensor([[0.0], [4], [0], [0]])},
+    ]
+    got = fuse("tsv_m", members, base=base)["w"][:, 0]
+    torch.testing.assert_close(got, torch.tensor([3.0, 4.0, 0.0, 0.0]) / 2**0.5)
+
+
+@pytest.mark.parametrize(
+    "name", ["blocks.0.attn.qkv.weight", "visual.transformer.resblocks.0.attn.in_proj_weight"]
+)
+def test_doge_ta_knows_the_names_of_timm_and_open_clip(name: str) -> None:
+    base, members = pool(2, (12, 8))
+    rename = lambda state, to: {to: state["w"], "v": state["v"]}  # noqa: E731
+    same = "encoder.layers.0.fc1.weight"
+    settings = {"steps": 3}
+    want = fuse("doge_ta", [rename(m, same) for m in members], base=rename(base, same), **settings)
+    got = fuse("doge_ta", [rename(m, name) for m in members], base=rename(base, name), **settings)
+    assert not torch.equal(want[same], base["w"])
+    assert torch.equal(got[name], want[same])
+    with pytest.raises(BadParameterError, match=r"no matrix of the models is called \*encoder"):
+        fuse("doge_ta", members, base=base)
+
+
+def test_values_that_the_dtype_cannot_hold_are_refused_by_name(tmp_path) -> None:
+    base = {"body.weight": torch.zeros(3), "v": torch.zeros(2)}
+    members = [{"body.weight": torch.tensor([1.0, 4e4, -2.0]), "v": torch.ones(2)}] * 2
+    settings = {"base": base, "scale": 1.0, "dtype": "fp16"}
+    assert fuse("task_arithmetic", members[:1], **settings)["body.weight"][1] == 4e4
+    for out in (None, tmp_path / "out"):
+        with pytest.raises(UserError, match=r"'body.weight' has values of up to 80000.*65504"):
+            fuse("task_arithmetic", members, **settings, out=out)
+    assert not (tmp_path / "out").exists()
 
 
 def test_consensus_keeps_what_two_members_use() -> None:

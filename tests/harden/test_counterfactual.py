@@ -13,7 +13,7 @@ from pico import make_classifier, make_dataset
 from stockpot.errors import UserError
 from stockpot.explain.attention import find_tower
 from stockpot.harden import hardeners
-from stockpot.harden.counterfactual.distil import feature_gap, outputs, soft_gap
+from stockpot.harden.counterfactual.distil import feature_gap, frozen, outputs, soft_gap
 from stockpot.harden.counterfactual.masks import (
     dropping,
     filled,
@@ -283,6 +283,21 @@ def test_logits_can_be_held_too() -> None:
         assert held > plain + 1e-5
         with torch.no_grad():
             model.network.classifier.weight.div_(0.9)
+
+
+@pytest.mark.parametrize("mask", ["random", "object"])
+def test_the_teacher_of_logits_sees_no_hidden_patches_either(mask: str) -> None:
+    """Where student and teacher are one function, the distance of their predictions is zero."""
+    model = dual("clip")
+    with_trained_head(model)
+    plain = float(F.cross_entropy(model(pictures()), torch.arange(6) % 4).detach())
+    objective = hardeners.get("counterfactual")(
+        mask=mask, fill="none", beta=0.0, logit_weight=1e4, temperature=1.0, logits_on="masked"
+    )
+    objective.begin(model, make_dataset(classes=CLASSES), None)
+    assert float(objective(step_of(model)).detach()) == pytest.approx(plain, abs=1e-3)
+    objective.adviser = frozen(model)  # a teacher of its own
+    assert float(objective(step_of(model)).detach()) == pytest.approx(plain, abs=1e-3)
 
 
 def test_convolutional_nets_have_no_tokens_to_hide() -> None:

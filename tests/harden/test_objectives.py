@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 from torch import nn
 
-from pico import make_classifier
+from pico import make_classifier, make_dataset
+from stockpot.attack.directions import random_start
 from stockpot.attack.projection import norm_of
 from stockpot.attack.run import attack
 from stockpot.attack.threat import L1, L2, Linf
@@ -17,7 +20,6 @@ from stockpot.corrupt import BENCHMARK
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
-from stockpot.harden.adversarial.advprop import apart
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.augmix import disagreement, mixture
 from stockpot.harden.loop import Step, train
@@ -78,6 +80,22 @@ def test_max_is_at_least_every_norm_and_avg_their_mean() -> None:
     assert drawn == {round(value, 4) for value in single}
 
 
+def test_each_norm_has_its_own_number_of_steps() -> None:
+    step = make_step()
+    balls = ((Linf(0.02), 1), (L2(0.2), 4), (L1(1), 7))
+    single = [loss_on(step, worst(step, *ball).images) for ball in balls]
+    for steps in ("1,4,7", [1, 4, 7]):
+        params = {**NORMS, "steps": steps}
+        average = float(hardeners.get("avg")(**params)(make_step()))
+        assert average == pytest.approx(sum(single) / 3, rel=1e-5)
+        drawn = {round(float(hardeners.get("sat")(**params)(make_step(i))), 4) for i in range(12)}
+        assert drawn == {round(value, 4) for value in single}
+        assert float(hardeners.get("max")(**params)(make_step())) >= max(single) - 1e-5
+    for wrong in ("1,4", "1,4,x", [0, 1, 2], 0, 2.5):
+        with pytest.raises(UserError, match="steps: expected"):
+            hardeners.get("max")(**{**NORMS, "steps": wrong})
+
+
 def test_msd_is_no_weaker_than_its_steps_alone() -> None:
     step = make_step()
     union = float(hardeners.get("msd")(**NORMS)(make_step()))
@@ -106,14 +124,87 @@ def test_soft_targets_reach_the_attack() -> None:
         hardeners.get("adversarial")(label_smoothing=1.0)
 
 
-def test_advprop_keeps_adversarial_images_out_of_the_statistics() -> None:
-    model = network().train()
-    before = model[1].running_mean.clone()
-    with apart(model):
-        model(torch.rand(4, 3, 16, 16))
-    assert torch.equal(model[1].running_mean, before)
-    model(torch.rand(4, 3, 16, 16))
-    assert not torch.equal(model[1].running_mean, before)
+class Normed(nn.Module):
+    """Batch norm, then layer norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.ln, self.head = nn.LayerNorm(784), nn.Linear(784, 4)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.ln(self.bn(self.conv(pixels)).relu().flatten(1)))
+        return logits
+
+
+def advprop_step(training: bool) -> Step:
+    step = make_step()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = make_classifier(Normed()).train(training)
+    return Step(model, step.pixels, step.labels, step.generator, 0)
+
+
+def test_advprop_attacks_its_auxiliary_norms_towards_other_classes() -> None:
+    """Against PGD written out here, on a network whose own norms are the auxiliary ones."""
+    step = advprop_step(training=True)
+    objective = hardeners.get("advprop")()
+    objective.begin(step.model, make_dataset(), None)
+    other = copy.deepcopy(step.model).eval()
+    with torch.no_grad():
+        for name, module in other.named_modules():
+            if isinstance(module, nn.BatchNorm2d | nn.LayerNorm):
+                module.weight.copy_(torch.linspace(-1.5, 1.5, module.weight.numel()))
+                objective.norms.load_state_dict(
+                    objective.norms.state_dict()
+                    | {f"{name}.{k}": v for k, v in module.state_dict().items()}
+                )
+    draws = torch.Generator().manual_seed(0)
+    seeds = torch.randint(0, 2**62, (12,), generator=draws)
+    targets = (step.labels + torch.randint(1, 4, (12,), generator=draws)) % 4
+    assert not (targets == step.labels).any()
+    point = random_start("linf", step.pixels, seeds, 4 / 255, 1, 0)
+    first = float(F.cross_entropy(other(point), targets))
+    for _ in range(5):
+        point = point.detach().requires_grad_()
+        F.cross_entropy(other(point), targets).backward()
+        moved = point.detach() - point.grad.sign() / 255
+        point = moved.clamp(step.pixels - 4 / 255, step.pixels + 4 / 255).clamp(0, 1)
+    assert float(F.cross_entropy(other(point), targets)) < first
+    with objective.norms.in_place():
+        found = objective.attack(step)
+    assert float((found - point).abs().gt(1e-5).float().mean()) < 0.01  # signs of tiny slopes
+
+
+def test_advprop_trains_norms_of_its_own_and_saves_the_main_ones() -> None:
+    step = advprop_step(training=True)
+    clean = copy.deepcopy(step.model)
+    objective = hardeners.get("advprop")(steps=1)
+    objective.begin(step.model, make_dataset(), None)
+    names = list(step.model.state_dict())
+    objective(step).backward()
+    clean(step.pixels)
+    assert list(step.model.state_dict()) == names
+    # Of the model's statistics only the clean images know.
+    assert torch.equal(step.model.network.bn.running_mean, clean.network.bn.running_mean)
+    other = objective.norms.state_dict()
+    assert not torch.equal(other["network.bn.running_mean"], clean.network.bn.running_mean)
+    assert all(p.grad is not None for p in objective.parameters())
+    assert len(objective.parameters()) == 4  # scales and offsets of both kinds of norm
+    before = objective.parameters()[0].clone()
+    train(step.model, make_dataset(), objective, epochs=1, batch_size=8, lr=0.1)
+    assert not torch.equal(objective.parameters()[0], before)
+    assert not torch.equal(objective.parameters()[0], step.model.network.bn.weight)
+    with pytest.raises(UserError, match="has no norms"):
+        hardeners.get("advprop")()(
+            Step(
+                make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4))),
+                step.pixels,
+                step.labels,
+                step.generator,
+                0,
+            )
+        )
 
 
 def test_augmix_uses_no_benchmark_corruption() -> None:

@@ -17,7 +17,7 @@ from state_network import architecture, law_data
 from torch import Tensor
 
 from other_machine import on_another_machine
-from stockpot.errors import BadCheckpointError
+from stockpot.errors import BadCheckpointError, UserError
 from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
 
@@ -297,6 +297,27 @@ def test_nan_is_refused_by_name(row: Row) -> None:
     message = rf"m{place}.*encoder\.layers\.0\.fc1\.weight.*NaN"
     with pytest.raises(BadCheckpointError, match=message):
         run(row, labelled, base)
+
+
+@every_row
+@pytest.mark.parametrize("size", [1e25, 1e38])
+def test_finite_comes_out_finite_or_is_refused(row: Row, size: float) -> None:
+    """Changes of every length, and where a method takes as many, more members than ranks."""
+    base = make_base()
+    if not row.data:
+        base["encoder.head.weight"] = torch.ones(2, 3)
+    count = 5 if row.members == 3 and "weights" not in row.params else row.members
+    members = [make_member(base, i) for i in range(count)]
+    for number, member in enumerate(members):
+        shape = member["encoder.layers.1.fc1.weight"].tanh()
+        member["encoder.layers.1.fc1.weight"] = shape * 3 * size * (-1) ** (number // 2)
+    try:
+        models = run(row, members, base if row.base else None)
+    except UserError as problem:
+        models, refused = {}, str(problem)
+    assert models or any(name in refused for name in base)
+    for model in models.values():
+        assert all(torch.isfinite(value.double()).all() for value in model.values())
 
 
 @every_row

@@ -21,6 +21,7 @@ from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
+from stockpot.fuse.finite import check_merged, written
 from stockpot.fuse.fuser import SwitchFuser, TensorFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
@@ -73,7 +74,7 @@ def execute(
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink({model: job.infos_of(model) for model in models})
-        _stream(job, memory)
+        _stream(job, memory, request.method)
         return _in_memory(request, job, memory.weights)
     max_shard = parse_size(request.options.max_shard)
     infos = {model: job.infos_of(model) for model in models}
@@ -83,12 +84,14 @@ def execute(
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
         with closing(FolderSink(folders, infos, max_shard)) as sink:
-            _stream(job, sink)
+            _stream(job, sink, request.method)
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else {}
         for model, found in write_adapters(request, folders).items():
             details[model] = {**details.get(model, {}), **found}
         for label, module in modules.items():
+            for name, values in module.tensors.items():
+                check_merged(values, name, request.method)
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details)
@@ -97,7 +100,7 @@ def execute(
     return out
 
 
-def _stream(job: Job, sink: Sink) -> None:
+def _stream(job: Job, sink: Sink, method: str) -> None:
     stream = job.stream
     alignment = stream.alignment
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
@@ -111,7 +114,7 @@ def _stream(job: Job, sink: Sink) -> None:
     def put(model: str, name: str, values: Tensor, start: int) -> None:
         for target in (name, *aliases.get(name, ())):
             if target in job.infos:
-                sink.write(model, target, values.to(job.infos[target].dtype), start)
+                sink.write(model, target, written(values, job.infos[target].dtype, target), start)
 
     def work(piece: Piece) -> None:
         slab = stream.slab(piece)
@@ -120,11 +123,13 @@ def _stream(job: Job, sink: Sink) -> None:
             fuser = ready[of[name]]
             if isinstance(fuser, SwitchFuser):
                 for model, values in zip(job.models(label), fuser.merge(slab), strict=True):
+                    check_merged(values, name, method)
                     put(model, name, values, piece.start)
                 continue
             values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
             if is_variance(name) and not bool(is_sound(values).all()):
                 values = sound(values, slab.smallest())
+            check_merged(values, name, method)
             for model in job.models(label):
                 put(model, name, values, piece.start)
 
@@ -140,7 +145,8 @@ def _stream(job: Job, sink: Sink) -> None:
     for model, head in (item for label in job.of for item in job.heads(label).items()):
         for copied in head:
             values = copied.source.read(copied.source_name)
-            sink.write(model, copied.name, values.to(job.dtype or values.dtype), 0)
+            dtype = job.dtype or values.dtype
+            sink.write(model, copied.name, written(values, dtype, copied.name), 0)
 
 
 def _all_equal(stream: Stream) -> bool:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from stockpot.harden.randaugment import randaugment
+from stockpot.types import Check
 
-Augmentation = Literal["flip", "crop", "affine", "colour", "randaugment"]
+_TRIES = 10
+"""Draws of a box before an image gets its middle."""
+Augmentation = Literal["flip", "crop", "random_resized_crop", "affine", "colour", "randaugment"]
+Augmentations = Annotated[
+    tuple[Augmentation, ...], Check(lambda value: (value,) if isinstance(value, str) else value)
+]
+"""One or several."""
 
 
 def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generator) -> Tensor:
@@ -23,6 +30,7 @@ def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generato
     steps: dict[Augmentation, Callable[[Tensor, Generator], Tensor]] = {
         "flip": flip,
         "crop": crop,
+        "random_resized_crop": random_resized_crop,
         "affine": affine,
         "colour": colour,
         "randaugment": randaugment,
@@ -54,6 +62,55 @@ def crop(pixels: Tensor, generator: Generator, share: float = 0.125) -> Tensor:
     batch = torch.arange(n, device=pixels.device)[:, None, None, None]
     channels = torch.arange(pixels.shape[1], device=pixels.device)[None, :, None, None]
     return padded[batch, channels, rows, columns]
+
+
+def random_resized_crop(
+    pixels: Tensor,
+    generator: Generator,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Tensor:
+    """Cut a box of random area and shape from each image and enlarge it (arXiv:1409.4842).
+
+    A box that does not fit is drawn again; an image without luck in ten draws keeps its largest
+    middle box of a permitted shape.
+    """
+    n, _, height, width = pixels.shape
+    draw = torch.rand((n, _TRIES, 4), generator=generator, dtype=torch.float64)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * draw[..., 0])
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    shape = torch.exp(low + (high - low) * draw[..., 1])
+    wide, tall = (area * shape).sqrt().round(), (area / shape).sqrt().round()
+    fits = (wide >= 1) & (wide <= width) & (tall >= 1) & (tall <= height)
+    first = fits.int().argmax(dim=1, keepdim=True)  # the first that fits
+    lucky = fits.any(dim=1)
+    middle = min(max(width / height, ratio[0]), ratio[1])
+    widest, tallest = min(width, round(height * middle)), min(height, round(width / middle))
+    wide = torch.where(lucky, wide.gather(1, first)[:, 0], widest)
+    tall = torch.where(lucky, tall.gather(1, first)[:, 0], tallest)
+    down, across = (torch.where(lucky, draw[..., k].gather(1, first)[:, 0], 0.5) for k in (2, 3))
+    top = torch.where(lucky, (down * (height - tall + 1)).floor(), (height - tall) // 2)
+    left = torch.where(lucky, (across * (width - wide + 1)).floor(), (width - wide) // 2)
+    return _enlarged(_enlarged(pixels, top, tall, 2), left, wide, 3)
+
+
+def _enlarged(pixels: Tensor, first: Tensor, count: Tensor, axis: int) -> Tensor:
+    """A stretch of each image along an axis, enlarged to the whole side by linear interpolation."""
+    side = pixels.shape[axis]
+    place = (torch.arange(side, dtype=torch.float64) + 0.5) * (count / side)[:, None] - 0.5
+    last = (count - 1)[:, None]
+    place = place.clamp(min=0).minimum(last)
+    below = place.floor()
+    index = [1, 1, 1, 1]
+    index[0], index[axis] = len(pixels), side
+    size = list(pixels.shape)
+
+    def taken(offset: Tensor) -> Tensor:
+        rows = (first[:, None] + offset).long().to(pixels.device, non_blocking=True)
+        return pixels.gather(axis, rows.view(index).expand(size))
+
+    share = (place - below).to(pixels).view(index)
+    return taken(below) * (1 - share) + taken((below + 1).minimum(last)) * share
 
 
 def affine(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -68,11 +68,11 @@ def own_share(*batch: Tensor) -> tuple[Tensor, ...]:
     return tuple(part[start : start + size] for part in batch)
 
 
-def average_gradients(model: nn.Module) -> None:
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Every process gets the mean of all gradients, in one exchange."""
     if not _joined():
         return
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat)
     means = torch.split(flat.div_(workers()), [gradient.numel() for gradient in gradients])

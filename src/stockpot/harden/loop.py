@@ -24,7 +24,7 @@ from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.errors import BadParameterError, UserError
-from stockpot.harden.augment import Augmentation, augment
+from stockpot.harden.augment import Augmentations, augment
 from stockpot.harden.distributed import (
     average_gradients,
     generator_of,
@@ -33,8 +33,9 @@ from stockpot.harden.distributed import (
     own_share,
     share_buffers,
 )
-from stockpot.harden.optimise import Schedule, follow, make_optimiser, set_rate
+from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
+from stockpot.harden.stochastic_depth import need_branches, stochastic_depth
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import renumbered
 from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part, Positive
@@ -80,6 +81,15 @@ class Begins(Protocol):
         ...
 
 
+@runtime_checkable
+class Learns(Protocol):
+    """An objective with weights of its own, trained as the model's are."""
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Known once it has begun."""
+        ...
+
+
 @dataclass(frozen=True)
 class Resume:
     """Where the state of a run is kept, and after how many steps or seconds it is written."""
@@ -103,12 +113,17 @@ def train(
     optimizer: Literal["adamw", "sgd"] = "adamw",
     lr: Positive = 1e-3,
     weight_decay: NonNegative = 0.05,
+    decay_norms: bool = False,
     momentum: Part = 0.9,
+    betas: tuple[Part, Part] = (0.9, 0.999),
     schedule: Schedule = "cosine",
     warmup: Fraction01 = 0.05,
+    milestones: Milestones = (),
+    gamma: Part = 0.1,
     clip: NonNegative = 1.0,
     ema: Part = 0.0,
-    augmentations: tuple[Augmentation, ...] = ("flip", "crop"),
+    drop_path: Part = 0.0,
+    augmentations: Augmentations = ("flip", "crop"),
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
     select: str = ACCURACY,
@@ -126,11 +141,18 @@ def train(
         optimizer: `adamw`, or `sgd` with Nesterov momentum.
         lr: the peak learning rate.
         weight_decay: on matrices and filters; biases and norms are spared.
+        decay_norms: let biases and norms decay too.
         momentum: of `sgd`.
-        schedule: the learning rate over the run.
+        betas: of `adamw`; `cosine_cycle` moves the first.
+        schedule: the learning rate over the run; `step` lowers it at `milestones`.
         warmup: the share of the run over which the rate rises.
+        milestones: with schedule=step, after these epochs the rate is multiplied by `gamma`, such
+            as `100,150`; by default after half and three quarters of the run.
+        gamma: what the rate is multiplied by at each milestone.
         clip: the largest gradient norm; 0 does not clip.
         ema: decay of an exponential moving average of the weights; 0 keeps none.
+        drop_path: stochastic depth: the chance that the last block's branches are left out for an
+            image, rising evenly from 0 in the first block.
         augmentations: random changes of each batch, in this order.
         precision: `bf16` runs the forward pass in bfloat16 where the device can.
         keep: the weights of the `last` epoch, or of the `best` one on validation data.
@@ -144,6 +166,8 @@ def train(
     if validation is None and holdout:
         data, validation = hold_out(data, holdout, seed)
     _check(keep, patience, validation)
+    if milestones and schedule != "step":
+        raise BadParameterError(f"milestones: need schedule=step, got schedule={schedule}.")
     if select != ACCURACY:
         parse_selection(select)
     device = model.device
@@ -152,7 +176,12 @@ def train(
     total = epochs * per_epoch
     if total:
         _begin(objective, model, data, validation)
-    optimiser = make_optimiser(model, optimizer, lr, weight_decay, momentum)
+    branches = need_branches(model) if drop_path else []
+    drops = [epoch * per_epoch for epoch in milestones] or [total // 2, total * 3 // 4]
+    learned = [*model.parameters(), *_own_parameters(objective)]
+    optimiser = make_optimiser(
+        learned, optimizer, lr, weight_decay, momentum, betas=betas, decay_norms=decay_norms
+    )
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
@@ -175,19 +204,19 @@ def train(
         if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
             break
         steps = step + 1
-        set_rate(optimiser, lr, schedule, step, total, int(warmup * total))
+        set_rate(optimiser, lr, schedule, step, total, int(warmup * total), drops, gamma)
         generator = generator_of(seed, step)
         chosen = rows.to(device, non_blocking=True)
         batch = augment(pixels.float() / 255, augmentations, generator)
         batch, targets = own_share(batch, labels[chosen])
-        with layers_draw_from(seed, step, device):
+        with layers_draw_from(seed, step, device), stochastic_depth(branches, drop_path):
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 loss = objective(Step(model, batch, targets, generator, step))
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-        average_gradients(model)
+        average_gradients(learned)
         if clip:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
+            nn.utils.clip_grad_norm_(learned, clip)
         optimiser.step()
         if averaged is not None:
             follow(averaged, model, min(ema, (1 + step) / (10 + step)))
@@ -238,6 +267,10 @@ def train(
 def _begin(objective: object, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
     if isinstance(objective, Begins):
         objective.begin(model, data, validation)
+
+
+def _own_parameters(objective: object) -> list[nn.Parameter]:
+    return objective.parameters() if isinstance(objective, Learns) else []
 
 
 def _memory(objective: object) -> Remembers | None:

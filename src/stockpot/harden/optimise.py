@@ -4,28 +4,39 @@ batch norms that look without remembering, and the layout on a GPU."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from stockpot.types import Check, Count
+
 
 def make_optimiser(
-    model: nn.Module, name: str, lr: float, weight_decay: float, momentum: float
+    parameters: Iterable[nn.Parameter],
+    name: str,
+    lr: float,
+    weight_decay: float,
+    momentum: float,
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
-    """AdamW, or SGD with Nesterov momentum; biases and norms do not decay."""
-    weights = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
-    spared = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
+    """AdamW, or SGD with Nesterov momentum; biases and norms do not decay unless told."""
+    learned = [p for p in parameters if p.requires_grad]
     groups = [
-        {"params": weights, "weight_decay": weight_decay},
-        {"params": spared, "weight_decay": 0.0},
+        {"params": [p for p in learned if p.ndim > 1], "weight_decay": weight_decay},
+        {
+            "params": [p for p in learned if p.ndim <= 1],
+            "weight_decay": weight_decay if decay_norms else 0.0,
+        },
     ]
     if name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
-    return torch.optim.AdamW(groups, lr=lr)
+    return torch.optim.AdamW(groups, lr=lr, betas=betas)
 
 
 def set_rate(
@@ -35,9 +46,11 @@ def set_rate(
     step: int,
     total: int,
     warmup: int,
+    drops: Sequence[int] = (),
+    gamma: float = 0.1,
 ) -> None:
     """Set the learning rate of a step, and the first beta where the schedule moves it."""
-    rate = lr * factor(schedule, step, total, warmup)
+    rate = lr * factor(schedule, step, total, warmup, drops, gamma)
     beta = first_beta(schedule, step, total, warmup)
     for group in optimiser.param_groups:
         group["lr"] = rate
@@ -78,17 +91,29 @@ def fast_layout(model: nn.Module, device: torch.device) -> Iterator[None]:
         model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
-Schedule = Literal["cosine", "one_cycle", "cosine_cycle", "constant"]
+Schedule = Literal["cosine", "one_cycle", "cosine_cycle", "constant", "step"]
+Milestones = Annotated[
+    tuple[Count, ...], Check(lambda value: (value,) if isinstance(value, int) else value)
+]
+"""Epochs, one or several."""
 
 # What torch's OneCycleLR starts and ends with, and how far it moves AdamW's first beta.
 _START, _END = 1 / 25, 1 / 25e4
 _HIGH_BETA, _LOW_BETA = 0.95, 0.85
 
 
-def factor(schedule: Schedule, step: int, total: int, warmup: int) -> float:
+def factor(
+    schedule: Schedule,
+    step: int,
+    total: int,
+    warmup: int,
+    drops: Sequence[int] = (),
+    gamma: float = 0.1,
+) -> float:
     """The share of the peak learning rate at a step (0 is the first).
 
-    `cosine` and `constant` rise linearly over `warmup` steps; `one_cycle` rises linearly to its
+    `cosine`, `constant` and `step` rise linearly over `warmup` steps; `step` is multiplied by
+    `gamma` from each of the steps `drops` on; `one_cycle` rises linearly to its
     peak at two fifths of the run and falls linearly to zero; `cosine_cycle` rises along a cosine
     from a 25th of the peak over `warmup` steps and falls along one to almost nothing.
     """
@@ -102,6 +127,8 @@ def factor(schedule: Schedule, step: int, total: int, warmup: int) -> float:
         return (step + 1) / warmup
     if schedule == "constant":
         return 1.0
+    if schedule == "step":
+        return float(gamma ** sum(step >= drop for drop in drops))
     progress = (step - warmup) / max(1, total - warmup)
     return 0.5 * (1 + math.cos(math.pi * progress))
 

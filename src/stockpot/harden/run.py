@@ -161,6 +161,11 @@ training = Entry(
 """The loop's own parameters; every method takes them besides its own."""
 
 
+_NEWER = ("decay_norms", "betas", "milestones", "gamma", "drop_path")
+"""Options that earlier records do not have. At their defaults they stay out, so that a model made
+before they were there is known again."""
+
+
 def hardening_record(
     method: str,
     model: str | Path | Classifier,
@@ -176,6 +181,10 @@ def hardening_record(
     parameters, teachers = named_models(own | common, all_references(hardeners.get(method), own))
     values = plain(parameters)
     seed = values.pop("seed")
+    usual = plain({each.name: each.default for each in training.parameters})
+    for name in _NEWER:
+        if values[name] == usual[name]:
+            del values[name]
     if defence:
         values["defend"] = plain(defence)
     images = training_data(data)

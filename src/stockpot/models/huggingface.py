@@ -165,7 +165,11 @@ def new_huggingface(
     import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
+    from stockpot.models.wide_resnet import MODEL_TYPE, by_short_name
+
     _teach_own_architectures()
+    if wide := by_short_name(model_type):
+        model_type, config = MODEL_TYPE, {**wide, **config}
     labels = dict(enumerate(classes))
     reverse = {label: index for index, label in labels.items()}
     try:
@@ -196,10 +200,12 @@ def _teach_own_architectures() -> None:
 
     from stockpot.models.lenet import LeNetConfig, LeNetForImageClassification
     from stockpot.models.small_resnet import SmallResNetConfig, SmallResNetForImageClassification
+    from stockpot.models.wide_resnet import WideResNetConfig, WideResNetForImageClassification
 
     for config, network in (
         (LeNetConfig, LeNetForImageClassification),
         (SmallResNetConfig, SmallResNetForImageClassification),
+        (WideResNetConfig, WideResNetForImageClassification),
     ):
         AutoConfig.register(config.model_type, config, exist_ok=True)
         AutoModelForImageClassification.register(config, network, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib.resources import as_file, files
 from typing import Any, Literal
 
@@ -71,7 +72,7 @@ def icons(
         )
     number = {label: index for index, label in enumerate(classes)}
     labels = torch.tensor([number[label] for label in table["class"].to_pylist()])
-    pixels = _decoded(table["image"].to_pylist())
+    pixels = _decoded(tuple(table["image"].to_pylist()))
     licences = sorted(set(table["licence"].to_pylist()))
     return Dataset(
         name="icons",
@@ -108,7 +109,9 @@ def _lacking(table: Any, wanted: Mapping[str, str | None]) -> list[str]:
     ]
 
 
-def _decoded(encoded: list[bytes]) -> Tensor:
+# A recipe asks for the same split again and again; the largest takes about 100 MB.
+@lru_cache(maxsize=2)
+def _decoded(encoded: tuple[bytes, ...]) -> Tensor:
     def decode(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
         with Image.open(io.BytesIO(data)) as picture:
             return np.asarray(picture.convert("RGB"))

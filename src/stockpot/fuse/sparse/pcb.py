@@ -15,6 +15,10 @@ from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.select import Magnitudes, order_statistics
 
 _OUTLIERS = 0.0001
+_LARGEST_POWER = 80.0
+"""exp of more than 88 is no fp32 number. A factor that all scores of a member share cancels when
+they are normalised, so with more members than this the power of the largest magnitude stays here.
+"""
 
 
 @fusers.register("pcb", paper="arXiv:2410.02396", needs_base=True, symmetric=True)
@@ -67,9 +71,11 @@ class Scores:
 
     def __call__(self, slab: Slab) -> Iterator[Tensor]:
         total = add_up(slab.deltas())
+        excess = max(0.0, slab.count - _LARGEST_POWER)
         for delta, (low, high) in zip(slab.deltas(), self.bounds, strict=True):
             share = (delta.abs().clamp_(low, high) - low) / max(high - low, 1e-12)
-            yield torch.exp(slab.count * share.square_()) * torch.tanh(delta * total)
+            power = share.square_().mul_(slab.count).sub_(excess)
+            yield torch.exp(power) * torch.tanh(delta * total)
 
     def clamped(self, delta: Tensor, index: int) -> Tensor:
         """A change with its magnitude kept inside the bounds."""

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.parameters import check_share
@@ -30,7 +31,7 @@ def doge_ta(
     subspace: Count = 6,
     steps: Natural = 400,
     lr: Positive = 1e-4,
-    targets: str = "*encoder*weight",
+    targets: str = "*encoder*weight,*blocks.*weight",
     skip: str = "*norm*",
     rank_tolerance: NonNegative = RANK_TOLERANCE,
 ) -> StagedFuser:
@@ -47,24 +48,30 @@ def doge_ta(
         subspace: the rank of a matrix divided by this is the rank of the protected subspace.
         steps: steps of Adam.
         lr: the learning rate.
-        targets: glob of the names of the matrices that are merged.
-        skip: glob of names that are not.
+        targets: globs of the names of the matrices that are merged, such as those of the blocks
+            of a transformer in transformers (`encoder`), timm and open_clip (`blocks`).
+        skip: globs of names that are not.
         rank_tolerance: singular values up to this share of a change's Frobenius norm count as
             rounding and are left out; 0 keeps all, as FusionBench does.
     """
     check_share("density", density)
     check_tolerance(rank_tolerance)
 
-    def wanted(name: str, ndim: int) -> bool:
-        return ndim == 2 and fnmatchcase(name, targets) and not fnmatchcase(name, skip)
+    wanted = _Wanted(tuple(targets.split(",")), tuple(skip.split(",")))
+
+    def limit_ranks(total: int) -> list[int]:
+        if not total:
+            raise BadParameterError(
+                f"doge_ta: no matrix of the models is called {targets} (targets) and not {skip}.",
+                hint="Give targets= the names of its matrices as globs, such as '*layers*weight'.",
+            )
+        return [max(1, total - int(total * density))]
 
     def stages() -> Stages:
-        found = yield from order_statistics(
-            _TargetSizes(targets, skip), lambda total: [max(1, total - int(total * density))]
-        )
+        found = yield from order_statistics(_TargetSizes(wanted), limit_ranks)
 
         def merge(slab: Slab) -> Tensor:
-            if not wanted(slab.name, slab.base.ndim):
+            if not wanted(slab):
                 return slab.base
             deltas = slab.stacked_deltas()
             lengths = torch.linalg.vector_norm(deltas.flatten(1), dim=1)
@@ -82,15 +89,26 @@ def doge_ta(
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """Which tensors are merged: matrices of these names."""
+
+    targets: tuple[str, ...]
+    skip: tuple[str, ...]
+
+    def __call__(self, slab: Slab) -> bool:
+        named = any(fnmatchcase(slab.name, glob.strip()) for glob in self.targets)
+        skipped = any(fnmatchcase(slab.name, glob.strip()) for glob in self.skip)
+        return len(slab.info.shape) == 2 and named and not skipped
+
+
+@dataclass(frozen=True)
 class _TargetSizes:
     """The magnitudes of the changes to matching matrices; nothing for other tensors."""
 
-    targets: str
-    skip: str
+    wanted: _Wanted
 
     def __call__(self, slab: Slab) -> list[Tensor]:
-        matching = fnmatchcase(slab.name, self.targets) and not fnmatchcase(slab.name, self.skip)
-        if len(slab.info.shape) != 2 or not matching:
+        if not self.wanted(slab):
             return [torch.empty(0)] * slab.count
         return [delta.abs_() for delta in slab.deltas()]
 

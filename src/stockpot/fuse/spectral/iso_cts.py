@@ -50,7 +50,9 @@ def _matrix(slab: Slab, common: float, tolerance: float) -> Tensor:
     rank = min(slab.base.shape)
     own_total = round((rank - int(rank * common)) / slab.count) * slab.count
     total = total_change(slab)
-    basis = leading_triples(total, rounding_floor(total, tolerance), rank - own_total)
+    # Rounding up can give many members more than there is.
+    shared = max(0, rank - own_total)
+    basis = leading_triples(total, rounding_floor(total, tolerance), shared)
     parts = [basis]
     for index in range(slab.count):
         delta = slab.delta(index).double()

@@ -26,10 +26,10 @@ def tsv_m(
 ) -> TensorFuser:
     """Give each member an equal share of the rank of every matrix, made orthogonal to the others.
 
-    Of each member's change to a matrix the first int(r / T) singular triples are kept (fewer where
-    it has no more, and all of several equal ones at the cut); the left and the right vectors of all
-    members are side by side replaced by the nearest orthonormal ones. Tensors that are not matrices
-    get the mean change.
+    Of each member's change to a matrix the first int(r / T) singular triples are kept (at least
+    one, fewer where it has no more, and all of several equal ones at the cut); the left and the
+    right vectors of all members are side by side replaced by the nearest orthonormal ones. Tensors
+    that are not matrices get the mean change.
 
     Args:
         scale: multiplies the merged change before it is added to the base.
@@ -48,7 +48,8 @@ def tsv_m(
 
 
 def _matrix(slab: Slab, weights: list[float] | None, tolerance: float) -> Tensor:
-    share = int(min(slab.base.shape) * (1 / slab.count))
+    # With more members than the rank of a small matrix (a head of two classes), one each.
+    share = max(1, int(min(slab.base.shape) * (1 / slab.count)))
     parts = []
     for index in range(slab.count):
         delta = slab.delta(index)

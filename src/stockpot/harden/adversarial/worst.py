@@ -33,8 +33,8 @@ def worst(
     images = (step.pixels if pixels is None else pixels).detach()
     if threat.radius == 0 or steps == 0:
         steps, start = 0, "clean"
-    task = Task(images, step.labels, _seeds(step), threat, "loss", soft)
-    precision = _precision(images)
+    task = Task(images, step.labels, image_seeds(step), threat, "loss", soft)
+    precision = precision_of(images)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     with evaluation_mode(step.model):
         return apgd(
@@ -47,11 +47,12 @@ def worst(
         )
 
 
-def _seeds(step: Step) -> Tensor:
+def image_seeds(step: Step) -> Tensor:
+    """A seed for each image, for an attack that starts at random."""
     drawn = torch.randint(0, 2**62, (len(step.labels),), generator=step.generator)
     return drawn.to(step.labels.device, non_blocking=True)
 
 
-def _precision(images: Tensor) -> Precision:
+def precision_of(images: Tensor) -> Precision:
     """As the training loop runs: its autocast also holds for the attack."""
     return "bf16" if torch.is_autocast_enabled(images.device.type) else "fp32"

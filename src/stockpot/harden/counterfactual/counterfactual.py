@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadParameterError
 from stockpot.explain.attention import need_tower
 from stockpot.explain.relevance import Layers, explain_forward
 from stockpot.harden import hardeners
@@ -135,6 +136,8 @@ class Counterfactual:
         self.adviser = self.start
         if self.teacher:
             self.adviser = frozen(load_for(self.teacher, data, device=model.device))
+            if self.logit_weight and self.logits_on == "masked" and self.fill == "none":
+                self._check_grids(model, self.adviser)
 
     def __call__(self, step: Step) -> Tensor:
         if self.start is None or self.adviser is None:
@@ -142,7 +145,9 @@ class Counterfactual:
         pixels = step.model.preprocess.fit_tensor(step.pixels)
         if self.mask == "none":
             own = outputs(step.model, pixels)
-            return self._loss(step, own.logits, pixels, own, taught(self.start, pixels), pixels)
+            teacher = taught(self.start, pixels)
+            advice = self._advice(self.adviser, pixels, pixels, teacher, None)
+            return self._loss(step, own.logits, own, teacher, advice)
         logits, masked, objects = self._look(step, pixels)
         seen = pixels
         if self.fill != "none":
@@ -152,25 +157,41 @@ class Counterfactual:
         with self._without(self.start, masked):
             teacher = taught(self.start, seen)
         self.bank.add(pixels, step.labels, objects)
-        return self._loss(step, logits, pixels, student, teacher, seen)
+        advice = self._advice(self.adviser, pixels, seen, teacher, masked)
+        return self._loss(step, logits, student, teacher, advice)
 
     def _loss(
         self,
         step: Step,
         logits: Tensor,
-        pixels: Tensor,
         student: Outputs,
         teacher: Outputs,
-        seen: Tensor,
+        advice: Tensor | None,
     ) -> Tensor:
         loss = F.cross_entropy(logits, step.labels)
         loss = loss + self.beta * feature_gap(student.features, teacher.features, self.scale)
-        if not self.logit_weight or self.adviser is None:
+        if advice is None:
             return loss
-        masked = self.logits_on == "masked"
-        advice = taught(self.adviser, seen if masked else pixels).logits
-        own = student.logits if masked else logits
+        own = student.logits if self.logits_on == "masked" else logits
         return loss + self.logit_weight * soft_gap(own, advice, self.temperature)
+
+    def _advice(
+        self,
+        adviser: Classifier,
+        pixels: Tensor,
+        seen: Tensor,
+        teacher: Outputs,
+        masked: Tensor | None,
+    ) -> Tensor | None:
+        """The predictions to keep; on masked pictures nobody sees what the student does not."""
+        if not self.logit_weight:
+            return None
+        if self.logits_on == "clean":
+            return taught(adviser, pixels).logits
+        if adviser is self.start:
+            return teacher.logits
+        with nullcontext() if masked is None else self._without(adviser, masked):
+            return taught(adviser, seen).logits
 
     def _look(self, step: Step, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Logits of the clean pictures, masked cells, and where the objects are, if known."""
@@ -208,6 +229,17 @@ class Counterfactual:
             return nullcontext()
         hide = dropping if self.mask == "random" else hiding
         return hide(model.network, masked.flatten(1))
+
+    def _check_grids(self, model: Classifier, adviser: Classifier) -> None:
+        """Raise unless the same patches can be hidden from both."""
+        need_tower(adviser.network, "fill=none with logits_on=masked")
+        own, theirs = cell_grid(model), cell_grid(adviser)
+        if own != theirs:
+            raise BadParameterError(
+                f"teacher: expected {own[0]} x {own[1]} patches as the model has, got "
+                f"{theirs[0]} x {theirs[1]}: fill=none cannot hide the same ones from both.",
+                hint="Use fill=single or fill=multi, or logits_on=clean.",
+            )
 
     def _grid(self, model: Classifier) -> tuple[int, int]:
         if self.fill == "none":

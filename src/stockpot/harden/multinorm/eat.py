@@ -8,16 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import Norms, Radii, Threat
+from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import members
-from stockpot.types import Count
+from stockpot.harden.multinorm.threats import Adversary, Steps, adversaries
 
 
 @hardeners.register("eat", paper="arXiv:2105.12508")
-def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: Count = 10) -> Objective:
+def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: Steps = 10) -> Objective:
     """Adversarial training against one extreme norm per batch, more often where it is weaker.
 
     A norm's chance is proportional to its robust training error so far; robustness to the l_inf
@@ -26,24 +25,23 @@ def eat(*, norms: Norms = "linf,l1", eps: Radii = "8/255,12", steps: Count = 10)
     Args:
         norms: such as `linf,l1`.
         eps: a radius for each norm.
-        steps: of the attack.
+        steps: of the attack, or a number for each norm, such as `10,10,20`.
     """
-    return _ExtremeNorms(members(norms, eps), steps)
+    return _ExtremeNorms(adversaries(norms, eps, steps))
 
 
 class _ExtremeNorms:
     """The objective, with a count of images seen and of images that fell, for each norm."""
 
-    def __init__(self, threats: tuple[Threat, ...], steps: int) -> None:
-        self.threats = threats
-        self.steps = steps
-        self.seen = [0] * len(threats)
-        self.fallen = [0] * len(threats)
+    def __init__(self, attacks: tuple[Adversary, ...]) -> None:
+        self.attacks = attacks
+        self.seen = [0] * len(attacks)
+        self.fallen = [0] * len(attacks)
 
     def __call__(self, step: Step) -> Tensor:
         drawn = float(torch.rand((), generator=step.generator))
         chosen = self.choose(drawn)
-        found = worst(step, self.threats[chosen], self.steps)
+        found = worst(step, *self.attacks[chosen])
         self.seen[chosen] += len(step.labels)
         self.fallen[chosen] += int(found.fallen.sum())
         return F.cross_entropy(step.model(found.images), step.labels)
@@ -64,7 +62,7 @@ class _ExtremeNorms:
             drawn -= chance
             if drawn < 0:
                 return index
-        return len(self.threats) - 1
+        return len(self.attacks) - 1
 
     def state_dict(self) -> dict[str, Any]:
         """The counts."""

@@ -11,25 +11,24 @@ from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.multinorm.threats import NORMS, RADII, members
-from stockpot.types import Count
+from stockpot.harden.multinorm.threats import NORMS, RADII, Steps, adversaries
 
 
 @hardeners.register("max", paper="arXiv:1904.13000")
-def worst_norm(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Count = 10) -> Objective:
+def worst_norm(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Steps = 10) -> Objective:
     """Adversarial training on the worst of several norms, image by image.
 
     Args:
         norms: such as `linf,l2,l1`.
         eps: a radius for each norm.
-        steps: of each attack.
+        steps: of each attack, or a number for each norm, such as `10,10,20`.
     """
-    threats = members(norms, eps)
+    attacks = adversaries(norms, eps, steps)
 
     def objective(step: Step) -> Tensor:
         images, loss = step.pixels, torch.full_like(step.labels, -torch.inf, dtype=torch.float32)
-        for threat in threats:
-            found = worst(step, threat, steps)
+        for attack in attacks:
+            found = worst(step, *attack)
             higher = found.loss > loss
             images = torch.where(per_image(higher, images), found.images, images)
             loss = torch.where(higher, found.loss, loss)
