@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles.human import digest
@@ -49,9 +49,12 @@ def read_published(data: Dataset) -> Published:
     originals, _ = _checked(root / ORIGINALS_FOLDER, root / ORIGINALS, about["classes"])
     wanted = set(data.columns["file"])
     places = [at for at, line in enumerate(lines) if line["file"] in wanted]
-    places = places if len(places) < len(lines) else list(range(len(lines)))
-    kept = made if len(places) == len(lines) else made.take(places)
-    return Published(kept, originals, [int(lines[at]["row"]) for at in places], about)
+    rows = [int(lines[at]["row"]) for at in places]
+    kept = made.take(places)
+    if ACCEPTED in originals.columns:
+        right = tuple(originals.columns[ACCEPTED][row] for row in rows)
+        kept = replace(kept, columns={**kept.columns, ACCEPTED: right})
+    return Published(kept, originals, rows, about)
 
 
 def _root(data: Dataset) -> Path:
@@ -76,7 +79,8 @@ def _checked(folder: Path, table: Path, classes: list[str]) -> tuple[Dataset, li
     if set(found) != {line["file"] for line in lines}:
         raise BadDataError(f"{folder}: its pictures are not those of {table.name}.")
     data = data.take([found[line["file"]] for line in lines])
-    data = replace(data, classes=tuple(classes))
+    several = {ACCEPTED: tuple(line[ACCEPTED] for line in lines)} if ACCEPTED in lines[0] else {}
+    data = replace(data, classes=tuple(classes), columns={**data.columns, **several})
     start = 0
     for batch in data.batches(64, None):
         for image, line in zip(batch.images, lines[start:], strict=False):

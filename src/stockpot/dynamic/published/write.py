@@ -17,6 +17,7 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.dataset import ACCEPTED
 from stockpot.dynamic.oracles.human import COLUMNS, SHEET, digest
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
@@ -40,6 +41,7 @@ def export_benchmark(
     facts: Mapping[str, Sequence[Any]],
     provenance: Mapping[str, Any],
     originals: tuple[Iterable[Tensor], Tensor],
+    accepted: Sequence[str] = (),
 ) -> Path:
     """Write uint8 images with their labels.
 
@@ -51,13 +53,16 @@ def export_benchmark(
         facts: further columns of the label table.
         provenance: where all this comes from.
         originals: all images that were searched around, as they were, with their classes.
+        accepted: the numbers of all classes that are right for each original, where the data has
+            several.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists already.", hint="Choose another folder or remove it.")
     rows = _pictures(folder, images, labels, classes, facts)
     write_atomic(folder / LABELS, _table([*COLUMNS[:3], *facts], rows))
-    before = _pictures(folder / ORIGINALS_FOLDER, *originals, classes, {})
-    write_atomic(folder / ORIGINALS, _table(COLUMNS[:3], before))
+    several = {ACCEPTED: accepted} if accepted else {}
+    before = _pictures(folder / ORIGINALS_FOLDER, *originals, classes, several)
+    write_atomic(folder / ORIGINALS, _table([*COLUMNS[:3], *several], before))
     sheet = [{key: row.get(key, "") for key in COLUMNS} for row in rows]
     write_atomic(folder / SHEET, _table(COLUMNS, sheet))
     about = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.dynamic.published.write import export_benchmark
 from stockpot.dynamic.task import Task
 from stockpot.measure.dynamic.evaluate import Evaluation
@@ -53,6 +53,7 @@ def publish(
         columns,
         about,
         (originals, data.labels),
+        data.columns.get(ACCEPTED, ()),
     )
 
 
