@@ -21,7 +21,7 @@ LAYERS = [
     {"models", "zoo"},
     {"score"},
     {"corrupt", "attack", "explain", "defend"},
-    {"pool", "dynamic"},
+    {"pool", "dynamic", "audit"},
     {"fuse", "harden"},
     {"season"},
     {"measure"},
@@ -149,7 +149,17 @@ def test_files_are_one_screenful_of_ideas() -> None:
 def test_public_names() -> None:
     for name in stockpot.__all__:
         assert getattr(stockpot, name) is not None
-    for verb in ("attack", "corrupt", "fuse", "harden", "measure", "report", "run", "season"):
+    for verb in (
+        "attack",
+        "audit",
+        "corrupt",
+        "fuse",
+        "harden",
+        "measure",
+        "report",
+        "run",
+        "season",
+    ):
         assert callable(getattr(stockpot, verb)), verb
     assert "clean" in stockpot.list("measures")
 

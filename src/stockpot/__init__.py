@@ -13,6 +13,7 @@ from stockpot.errors import UserError
 
 if TYPE_CHECKING:
     from stockpot.attack.run import attack
+    from stockpot.audit.run import audit
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
     from stockpot.explain.run import explain
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from stockpot.run.follow import run
     from stockpot.season.run import season
 
-_ROOMS = ("attack", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season")
+_ROOMS = (
+    "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
+)  # fmt: skip
 _FUNCTIONS = {
     "compare": "stockpot.results.compare:compare",
     "list": "stockpot.registries:names",
@@ -39,6 +42,7 @@ _FUNCTIONS = {
 __all__ = [
     "UserError",
     "attack",
+    "audit",
     "compare",
     "corrupt",
     "explain",

@@ -91,7 +91,7 @@ def test_another_question_into_the_same_folder_is_refused(photos: Path, tmp_path
         assert said in done.output
         assert len(done.output.strip().splitlines()) == 1
     photograph(photos / "dog" / "1.png", 5)
-    assert "data photos:test has other content" in invoke(*words).output
+    assert "data photos:all has other content" in invoke(*words).output
     assert written(tmp_path / "c") == before
 
 

@@ -63,6 +63,7 @@ ROWS = {
             "accuracy",
         ),
         Row("adversarial", {"norms": "linf", "eps": "1/255", "steps": 3}, "accuracy"),
+        Row("audit", {"eps": "1/255", "budget": 150}, "accuracy"),
         Row("shift", {"outside": {"elsewhere": make_dataset(20)}}, "mean_outside_accuracy"),
         Row("surface", {"unseen": ("new",)}, "unseen_accuracy"),
         Row("shape_bias", {}, "accuracy"),

@@ -67,6 +67,7 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"generator": "colour", "oracle": "none", "budget": 1},
         ("accuracy", "class_accuracy"),
     ),
+    "audit": ({"eps": "1/255", "budget": 150}, ("accuracy",)),
     "oracle_audit": ({"generator": "colour", "budget": 1}, ("accuracy",)),
 }
 ELSEWHERE = {"cost", "object_masks", "imagenet_variants", "published"}

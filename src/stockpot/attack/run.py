@@ -98,7 +98,7 @@ def attack(
         params: further parameters of the method.
     """
     aim = threat(norm, eps)
-    pixels, hard, soft = _inputs(images, labels)
+    pixels, hard, soft = pixels_and_labels(images, labels)
     given = {"steps": steps, "loss": loss, "restarts": restarts}
     chosen = params | {key: value for key, value in given.items() if value is not None}
     entry = attacks.get(method)
@@ -110,7 +110,7 @@ def attack(
     with evaluation_mode(model):
         victim.prepare(pixels, images.dtype)
         clean = victim.exactly().logits(pixels)
-        _check_logits(clean, hard)
+        check_logits(clean, hard)
         correct = predictions(clean) == hard
         task = Task(pixels, hard, _seeds(seed, pixels), aim, goal, soft)
         rows = (correct if goal == "accuracy" else torch.ones_like(correct)).nonzero()[:, 0]
@@ -136,7 +136,8 @@ def attack_all(
     return results, masks.all(dim=0)
 
 
-def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Checked float pixels and class numbers, and label distributions where those were given."""
     # In half precision a ball has no edge: a step of 1/255 beside white is rounded to 0 or 2.
     pixels = images if images.dtype in (torch.float32, torch.float64) else images.float()
     pixels = pixels if images.is_floating_point() else pixels / 255
@@ -157,7 +158,8 @@ def _inputs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | No
     return pixels.detach(), target.long(), None
 
 
-def _check_logits(logits: Tensor, labels: Tensor) -> None:
+def check_logits(logits: Tensor, labels: Tensor) -> None:
+    """Complain about outputs that are no logits for these labels."""
     if logits.ndim != 2 or (len(labels) and int(labels.max()) >= logits.shape[1]):
         raise BadParameterError(
             "expected a model that gives N x classes logits for labels below the number of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stockpot.charts.canvas import Canvas, Place, width_of
 
@@ -39,20 +39,23 @@ class Axes:
             self.bottom - up * (self.bottom - self.top),
         )
 
-    def frame(self, across: str, up: str, marks: Marks) -> None:
-        """Grid lines, numbers and the names of the axes: shares upwards, as percents.
+    def frame(
+        self, across: str, up: str, marks: Marks, write: Callable[[float], str] | None = None
+    ) -> None:
+        """Grid lines, numbers and the names of the axes.
 
         Args:
             across: what runs from left to right.
             up: what runs upwards.
             marks: places from left to right; those whose words would touch are left out.
+            write: a number upwards as text; shares are written as percents.
         """
         canvas = self.canvas
         for value in ticks(*self.up):
             here = self.at(self.across[0], value)
             canvas.path([here, self.at(self.across[1], value)], "line", width=1)
-            canvas.text((here[0] - 6, here[1] + 4), percent(value), anchor="end", colour="soft",
-                        size=11)  # fmt: skip
+            words = (write or percent)(value)
+            canvas.text((here[0] - 6, here[1] + 4), words, anchor="end", colour="soft", size=11)
         end = -math.inf
         for value, words in marks:
             x, half = self.at(value, self.up[0])[0], width_of(words, 11) / 2
@@ -68,7 +71,7 @@ def ticks(low: float, high: float, most: int = 7) -> list[float]:
     """Round numbers from low to high, at most so many."""
     wide = max(high - low, 1e-9)
     size = 10.0 ** math.floor(math.log10(wide / most))
-    step = next(size * k for k in (1, 2, 5, 10, 20) if math.floor(wide / (size * k)) + 1 <= most)
+    step = next(size * k for k in (1, 2, 5, 10, 20) if math.floor(wide / (size * k) + 1e-9) < most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(step * k, 12) for k in range(first, last + 1)]
 

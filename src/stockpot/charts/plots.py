@@ -74,6 +74,7 @@ def lines(
     marks: Sequence[tuple[float, str]] | None = None,
     known: tuple[float, float] | None = None,
     logarithmic: bool = False,
+    unit: str = "%",
     title: str = "",
     width: int = 680,
     height: int = 360,
@@ -81,12 +82,13 @@ def lines(
     """Values of several things over a common axis, joined, with bands of their intervals.
 
     Args:
-        drawn: the points of each thing, from left to right; shares, written as percents.
+        drawn: the points of each thing, from left to right.
         across: what runs from left to right.
         up: what runs upwards.
         marks: places that are written along the axis; round numbers without them.
         known: what lies outside of this range stands on a grey ground.
         logarithmic: equal factors are equally far apart.
+        unit: of what runs upwards: shares, written as percents, or numbers of another unit.
         title: of the picture, for those who cannot see it.
         width: of the picture.
         height: of the picture.
@@ -106,8 +108,9 @@ def lines(
                 sides = [(low, axes.up[0]), (high, axes.up[0]), (high, axes.up[1]),
                          (low, axes.up[1])]  # fmt: skip
                 canvas.area([axes.at(*corner) for corner in sides], "soft", 0.1)
-    axes.frame(across, f"{up} (%)", [(v, f"{v:g}") for v in ticks(*axes.across)]
-               if marks is None else marks)  # fmt: skip
+    shares = unit == "%"
+    axes.frame(across, f"{up} ({unit})", [(v, f"{v:g}") for v in ticks(*axes.across)]
+               if marks is None else marks, None if shares else "{:g}".format)  # fmt: skip
     for index, line in enumerate(drawn.values()):
         upper = [axes.at(s.x, s.high) for s in line if s.high is not None]
         lower = [axes.at(s.x, s.low) for s in line if s.low is not None]
@@ -116,7 +119,8 @@ def lines(
     for index, line in enumerate(drawn.values()):
         canvas.path([axes.at(s.x, s.y) for s in line], series(index), width=2)
         for s in line:
-            canvas.dot(axes.at(s.x, s.y), series(index), note=s.note or f"{100 * s.y:.1f} %")
+            said = f"{100 * s.y:.1f} %" if shares else f"{s.y:g} {unit}"
+            canvas.dot(axes.at(s.x, s.y), series(index), note=s.note or said)
     if len(drawn) > 1:
         canvas.legend((axes.right + 16, axes.top + 12), list(drawn))
     return canvas

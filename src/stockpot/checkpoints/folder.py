@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
+from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_running
 
@@ -139,15 +140,19 @@ _LONGEST = 120
 _MOST = 40
 
 
-def write_card(folder: Path, record: Record, *, summary: str = "", paper: str = "") -> None:
-    """Write `README.md` for people and `stockpot.json` for programs.
+def write_card(
+    folder: Path, record: Record, *, summary: str = "", paper: str = "", seen: Seen | None = None
+) -> None:
+    """Write `README.md` for people, `stockpot.json` for programs, and the hashes of images seen.
 
     Args:
         folder: the model's.
         record: what is known of it.
         summary: the method in a sentence.
         paper: where the method comes from.
+        seen: the images that the model and its parents have seen.
     """
+    record = record.model_copy(update={"seen": write_seen(folder, seen or Seen())})
     text = card(record, summary=summary, paper=paper)
     (folder / "README.md").write_text(text, encoding="utf-8")
     write_record(folder, record)
@@ -189,6 +194,9 @@ def card(record: Record, *, summary: str = "", paper: str = "") -> str:
         "|---|---|---|---|",
         *_inputs(record),
     ]
+    if record.seen:
+        uses = [f"{count:,} in {use}" for use, count in record.seen.images.items()]
+        lines += ["", f"Images seen, by it or its parents: {', '.join(uses) or 'not counted'}."]
     if rows := list(_rows(details, ()))[:_MOST]:
         lines += ["", "## What came of it", "", *rows]
     return "\n".join(lines) + "\n"

@@ -41,6 +41,20 @@ class Input(BaseModel):
     )
 
 
+class SeenImages(BaseModel):
+    """How many images a model has seen; their hashes lie in `seen.npz` beside the record."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    images: dict[str, int] = Field(description="By use: training, validation, seasoning, fusing.")
+    sets: dict[str, str] = Field(
+        default_factory=dict,
+        description="Fingerprints of whole datasets with their use, of parents without hashes.",
+    )
+    lost: int = Field(0, description="Images of parents whose hashes were not there any more.")
+    sha256: str = Field(description="Of seen.npz.")
+
+
 class Record(BaseModel):
     """How a model was made."""
 
@@ -57,6 +71,9 @@ class Record(BaseModel):
     trained_on: dict[str, str] = Field(
         default_factory=dict,
         description="Corruptions that the training held, and by what; follows from the rest.",
+    )
+    seen: SeenImages | None = Field(
+        None, description="The images that it and its parents saw; not part of the digest."
     )
     versions: dict[str, Any] = Field(
         default_factory=dict, description="Code and machine; not part of the digest."

@@ -39,7 +39,7 @@ WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _PACKAGES: tuple[Kind, ...] = ("timm", "open_clip", "robustbench")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(@[\w./-]+)?")
 _FACTORY = re.compile(r"([^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
-_FROM_HUB = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_FROM_HUB = ["*.json", "*.txt", "*.model", "*.safetensors", "seen.npz"]
 _ZOO = Path(__file__).parent.parent / "zoo"
 
 

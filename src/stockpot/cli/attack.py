@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     ModelOptions,
     Params,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -55,7 +56,7 @@ def command(
         Path | None,
         typer.Option(help="Score images that were saved before, on this model; attack nothing."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
     model_option: ModelOptions = None,

@@ -11,6 +11,7 @@ from stockpot.cli.options import (
     DataOptions,
     Device,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -61,7 +62,7 @@ def command(
         str, typer.Option(help="Of jpeg_compression: auto, libjpeg-9 or libjpeg-turbo.")
     ] = "auto",
     data_option: DataOptions = None,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     seed: Seed = LIBRARY.seed,
     device: Device = "cpu",

@@ -10,6 +10,7 @@ import typer
 from stockpot.cli.options import (
     DataOptions,
     Device,
+    Split,
     examples,
     library_defaults,
 )
@@ -31,7 +32,7 @@ def command(
     target: Annotated[str, typer.Option(help="Explain the true `label` or `predicted`.")] = "label",
     method: Annotated[str, typer.Option(help="auto, rollout or grad_cam.")] = LIBRARY.method,
     layers: Annotated[str, typer.Option(help="Rollout over all blocks or last.")] = LIBRARY.layers,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     data_option: DataOptions = None,
     device: Device = "auto",
 ) -> None:

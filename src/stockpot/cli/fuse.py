@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stockpot.cli.options import DataOptions, Params, examples
+from stockpot.cli.options import DataOptions, Params, Split, examples
 from stockpot.fuse.request import Options
 
 NAME = "fuse"
@@ -88,7 +88,7 @@ def command(
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and stop.")] = False,
     data: Annotated[str | None, typer.Option(help="Measure the result on this dataset.")] = None,
     measures: Annotated[str, typer.Option("--with", help="Measures, by comma.")] = "clean",
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     data_option: DataOptions = None,
     format: Annotated[

@@ -15,6 +15,7 @@ import typer
 
 from stockpot.cli import (
     attack,
+    audit,
     compare,
     convert,
     corrupt,
@@ -51,6 +52,7 @@ _MAKING = (
     season,
     measure,
     attack,
+    audit,
     explain,
     corrupt,
     report,

@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     ModelOptions,
     Params,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -36,8 +37,12 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A run folder to save the results in.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
+    unseen_only: Annotated[
+        bool,
+        typer.Option("--unseen-only", help="Leave out images that the model saw when it was made."),
+    ] = False,
     params: Params = None,
     base: Annotated[
         str | None, typer.Option(help="What LoRA adapters are applied to, if not what they name.")
@@ -77,6 +82,7 @@ def command(
             device=device,
             batch_size=batch_size,
             engine=engine,
+            unseen=unseen_only,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,

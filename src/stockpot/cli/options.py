@@ -27,6 +27,10 @@ DataOptions = Annotated[
     typer.Option("--data-option", "-d", metavar="KEY=VALUE", help="An option of the data."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Split = Annotated[
+    str | None,
+    typer.Option(help="Which split of the data; test, or all of data that has no splits."),
+]
 Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

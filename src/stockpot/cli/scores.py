@@ -38,7 +38,7 @@ def print_scores(results: Sequence[CellResult]) -> None:
                 ],
                 title=f"{grid.model}: error in percent",
             )
-        for note in gathered_notes(cells):
+        for note in gathered_notes(cells, results):
             out.print(f"note: {note}")
     print_task_tables(results)
 

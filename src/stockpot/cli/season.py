@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     Device,
     Params,
     Seed,
+    Split,
     examples,
     library_defaults,
 )
@@ -60,7 +61,7 @@ def command(
         str,
         typer.Option(help="Score among all outputs, the data's (subset), or as is usual."),
     ] = LIBRARY.class_space,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     plot: Annotated[
         Path | None,
@@ -118,6 +119,8 @@ def command(
     if chosen.clean_accuracy:
         typer.echo(f"the soup on the same images, clean: {_shown(chosen.clean_accuracy)}")
     typer.echo(f"BatchNorm statistics: {chosen.record.details['batch_norm']}")
+    if "seen" in (notes := chosen.record.details["notes"]):
+        typer.echo(f"note: {notes['seen']}")
     typer.echo(f"\nsoup: {out}")
     if plot is not None:
         _draw(chosen, plot, data)

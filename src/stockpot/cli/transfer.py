@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stockpot.cli.options import AsJson, DataOptions, Device, Params, Seed, examples
+from stockpot.cli.options import AsJson, DataOptions, Device, Params, Seed, Split, examples
 
 NAME = "transfer"
 EXAMPLES = examples(
@@ -26,7 +26,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write a heat map (SVG) here.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
     data_option: DataOptions = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -13,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import WHOLE, named_split, part_of, split_called
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.idx import read_idx
 from stockpot.datasets.label_map import resolve_classes
@@ -26,7 +29,7 @@ LABEL_KEYS = ("labels", "label", "y", "targets", "target")
 def arrays(
     *,
     path: str,
-    split: str = "test",
+    split: str | None = None,
     images: str | None = None,
     labels: str | None = None,
     classes: int | str | list[str] | None = None,
@@ -35,7 +38,9 @@ def arrays(
 
     Args:
         path: the file. For idx, the file of the pictures (packed with gzip or not).
-        split: where a file holds several, the one whose keys carry this name (as in x_test).
+        split: where a file holds several, the one whose keys carry this name (as in x_test). A file
+            without is parted by content into train, val and test, or taken whole (`all`). When not
+            given: test, or all of what is not parted.
         images: the key of the pictures; found by its name when not given.
         labels: the key of the labels, or for idx the file of the labels.
         classes: the class names in order, a text or JSON file of them, or how many there are; an
@@ -47,22 +52,27 @@ def arrays(
     if file.suffix in (".npz", ".safetensors"):
         store, named = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
         classes = named if classes is None else classes
-        pixels = _pick(store, images, IMAGE_KEYS, split, "images", file)
-        target = _pick(store, labels, LABEL_KEYS, split, "labels", file)
+        key = _key(store, images, IMAGE_KEYS, split, "images", file)
+        pixels = store[key]
+        target = store[_key(store, labels, LABEL_KEYS, split, "labels", file)]
     else:
-        pixels, target = read_idx(file), read_idx(_idx_labels(file, labels))
+        key, pixels, target = "", read_idx(file), read_idx(_idx_labels(file, labels))
     target = _as_labels(target, file)
     pictures = as_pictures(pixels, str(file))
     numbers = [str(value) for value in set(target.tolist())]
     names = resolve_classes(numbers, classes) if len(target) else ()
-    return Dataset(
+    found = Dataset(
         name=file.name.split(".")[0],
-        split=split,
+        split=WHOLE,
         images=TensorImages(pictures),
         labels=target,
         classes=names,
         fingerprint=pixel_fingerprint(pictures, target, names),
     )
+    if not images and key and key.lower() not in IMAGE_KEYS:
+        return replace(found, split=split or "test")
+    own = next(filter(None, map(split_called, re.split(r"[_.]", key.lower()))), None)
+    return part_of(found, str(file), own or named_split(file), split)
 
 
 def as_pictures(values: Tensor, what: str) -> Tensor:
@@ -99,14 +109,15 @@ def _as_labels(values: Tensor, file: Path) -> Tensor:
     return flat.reshape(-1).to(torch.int64)
 
 
-def _pick(
+def _key(
     store: Mapping[str, Tensor],
     key: str | None,
     known: tuple[str, ...],
-    split: str,
+    split: str | None,
     what: str,
     file: Path,
-) -> Tensor:
+) -> str:
+    split = split or "test"
     wanted = [key] if key else [f"{split}_{word}" for word in known]
     if not key:
         wanted += [f"{word}_{split}" for word in known] + [f"{split}.{word}" for word in known]
@@ -114,9 +125,9 @@ def _pick(
     lowered = {name.lower(): name for name in store}
     for name in wanted:
         if name in store:
-            return store[name]
+            return name
         if name.lower() in lowered:
-            return store[lowered[name.lower()]]
+            return lowered[name.lower()]
     raise BadDataError(
         f"{file}: no array of {what}" + (f" named {key!r}." if key else f" for split {split!r}."),
         hint=f"It holds: {', '.join(store) or 'nothing'}. Name one with {what}=.",

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import torch
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import (
     EncodedImages,
@@ -38,7 +39,7 @@ class Rows(NamedTuple):
 def hub(
     *,
     path: str,
-    split: str = "test",
+    split: str | None = None,
     config: str | None = None,
     image: str | None = None,
     label: str | None = None,
@@ -48,7 +49,9 @@ def hub(
 
     Args:
         path: a hub id such as uoft-cs/cifar10, a file, or a folder.
-        split: the split as the dataset names it.
+        split: the split as the dataset names it. A single file or table is parted by content into
+            train, val and test, or taken whole (`all`). When not given: test, or all of what is
+            not parted.
         config: the configuration of a hub dataset that has several.
         image: the column of pictures; found by its type when not given.
         label: the column of labels; found by its type or name when not given.
@@ -57,18 +60,18 @@ def hub(
     local = Path(path).expanduser()
     files = parquet_files(local, split)
     if files:
-        rows = _from_parquet(files, image, label)
+        parted, rows = local.is_dir(), _from_parquet(files, image, label)
     else:
-        rows = _from_library(path, local, split, config, image, label)
+        parted, rows = _from_library(path, local, split or "test", config, image, label)
     classes, targets = _numbered(rows)
     names = [str(number) for number in range(len(rows.images))]
     seen = inspect(rows.images)
     kept = usable_rows([f"row {name}" for name in names], seen.broken, on_broken, path)
     target = torch.tensor([targets[row] for row in kept])
     digests = [seen.digests[row] for row in kept]
-    return Dataset(
+    found = Dataset(
         name=local.stem if local.exists() else path,
-        split=split,
+        split=split or "test",
         images=EncodedImages(
             tuple(rows.images[row] for row in kept), tuple(f"{path} row {row}" for row in kept)
         ),
@@ -76,14 +79,17 @@ def hub(
         classes=classes,
         fingerprint=content_fingerprint([names[row] for row in kept], digests, target, classes),
     )
+    return found if parted else part_of(found, path, named_split(local), split)
 
 
-def parquet_files(path: Path, split: str) -> list[Path]:
-    """The local parquet files of a split; none where a path holds no such files."""
+def parquet_files(path: Path, split: str | None) -> list[Path]:
+    """The local parquet files of a split (test, if none); none where a path holds no such files."""
     if path.suffix == ".parquet" and path.is_file():
+        check_part(str(path), named_split(path), split)
         return [path]
     if not path.is_dir():
         return []
+    split = split or "test"
     every = sorted(path.rglob("*.parquet"))
     named = [
         file
@@ -157,7 +163,9 @@ def _cell(cell: Any, folder: Path) -> bytes | Path:
 
 def _from_library(
     path: str, local: Path, split: str, config: str | None, image: str | None, label: str | None
-) -> Rows:
+) -> tuple[bool, Rows]:
+    """Whether the data has splits, and the rows of this one (all, where it has none)."""
+    parted = False
     try:
         import datasets as library
     except ImportError as problem:
@@ -172,8 +180,10 @@ def _from_library(
             data = library.load_from_disk(str(local))
             if isinstance(data, library.DatasetDict) and split not in data:
                 raise UnknownNameError(f"split of {path}", split, data)
-            data = data[split] if isinstance(data, library.DatasetDict) else data
+            parted = isinstance(data, library.DatasetDict)
+            data = data[split] if parted else data
         else:
+            parted = True
             data = library.load_dataset(path, config, split=split)
     except UserError:
         raise
@@ -195,7 +205,7 @@ def _from_library(
     data = data.cast_column(image, library.Image(decode=False))
     names = getattr(data.features[label], "names", None)
     images = [_cell(cell, local) for cell in data[image]]
-    return Rows(images, list(data[label]), tuple(names) if names else None)
+    return parted, Rows(images, list(data[label]), tuple(names) if names else None)
 
 
 def _numbered(rows: Rows) -> tuple[tuple[str, ...], list[int]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import (
     EncodedImages,
@@ -22,19 +24,12 @@ from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.pictures import SUFFIXES
 from stockpot.errors import BadDataError, UnknownNameError
 
-SPLIT_FOLDERS: Mapping[str, tuple[str, ...]] = {
-    "train": ("train", "training"),
-    "val": ("val", "validation", "valid", "dev"),
-    "test": ("test", "testing"),
-}
-"""The folder names that a split goes by."""
-
 
 @datasets.register("imagefolder")
 def imagefolder(
     *,
     path: str,
-    split: str = "test",
+    split: str | None = None,
     labels: str | None = None,
     classes: int | str | list[str] | None = None,
     files: str | None = None,
@@ -44,14 +39,16 @@ def imagefolder(
 
     Args:
         path: the folder. A sub-folder named like the split is used when there is one.
-        split: train, val, test, or any sub-folder.
+        split: train, val, test, or any sub-folder. A folder without such folders is parted by
+            content, or taken whole (`all`). When not given: test, or all of what is not parted.
         labels: a CSV or JSON file from file or folder name to class name or index.
         classes: the class names in order, a text or JSON file of them, or how many there are;
             when not given, the names of the folders, and words where these are WordNet ids.
         files: a text file with the pictures to take, one a line, named from the class folders on.
         on_broken: what to do with files that cannot be decoded: stop and name them, or skip them.
     """
-    root = split_folder(Path(path).expanduser(), split)
+    place = Path(path).expanduser()
+    root, parted = split_folder(place, split)
     there = _pictures(root)
     if labels is None:
         found = _by_folder(root, there)
@@ -62,7 +59,7 @@ def imagefolder(
     relative = sorted(found)
     if files is not None:
         listing = read_listing(files)
-        relative, split = listing.choose(relative, root), f"{split}[{listing.name}]"
+        relative = listing.choose(relative, root)
     targets = [numbers.of(found[name], name) for name in relative]
     names = spoken(names) if classes is None else names
     seen = inspect([root / name for name in relative])
@@ -72,15 +69,20 @@ def imagefolder(
     kept = [relative[row] for row in rows]
     target = torch.tensor([targets[row] for row in rows])
     digests = [seen.digests[row] for row in rows]
-    return Dataset(
-        name=Path(path).expanduser().resolve().name or "imagefolder",
-        split=split,
+    found_here = Dataset(
+        name=place.resolve().name or "imagefolder",
+        split=parted or WHOLE,
         images=EncodedImages(tuple(root / name for name in kept), tuple(kept)),
         labels=target,
         classes=names,
         fingerprint=content_fingerprint(kept, digests, target, names),
         columns={"file": tuple(kept)},
     )
+    if parted is None:
+        found_here = part_of(found_here, str(place), named_split(place), split)
+    if files is not None:
+        found_here = replace(found_here, split=f"{found_here.split}[{listing.name}]")
+    return found_here
 
 
 def spoken(classes: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,24 +96,29 @@ def spoken(classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(imagenet_names()[places[name]] for name in classes)
 
 
-def split_folder(path: Path, split: str) -> Path:
-    """The folder that holds a split; the whole one where it is not parted."""
+def split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
+    """The folder that holds a split, and its name; the whole one and none where it is not parted.
+
+    No split means the test split.
+    """
     if not path.is_dir():
         raise BadDataError(f"expected a folder of images, and {path} is none.")
-    for name in SPLIT_FOLDERS.get(split, (split,)):
+    wanted = split or "test"
+    for name in SPLIT_NAMES.get(wanted, (wanted,)):
         if _is_split(path / name):
-            return path / name
-    others = [name for names in SPLIT_FOLDERS.values() for name in names if _is_split(path / name)]
+            return path / name, wanted
+    others = [name for names in SPLIT_NAMES.values() for name in names if _is_split(path / name)]
     if others:
-        raise UnknownNameError(f"split of {path}", split, others)
-    return path
+        raise UnknownNameError(f"split of {path}", wanted, others)
+    check_part(str(path), named_split(path), split)
+    return path, None
 
 
 def _is_split(folder: Path) -> bool:
     """Whether a folder is there and holds a split: `train` among other classes is a class."""
     if not folder.is_dir():
         return False
-    known = {name for names in SPLIT_FOLDERS.values() for name in names}
+    known = {name for names in SPLIT_NAMES.values() for name in names}
     beside = [entry.name for entry in _folders(folder.parent) if entry.name not in known]
     return folder.name not in known or not beside or bool(_folders(folder))
 

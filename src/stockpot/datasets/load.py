@@ -9,17 +9,19 @@ from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError
+from stockpot.registry import Entry
 
 
 def load_dataset(
-    name: str, *, split: str = "test", limit: int | None = None, **options: Any
+    name: str, *, split: str | None = None, limit: int | None = None, **options: Any
 ) -> Dataset:
     """Load one split of a dataset.
 
     Args:
         name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
             written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file.
-        split: which part to take.
+        split: which part to take; when not given, `test`, or all of data that has no splits (asked
+            for train, val or test, such data is parted by content).
         limit: take a random, seeded subset of at most so many images.
         **options: further parameters of that dataset (`stockpot show NAME`); of every one
             `classnames` and `templates` (lists, or files with one entry a line or a JSON list)
@@ -36,19 +38,28 @@ def load_dataset(
     return _load(name, split, limit, options)
 
 
-def _load(name: str, split: str, limit: int | None, options: dict[str, Any]) -> Dataset:
+def _load(name: str, split: str | None, limit: int | None, options: dict[str, Any]) -> Dataset:
     try:
         entry = datasets.get(name)
     except UnknownNameError as problem:
         problem.hint = "A path to a folder or file of images works too."
         raise
     given = {key: options.pop(key) for key in KEYS if options.get(key) is not None}
-    if "split" in {parameter.name for parameter in entry.parameters}:
-        options = {"split": split, **options}
-    dataset: Dataset = entry(**options)
+    dataset: Dataset = entry(**{**split_option(entry, split), **options})
     if given:
         dataset = with_words(dataset, given)
     return dataset.limited(limit)
+
+
+def split_option(entry: Entry[Any], split: str | None) -> dict[str, Any]:
+    """What a reader is told of the split: nothing where it knows none.
+
+    No split means `test`, but for readers of data that may have no splits: they see for themselves.
+    """
+    own = {parameter.name: parameter.default for parameter in entry.parameters}
+    if "split" not in own:
+        return {}
+    return {"split": split or (None if own["split"] is None else "test")}
 
 
 def reader(path: Path) -> str:

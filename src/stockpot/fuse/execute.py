@@ -28,7 +28,13 @@ from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.recompute import check_recompute, recompute_folders
-from stockpot.fuse.record import request_data, request_records, write_companions, write_records
+from stockpot.fuse.record import (
+    request_data,
+    request_records,
+    seen_by,
+    write_companions,
+    write_records,
+)
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.modules.folder import Module, write_module
@@ -94,7 +100,7 @@ def execute(
                 check_merged(values, name, request.method)
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
-        write_records(job, request.options, folder, records, details)
+        write_records(job, request.options, folder, records, details, seen_by(request))
     for label in request.points if learns else ():
         bookmark_of(out, label).unlink(missing_ok=True)
     return out

@@ -18,6 +18,7 @@ from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
+from stockpot.checkpoints.seen import Seen, read_seen
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -29,6 +30,7 @@ from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.learner import learned_files
 from stockpot.fuse.parameters import check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_options
+from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
     fingerprint_files,
     fingerprint_tensors,
@@ -36,7 +38,7 @@ from stockpot.models.fingerprint import (
     settings_without_place,
     with_dual_encoder,
 )
-from stockpot.models.inputs import data_inputs
+from stockpot.models.inputs import data_inputs, seen_in, seen_of
 from stockpot.registry import PRESET
 from stockpot.results.provenance import provenance
 
@@ -220,6 +222,23 @@ def _place(spec: Any) -> str:
     return str(spec.label) if in_files else "in memory"
 
 
+def seen_by(request: Request) -> Seen:
+    """The images that the models of a fusion have seen, and those that its method learns from."""
+    specs = [spec for spec in (request.base, *request.members.values()) if spec is not None]
+    files = [*request.files]
+    found = Seen()
+    for spec in specs:
+        if under := _under_adapter(spec):
+            files += under.files
+        if isinstance(spec, Classifier):
+            found |= seen_of(spec)
+    for folder in dict.fromkeys(file.parent for file in files):
+        found |= read_seen(folder)
+    for data in request_data(request):
+        found |= seen_in("fusing", data)
+    return found
+
+
 def write_companions(job: Job, options: Options, folder: Path) -> None:
     """Put config, processor and tokenizer files beside the weights of every model of a job."""
     template = job.stream.alignment.template
@@ -242,6 +261,7 @@ def write_records(
     folder: Path,
     records: Mapping[str, Record],
     details: Mapping[str, Mapping[str, Any]],
+    seen: Seen,
 ) -> None:
     """Write the record and the card of every model of a job.
 
@@ -251,6 +271,7 @@ def write_records(
         folder: where.
         records: label of a point -> what was asked.
         details: model -> what came of it.
+        seen: the images that members, base and method saw.
     """
     versions = provenance(device_name(pick_device(options.device))).model_dump()
     for label, asked in records.items():
@@ -272,6 +293,7 @@ def write_records(
                 own.model_copy(update={"versions": versions, "details": found}),
                 summary=job.entry.summary,
                 paper=job.entry.paper,
+                seen=seen,
             )
         if job.switches:  # the folder that holds them is made as one, and known again as one
             write_record(folder / label, asked.model_copy(update={"versions": versions}))

@@ -27,7 +27,7 @@ from stockpot.harden.optimise import fast_layout
 from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
-from stockpot.models.inputs import data_inputs, model_input, named_models
+from stockpot.models.inputs import data_inputs, model_input, named_models, seen_in, seen_of
 from stockpot.models.load import load_for, words_for
 from stockpot.models.own_words import write_own_words
 from stockpot.registry import Entry, Tags
@@ -121,6 +121,11 @@ def _train(
     if both_towers:
         dual_encoder(classifier).renew_head()
     classifier.cpu()
+    history = seen_in("training", images)
+    if held_out is not None:
+        history |= seen_in("validation", held_out)
+    seen_by_parent = seen_of(model)
+    classifier.history |= history
     if target and work and record and is_first():
         details = {
             "command": command,
@@ -134,7 +139,10 @@ def _train(
         with staged_folder(target) as folder:
             classifier.save(folder)
             _keep_words(folder, model, images, entry.tags)
-            write_card(folder, made, summary=entry.summary, paper=entry.paper)
+            write_card(
+                folder, made, summary=entry.summary, paper=entry.paper,
+                seen=seen_by_parent | history,
+            )  # fmt: skip
         shutil.rmtree(work, ignore_errors=True)  # the training state goes
     return seen_by
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -26,8 +26,9 @@ from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
+from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.models.classifier import Classifier
-from stockpot.models.inputs import identify_autoencoder
+from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
@@ -41,6 +42,7 @@ from stockpot.results.schema import (
     pack_bits,
 )
 from stockpot.results.store import ResultStore
+from stockpot.score.class_space import BY_POSITION, match_classes
 from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.types import Variant
 
@@ -83,6 +85,20 @@ class Cell:
     store: str | None
     device: str
     batch_size: int
+    unseen: bool = False
+    """Leave out the images that the model has seen; they are marked otherwise."""
+
+    def overlap(self) -> Overlap | None:
+        """What the model has seen of the data."""
+        spec = self.model
+        return overlap(seen_of(spec.source, _undefended(spec.options)), self.data.load())
+
+    def images(self) -> tuple[Dataset, Overlap | None]:
+        """The images to measure on, and what was seen of them."""
+        data, known = self.data.load(), self.overlap()
+        if not self.unseen or known is None:
+            return data, known
+        return unseen_part(data, known, self.model.name), replace(known, left_out=True)
 
     def key(self, references: Mapping[str, str] | None = None) -> CellKey:
         """The question this cell answers; loads the data, not the model.
@@ -92,7 +108,7 @@ class Cell:
         """
         if references is None:
             references = all_references(measures.get(self.measure), self.params)
-        data = self.data.load()
+        data = self.images()[0] if self.unseen else self.data.load()
         spec = self.model
         own = _undefended(spec.options)
         words = words_for(spec.source, data, own)
@@ -119,7 +135,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     store = ResultStore(cell.store) if cell.store else None
     if store and (known := store.find(key)):
         return known
-    data = cell.data.load()
+    data, known_images = cell.images()
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
@@ -130,11 +146,17 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     with watching(model) as watch:
         found = measures.get(cell.measure)(model, data, context, **cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
+    positions, by_position = _by_position(model, data) if found.class_space else ([], [])
+    without = (
+        known_images.scores_without(found.scores, found.outcomes, data.groups)
+        if known_images
+        else []
+    )
     trained = trained_on(cell.model.source, cell.model.options.get("revision"))
     notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(
         key=key,
-        scores=found.scores,
+        scores=[*found.scores, *without],
         data=DataFacts(
             name=data.name,
             split=data.split,
@@ -167,8 +189,14 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
-        notes=[*notes, *([watch.note] if watch.broken else [])],
-        flags=[*found.flags, *broken],
+        notes=[
+            *dict.fromkeys([*notes, *by_position]),
+            *([watch.note] if watch.broken else []),
+            *(known_images.notes(without) if known_images else []),
+        ],
+        flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
+        seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+        findings=list(found.findings),
         pictures=list(found.pictures),
     )
     if store:
@@ -182,6 +210,15 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
     measured = {str(score.condition.get("corruption")) for score in scores}
     both = [f"{name} (by {why})" for name, why in trained.items() if name in measured]
     return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
+
+
+def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
+    """What to say where a model does not name its classes: they are taken in the data's order."""
+    mapping = match_classes(model.classes, data.classes)
+    if not mapping.by_position:
+        return [], []
+    count = len(model.classes)
+    return [Flag(name=BY_POSITION, count=count, of=count)], [mapping.note]
 
 
 def _by_content(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -17,7 +16,8 @@ from stockpot.measure.measurement import (
     with_interval,
 )
 from stockpot.models.classifier import Classifier
-from stockpot.results.statistics import Groups, Interval, bootstrap_mean, bootstrap_of_means
+from stockpot.results.calibration import calibration_error, calibration_interval
+from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
@@ -77,7 +77,7 @@ def clean(
             "ece",
             calibration_error(confidence, correct, bins),
             len(data),
-            _calibration_interval(confidence, correct, bins, seed, groups),
+            calibration_interval(confidence, correct, bins, seed=seed, groups=groups),
             better=False,
         )
     )
@@ -98,31 +98,3 @@ def clean(
         notes=scorer.notes,
         class_space=scorer.description,
     )
-
-
-def calibration_error(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int
-) -> float:
-    """Expected calibration error: mean gap of confidence and accuracy over confidence bins."""
-    which = _bins(confidence, bins)
-    gaps = np.bincount(which, weights=confidence - correct, minlength=bins)
-    return float(np.abs(gaps).sum() / max(len(confidence), 1))
-
-
-def _calibration_interval(
-    confidence: NDArray[np.float64],
-    correct: NDArray[np.bool_],
-    bins: int,
-    seed: int,
-    groups: Groups | None,
-) -> Interval:
-    # Percentile bootstrap; ECE is biased upwards on few images, and so is its interval.
-    gaps = np.zeros((len(confidence), bins))
-    gaps[np.arange(len(confidence)), _bins(confidence, bins)] = confidence - correct
-    return bootstrap_of_means(
-        gaps, lambda means: np.abs(means).sum(axis=1), seed=seed, resamples=500, groups=groups
-    )
-
-
-def _bins(confidence: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    return np.minimum((confidence * bins).astype(np.int64), bins - 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.results.schema import Flag, Picture, Score
+from stockpot.results.schema import Finding, Flag, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
@@ -50,6 +50,7 @@ class Measurement:
     outcomes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
+    findings: tuple[Finding, ...] = ()
     class_space: str = ""
     pictures: tuple[Picture, ...] = ()
 

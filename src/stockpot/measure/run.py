@@ -39,6 +39,7 @@ def measure(
     device: str = "auto",
     batch_size: int = 256,
     engine: str = "serial",
+    unseen: bool = False,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
@@ -55,6 +56,8 @@ def measure(
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass.
         engine: where the cells run: `serial` or `processes`.
+        unseen: leave out, for each model, the images that it has seen as its record tells; they are
+            scored and marked otherwise.
         model_options: options of `load_model` for every model; `base` for every adapter.
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
@@ -75,6 +78,7 @@ def measure(
             store=str(Path(out) / "results") if out else None,
             device=device,
             batch_size=batch_size,
+            unseen=unseen,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),

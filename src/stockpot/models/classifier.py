@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from stockpot.checkpoints.seen import Seen
 from stockpot.errors import UserError
 from stockpot.models.preprocess import Preprocess
 
@@ -55,6 +56,8 @@ class Classifier(nn.Module):
         self.preprocess = preprocess
         self.classes = classes
         self.origin = origin
+        self.history = Seen()
+        """What it has seen since it was loaded; what it saw before is written where it lay."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         return cast(Tensor, self.network(self.seen(pixels)))

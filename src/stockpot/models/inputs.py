@@ -10,11 +10,15 @@ from typing import Any
 from torch import Tensor
 
 from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weights
+from stockpot.checkpoints.locate import base_of_adapter, locate
 from stockpot.checkpoints.record import Input
 from stockpot.checkpoints.resolve import resolve
+from stockpot.checkpoints.seen import Seen, read_seen, seen_as
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.words.conventions import words_of
 from stockpot.datasets.words.words import DATA
+from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
     fingerprint_files,
@@ -51,6 +55,43 @@ def data_inputs(role: str, data: Dataset) -> list[Input]:
         fingerprint = hashlib.sha256(words.encode()).hexdigest()
         found.append(Input(role=f"prompts of {role}", name=str(data), fingerprint=fingerprint))
     return found
+
+
+def seen_of(
+    source: str | Path | Classifier | Mapping[str, Tensor],
+    options: Mapping[str, Any] | None = None,
+) -> Seen:
+    """The images that a model and its parents have seen, as far as is written beside them.
+
+    Args:
+        source: a model; of one in memory, what it was loaded from and trained on.
+        options: those that it is loaded with: an adapter's base and a file of weights count too.
+    """
+    if isinstance(source, Mapping):
+        return Seen()
+    if isinstance(source, Classifier):
+        return source.history | seen_of(source.origin.source)
+    found = Seen()
+    try:
+        place = resolve(source)
+        if not place.has_files:
+            return found
+        local = place.local()
+        folder = local if local.is_dir() else local.parent
+        found = read_seen(folder)
+        if (folder / "adapter_config.json").is_file():
+            found |= seen_of((options or {}).get("base") or base_of_adapter(locate(place)))
+    except UserError:
+        # What is no source of a model any more (a name in memory, a folder that is gone) tells
+        # nothing; whoever loads it says what is wrong.
+        return found
+    weights = (options or {}).get("weights")
+    return found | read_seen(Path(str(weights)).parent) if weights else found
+
+
+def seen_in(use: str, data: Dataset) -> Seen:
+    """The images of a dataset, as seen in one use."""
+    return seen_as(use, image_hashes(data.images))
 
 
 def named_models(

@@ -37,7 +37,9 @@ class DataEntry(_WithParams):
     """A dataset: its registered name (or a path) and its options."""
 
     dataset: str
-    split: str = "test"
+    split: str | None = Field(
+        None, description="When left out: test, or all of data that has no splits."
+    )
     limit: int | None = Field(None, ge=1)
 
 
@@ -128,6 +130,9 @@ class MeasureEntry(_WithParams):
     measure: str
     data: str
     models: list[str] | None = Field(None, description="All models of the block when left out.")
+    unseen: bool = Field(
+        False, description="Leave out, for each model, the images that it saw when it was made."
+    )
 
 
 class MeasureBlock(_Closed):

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from stockpot.charts import page_colours
 from stockpot.files import write_atomic
+from stockpot.report.audits import audit_sections
 from stockpot.report.galleries import galleries
 from stockpot.report.robustness import robust_sections
 from stockpot.report.scatter import Axes, scatter_section
@@ -80,6 +81,7 @@ def render(
         "figures": [figure(path) for path in figures],
         "scatters": [found for pair in axes if (found := scatter_section(results, pair))],
         "robust_sections": robust_sections(results),
+        "audits": audit_sections(results),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),

@@ -87,7 +87,7 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
         tables = [_score_table(group) for group in groups if group]
         facts = cells[0].data
         text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
-        notes = gathered_notes(cells)
+        notes = gathered_notes(cells, results)
         trained = {table.model for table in corruption_tables(cells) if table.trained}
         chart = _accuracy_chart(tables[0])
         boards.append(Leaderboard(data, text, tables, chart, notes, trained))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.trust import audited_notes
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -20,8 +21,12 @@ _TITLES = {
     "mean_corruption_accuracy": "mean corruption acc.",
     "mce": "mCE",
     "relative_mce": "relative mCE",
+    "unseen_accuracy": "accuracy, unseen images",
+    "unseen_robust_accuracy": "robust, unseen images",
+    "unseen_union_accuracy": "union, unseen images",
     "robust_accuracy": "robust",
     "union_accuracy": "union",
+    "audited_accuracy": "audited",
     "fmr": "FMR",
     "matched_fmr": "matched FMR",
     "outside_accuracy": "outside",
@@ -66,12 +71,17 @@ def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     return groups
 
 
-def gathered_notes(cells: Sequence[CellResult]) -> list[str]:
-    """Every note once; one that is not true of all models says of which it is."""
+def gathered_notes(cells: Sequence[CellResult], beside: Sequence[CellResult] = ()) -> list[str]:
+    """Every note once; one that is not true of all models says of which it is.
+
+    Args:
+        cells: whose notes.
+        beside: all results there are, among which audits are looked for; the cells by default.
+    """
     models = {cell.key.model for cell in cells}
     said: dict[str, list[str]] = {}
     for cell in cells:
-        for note in cell.notes:
+        for note in audited_notes(cell, beside or cells):
             of = said.setdefault(note, [])
             if cell.key.model not in of:
                 of.append(cell.key.model)
@@ -146,7 +156,9 @@ def _thousands(value: float) -> str:
 
 
 def _is_headline(score: Score) -> bool:
-    return not {"class", "corruption", "severity", "turn", "group"} & score.condition.keys()
+    return (
+        not {"class", "corruption", "severity", "turn", "group", "curve"} & score.condition.keys()
+    )
 
 
 def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:

@@ -130,6 +130,22 @@ class Flag(_Document):
     )
 
 
+Verdict = Literal["cleared", "suspicious", "convicted"]
+"""Of one check, or of a model: the worst of its checks."""
+
+
+class Finding(_Document):
+    """What one check of an audit found, and the rule that judged it."""
+
+    name: str
+    verdict: Verdict
+    count: int = Field(description="Images that speak against the model.")
+    of: int = Field(description="Images that were asked.")
+    low: float = Field(0.0, description="99 % sure: at least this share of all images would.")
+    rule: str = Field(description="What count was allowed, written before it was known.")
+    words: str = Field(description="What was seen, in one sentence.")
+
+
 class CellResult(_Document):
     """One finished cell."""
 
@@ -148,8 +164,12 @@ class CellResult(_Document):
     outcome_sizes: dict[str, int] = Field(
         default_factory=dict, description="The length of records that are about other images."
     )
+    seen: str = Field(
+        "", description="Which images were seen when the model was made, as outcomes are written."
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
+    findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
     pictures: list[Picture] = Field(default_factory=list)
 
     def outcome(self, name: str) -> NDArray[np.bool_]:

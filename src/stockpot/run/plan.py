@@ -140,6 +140,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             store=str(folder / "results"),
             device=recipe.device,
             batch_size=recipe.batch_size,
+            unseen=entry.unseen,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

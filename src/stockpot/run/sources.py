@@ -42,17 +42,18 @@ def check_data(source: str, options: Mapping[str, Any]) -> None:
 
 def _check_one(name: str, options: dict[str, Any]) -> None:
     from stockpot.datasets import datasets
+    from stockpot.datasets.load import split_option
     from stockpot.datasets.words.given import KEYS, lines_of
 
     entry = datasets.get(name)
-    if "split" not in {parameter.name for parameter in entry.parameters}:
-        options = {key: value for key, value in options.items() if key != "split"}
+    rest = {key: value for key, value in options.items() if key != "split"}
+    options = {**split_option(entry, options.get("split")), **rest}
     for key in ("classnames", "templates"):
         if key in options:
             lines_of(options[key], key)
     options = {key: value for key, value in options.items() if key not in KEYS}
     entry.validate(options)
-    place, split = options.get("path"), str(options.get("split", "test"))
+    place, split = options.get("path"), options.get("split")
     if not isinstance(place, str):
         return
     path = Path(place).expanduser()
@@ -64,7 +65,7 @@ def _check_one(name: str, options: dict[str, Any]) -> None:
         raise BadDataError(f"split: {problem.message}", hint=problem.hint) from problem
 
 
-def _check_split(name: str, path: Path, split: str) -> None:
+def _check_split(name: str, path: Path, split: str | None) -> None:
     if name == "imagefolder":
         from stockpot.datasets.imagefolder import split_folder
 

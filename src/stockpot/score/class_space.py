@@ -30,6 +30,8 @@ from stockpot.datasets.natural.classes import (
 )
 from stockpot.errors import BadDataError
 
+BY_POSITION = "classes_by_position"
+"""The flag of results whose model does not name its classes."""
 ClassSpace = Literal["all", "subset"]
 Combine = Literal["best", "mean"]
 
@@ -43,6 +45,8 @@ class ClassMap:
     space: ClassSpace
     description: str
     note: str = ""
+    by_position: bool = False
+    """Whether the model does not name its classes, so that their order alone was taken."""
     groups: tuple[tuple[int, ...], ...] = ()
     """All outputs that answer each class, where some class has more than one."""
     combine: Combine = "best"
@@ -105,7 +109,12 @@ def match_classes(
     unknown = [name for name in data_classes if plain(name) not in positions]
     if unknown and len(model_classes) == len(data_classes) and is_numbered(model_classes):
         description = f"{len(data_classes)} classes by position (the model does not name them)"
-        return ClassMap(torch.arange(len(data_classes)), space, description)
+        note = (
+            "the model numbers its classes and does not name them: each output was taken for the "
+            "data's class of that number; in another order every score here would be wrong."
+        )
+        order = torch.arange(len(data_classes))
+        return ClassMap(order, space, description, note, by_position=True)
     if unknown and (found := _as_imagenet(model_classes, data_classes, space)):
         return found
     rows = [positions.get(plain(name)) for name in data_classes]
@@ -149,8 +158,12 @@ def _as_imagenet(
     count = sum(len(group) for group in groups)
     several = count > len(groups)
     first = torch.tensor([group[0] for group in groups])
+    numbered = is_numbered(model_classes)
+    note = "the model numbers its outputs: they were taken in ImageNet's usual order."
+    note = note if numbered else ""
     if count == COUNT:
-        return ClassMap(first, space, "ImageNet's 1000 classes, in their usual order")
+        description = "ImageNet's 1000 classes, in their usual order"
+        return ClassMap(first, space, description, note, by_position=numbered)
     answered = f" answered by {count}" if several else ""
     best = "those" if space == "subset" else "all"
     return ClassMap(
@@ -158,6 +171,8 @@ def _as_imagenet(
         space,
         f"{len(groups)} classes{answered} of ImageNet's 1000, best of {best}"
         + (" by mean probability" if several and averages(data_classes) else ""),
+        note,
+        numbered,
         groups=groups if several else (),
         combine="mean" if averages(data_classes) else "best",
     )

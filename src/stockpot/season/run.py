@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stockpot.checkpoints.folder import check_free
+from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import plain
+from stockpot.checkpoints.seen import Seen
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.inputs import seen_in, seen_of
 from stockpot.pool.batch_norm import Rule, Statistics
 from stockpot.pool.family import Member, read_pool
 from stockpot.pool.pool import Pool
@@ -116,7 +123,8 @@ def season(
     clean = None
     with watching(pool.model) as watch:
         choice: Choice = entry(pool, seen, context, **chosen)
-        scored = read(images.take(others) if protocol == "holdout" else images)
+        judged = images.take(others) if protocol == "holdout" else images
+        scored = read(judged)
         found = answers(pool, choice.weights, scored)
         if choice.under:
             clean = accuracy_score(found.soup, scored.groups, **condition)
@@ -134,6 +142,12 @@ def season(
         name: accuracy_score(flags, scored.groups, **condition)
         for name, flags in zip(pool.members, found.members, strict=True)
     }
+    parents = reduce(operator.or_, map(seen_of, by_name(members).values()), Seen())
+    # Equal weights and a given alpha need no look at the images.
+    looked = choice.images > 0 or rule.get("bn_images") == "target"
+    used = seen_in("seasoning", images.take(rows)) if looked else Seen()
+    if labelled is not None:
+        used |= seen_in("seasoning", labelled)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
     asked = seasoning_record(
@@ -154,7 +168,11 @@ def season(
             "members": {name: _plain(score) for name, score in by_member.items()},
         },
         "images": choice.images,
-        "notes": {**choice.notes, **({NON_FINITE: watch.note} if watch.broken else {})},
+        "notes": {
+            **choice.notes,
+            **({NON_FINITE: watch.note} if watch.broken else {}),
+            **_seen_before(parents, judged),
+        },
         "seconds": round(time.perf_counter() - start, 2),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }
@@ -172,8 +190,10 @@ def season(
         selected_on=tuple(rows.tolist()),
         held_out=tuple(others.tolist()),
         matrix=matrix,
+        seen=parents | used,
         record=asked.model_copy(update={"details": plain(details), "versions": versions}),
     )
+    result.model.history = parents | used
     if out:
         result.save(out)
     return result
@@ -193,6 +213,18 @@ def _statistics(
         raise BadParameterError("bn=recompute: expected images to estimate on, got none.")
     words = f"estimated anew on {len(images)} {asked} images"
     return Statistics("recompute", images.batches), words
+
+
+def _seen_before(parents: Seen, judged: Dataset) -> dict[str, str]:
+    """A note where the images that the soup is scored on were seen when a member was made."""
+    if not parents or not len(judged):
+        return {}
+    marks = parents.among(image_hashes(judged.images), judged.fingerprint)
+    count = int(np.any(list(marks.values()), axis=0).sum()) if marks else 0
+    if not count:
+        return {}
+    uses = ", ".join(marks)
+    return {"seen": f"{count} of {len(judged)} images scored were seen by members ({uses})"}
 
 
 def _per_tensor(pool: Pool, weights: Tensor) -> dict[str, Tensor] | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Record
+from stockpot.checkpoints.seen import Seen
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.statistics import Groups, share_interval
@@ -40,6 +41,8 @@ class Seasoned:
     held_out: tuple[int, ...]
     matrix: Matrix | None
     """Soups x images: the selection's, or all images with `full_matrix`."""
+    seen: Seen
+    """The images that members and method saw."""
     record: Record
     """What was asked, and under `details` what came of it."""
 
@@ -54,7 +57,7 @@ class Seasoned:
             self.model.save(work)
             if self.matrix is not None:
                 self.matrix.save(work / "season_matrix.npz")
-            write_card(work, self.record, summary=entry.summary, paper=entry.paper)
+            write_card(work, self.record, summary=entry.summary, paper=entry.paper, seen=self.seen)
         return target
 
 

@@ -34,6 +34,7 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from stockpot.results.provenance import provenance
+from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, Natural
@@ -143,7 +144,7 @@ def adversarial(
         robust,
         convention=convention,
         images=work.queries,
-        notes=(*notes, *work.notes(), *scorer.notes),
+        notes=(*notes, *work.notes(), UNAUDITED, *scorer.notes),
         flags=work.flags(),
         class_space=scorer.description,
     )

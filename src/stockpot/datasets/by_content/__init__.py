@@ -1,0 +1,1 @@
+"""Pictures by their content: known again, twins found, and data without splits parted."""

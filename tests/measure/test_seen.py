@@ -1,0 +1,201 @@
+"""Images that a model has seen: written when it is made, inherited, found when it is measured."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import stockpot
+from commands import invoke
+from pico import CLASSES, make_classifier, make_dataset
+from stockpot.checkpoints.record import read_record, write_record
+from stockpot.checkpoints.seen import SEEN, read_seen
+from stockpot.datasets.dataset import TensorImages
+from stockpot.datasets.load import load_dataset
+from stockpot.errors import BadDataError
+from stockpot.measure.run import measure
+from stockpot.results.schema import CellResult, Flag, unpack_bits
+
+
+def flag(cell: CellResult, name: str) -> Flag | None:
+    return next((found for found in cell.flags if found.name == name), None)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty pictures in a flat file, as a folder of class folders would be."""
+    data = make_dataset(n=60)
+    assert isinstance(data.images, TensorImages)
+    path = tmp_path_factory.mktemp("data") / "photos.npz"
+    pixels = data.images.pixels.permute(0, 2, 3, 1).numpy()
+    np.savez(path, images=pixels, labels=data.labels.numpy(), classes=np.array(CLASSES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def hardened(photos: Path, pico_vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("models") / "hardened"
+    done = invoke(
+        "harden", "nominal", pico_vit, "--data", photos, "--validate", "-o", out, "-p", "epochs=1"
+    )
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def test_hardened_and_measured_on_one_flat_set(
+    photos: Path, hardened: Path, tmp_path: Path
+) -> None:
+    """By hand: what is seen is the train and the val part; scores without are on the test part."""
+    sizes = {split: len(load_dataset(str(photos), split=split)) for split in ("train", "val")}
+    record = read_record(hardened)
+    assert record is not None
+    assert record.seen is not None
+    assert record.seen.images == {"training": sizes["train"], "validation": sizes["val"]}
+    (cell,) = measure(str(hardened), "clean", data=str(photos), out=tmp_path / "run")
+    (fresh,) = measure(str(hardened), "clean", data=str(photos), data_options={"split": "test"})
+    assert (cell.data.split, cell.data.n) == ("all", 60)
+    found = flag(cell, "seen")
+    assert found is not None
+    assert (found.count, found.of) == (sum(sizes.values()), 60)
+    assert found.condition == {"training": sizes["train"], "validation": sizes["val"]}
+    without, honest = cell.score("unseen_accuracy"), fresh.score("accuracy")
+    assert (without.value, without.n) == (honest.value, honest.n)
+    assert (without.ci_low, without.ci_high) == (honest.ci_low, honest.ci_high)
+    assert not fresh.flags
+    marks = unpack_bits(cell.seen, 60)
+    assert cell.outcome("correct")[~marks].mean() == honest.value
+    stockpot.report(tmp_path / "run", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"{found.count} of 60 images were seen when the model was made" in page
+    shown = invoke("measure", hardened, "--data", photos)
+    assert "60 images of photos (all)" in shown.output
+    assert f"{found.count} of 60 images were seen" in " ".join(shown.output.split())
+
+
+def test_scores_under_attack_are_given_without_seen_images(photos: Path, hardened: Path) -> None:
+    attack = {"adversarial": {"norms": "linf", "method": "fgsm", "eps": "0.01"}}
+    (cell,) = measure(str(hardened), attack, data=str(photos))
+    new = ~unpack_bits(cell.seen, 60)
+    robust = cell.score("robust_accuracy")
+    name = "robust:{norm}:{eps}".format(**robust.condition)
+    without = cell.score("unseen_robust_accuracy")
+    assert without.condition == robust.condition
+    assert without.value == cell.outcome(name)[new].mean()
+
+
+def test_seen_images_are_left_out_on_demand(photos: Path, hardened: Path, tmp_path: Path) -> None:
+    (cell,) = measure(str(hardened), "clean", data=str(photos), unseen=True, out=tmp_path)
+    (fresh,) = measure(str(hardened), "clean", data=str(photos), data_options={"split": "test"})
+    assert cell.data.n == fresh.data.n
+    assert cell.outcomes == fresh.outcomes
+    assert flag(cell, "seen") is None
+    left = flag(cell, "seen_left_out")
+    assert left is not None
+    assert left.count == 60 - fresh.data.n
+    plain = measure(str(hardened), "clean", data=str(photos), out=tmp_path)[0]
+    assert plain.data.n == 60  # another cell, not the saved one
+    assert len(list((tmp_path / "results").glob("*.json"))) == 2
+    with pytest.raises(BadDataError, match="were seen when it was made"):
+        measure(
+            str(hardened), "clean", data=str(photos), unseen=True, data_options={"split": "train"}
+        )
+
+
+def test_a_soup_of_forty_of_sixty_warns_on_all_sixty(
+    photos: Path, pico_vit: Path, tmp_path: Path
+) -> None:
+    done = invoke(
+        "season", "greedy", f"a={pico_vit}", f"b={pico_vit}", "--data", photos, "--shots", 40,
+        "-o", tmp_path / "soup",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (cell,) = measure(str(tmp_path / "soup"), "clean", data=str(photos))
+    found = flag(cell, "seen")
+    assert found is not None
+    assert (found.count, found.of, found.condition) == (40, 60, {"seasoning": 40})
+    assert cell.score("unseen_accuracy").n == 20
+    equal = stockpot.season("uniform", {"a": str(pico_vit)}, str(photos), shots=40)
+    assert not equal.seen  # it looked at none of them
+
+
+def test_what_parents_saw_is_inherited(photos: Path, hardened: Path, tmp_path: Path) -> None:
+    """A fusion of two models trained on different images, and a soup of it, have seen both."""
+    other = tmp_path / "other"
+    rows = load_dataset(str(photos), split="test")
+    stockpot.harden("nominal", str(hardened), rows, out=other, epochs=1)
+    fused = tmp_path / "fused"
+    stockpot.fuse("average", [str(hardened), str(other)], out=fused)
+    assert sum(len(known) for known in read_seen(fused).images.values()) == 60
+    found = stockpot.season("greedy", [str(fused)], str(photos), shots=20, out=tmp_path / "soup")
+    assert "40 of 40 images scored were seen by members" in found.record.details["notes"]["seen"]
+    assert sorted(read_seen(tmp_path / "soup").images) == ["seasoning", "training", "validation"]
+    (cell,) = measure(str(tmp_path / "soup"), "clean", data=str(photos))
+    assert "no score here is on new images" in " ".join(cell.notes)
+    (memory,) = measure(found.model, "clean", data=str(photos))
+    assert flag(memory, "seen") == flag(cell, "seen")
+
+
+def test_a_model_trained_in_memory_knows_it_too(photos: Path, pico_vit: Path) -> None:
+    trained = stockpot.harden("nominal", str(pico_vit), str(photos), epochs=1)
+    (cell,) = measure(trained, "clean", data=str(photos))
+    found = flag(cell, "seen")
+    assert found is not None
+    assert found.count == len(load_dataset(str(photos), split="train"))
+
+
+def test_hashes_that_are_gone_are_missed(photos: Path, hardened: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(hardened, tmp_path / "copy"))
+    (copy / SEEN).unlink()
+    (cell,) = measure(str(copy), "clean", data=str(photos))
+    lost = flag(cell, "seen_unknown")
+    assert lost is not None
+    assert lost.count == len(load_dataset(str(photos), split="train")) + len(
+        load_dataset(str(photos), split="val")
+    )
+    assert "seen.npz is missing" in " ".join(cell.notes)
+
+
+def test_records_without_hashes_tell_by_whole_sets(
+    photos: Path, hardened: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(hardened, tmp_path / "earlier"))
+    record = read_record(copy)
+    assert record is not None
+    write_record(copy, record.model_copy(update={"seen": None}))
+    (same,) = measure(str(copy), "clean", data=str(photos), data_options={"split": "train"})
+    found = flag(same, "seen")
+    assert found is not None
+    assert found.count == found.of == same.data.n
+
+
+def test_a_model_without_a_record_costs_no_look_at_the_images(
+    photos: Path, pico_vit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(images: object) -> None:
+        raise AssertionError("images were hashed")
+
+    monkeypatch.setattr("stockpot.measure.overlap.image_hashes", fail)
+    (cell,) = measure(str(pico_vit), "clean", data=str(photos))
+    assert not cell.flags
+
+
+class _First(nn.Module):
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return torch.eye(4)[torch.zeros(len(pixels), dtype=torch.long)]
+
+
+def test_classes_taken_by_position_are_told() -> None:
+    data = make_dataset(n=8)
+    numbered = make_classifier(_First(), tuple(f"LABEL_{k}" for k in range(4)))
+    (cell,) = measure(numbered, "clean", data=data)
+    found = flag(cell, "classes_by_position")
+    assert found is not None
+    assert (found.count, found.of) == (4, 4)
+    assert [note for note in cell.notes if "does not name them" in note]
+    (named,) = measure(make_classifier(_First()), "clean", data=data)
+    assert not named.flags
