@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from pico import make_classifier, make_dataset
+from stockpot.attack.straight_through import StraightThrough
 from stockpot.dynamic.generators.colour import ColourGenerator
-from stockpot.dynamic.ways.straight_through import StraightThrough
 from stockpot.measure.dynamic import measure as dynamic_measure
 from stockpot.measure.run import measure
 from stockpot.report.page import render

@@ -8,69 +8,19 @@ large that the cross-entropy has no slope are brought to a common size first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from stockpot.attack.straight_through import StraightThrough
 from stockpot.dynamic.ways.way import Look, Model, Spot, spread
 from stockpot.score.predictions import predictions
 
-_STEPS = {"round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside"}
-_CUTS = {"clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6", "hardsigmoid"}
-_CASTS = {"to", "type", "byte", "char", "short", "int", "long", "bool"}
-_SATURATE = {"tanh", "sigmoid"}
-_LEAK = 1e-2
-"""The slope that is left to a function which has saturated."""
 _SURE = 1e-6
 """The rest of probability below which a cross-entropy has hardly a slope in single precision."""
 _TINY = torch.finfo(torch.float32).tiny
 _SPREAD = 3.0
 """The standard deviation that logits are brought to there."""
-
-
-class StraightThrough(TorchFunctionMode):
-    """While it is on, hard operations have a gradient; what they give is not changed."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        options = dict(kwargs or {})
-        name = getattr(func, "__name__", "")
-        given = args[0] if args and isinstance(args[0], Tensor) else None
-        if func is torch._C._set_grad_enabled:
-            return None if args[0] is False else func(*args, **options)
-        if given is None or not given.requires_grad:
-            return func(*args, **options)
-        if name in ("detach", "detach_") or func == Tensor.data.__get__:  # type: ignore[attr-defined]
-            return given
-        if name.endswith("_") and name[:-1] in _STEPS | _CUTS:
-            exact = getattr(torch, name[:-1])(*args, **options)
-            return given.copy_(_through(exact, given.clone()))
-        exact = func(*args, **options)
-        if not isinstance(exact, Tensor) or exact.shape != given.shape:
-            return exact
-        if name in _STEPS | _CUTS or (name in _CASTS and not exact.is_floating_point()):
-            return _through(exact, given)
-        if name in _SATURATE:
-            return exact + _LEAK * (given - given.detach())
-        if name == "softmax":
-            # Only where it has decided: elsewhere, as in attention, it has a slope of its own.
-            decided = exact.detach().amax(dim=-1, keepdim=True) > 1 - _SURE
-            return exact + _LEAK * decided * (given - given.detach())
-        return exact
-
-
-def _through(exact: Tensor, given: Tensor) -> Tensor:
-    """The exact values, with the gradient of the identity."""
-    return exact.detach().to(given.dtype) + (given - given.detach())
 
 
 def _led(model: Model, pixels: Tensor) -> Tensor:
