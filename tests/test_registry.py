@@ -98,7 +98,11 @@ def test_tags_are_fields() -> None:
         ("hardeners", "counterfactual", {"teacher": "model"}),
         ("hardeners", "dynamic_augment", {"generator": "generator", "oracle": "oracle"}),
         ("measures", "corruption", {"baseline": "model"}),
-        ("measures", "dynamic", {"generator": "generator", "oracle": "oracle"}),
+        (
+            "measures",
+            "dynamic",
+            {"generator": "generator", "oracle": "oracle", "twin": "model"},
+        ),
         ("measures", "adversarial", {"method": "attack", "images": "images"}),
         ("oracles", "zero_shot", {"model": "model"}),
         ("generators", "vqgan", {"autoencoder": "autoencoder"}),

@@ -194,10 +194,16 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(BadParameterError, match="budget >= 1"):
         run(None, replace(SIGN, budget=0))
+
+
+def test_a_model_without_a_gradient_is_marked_and_leaves_images_as_they_are() -> None:
     pixels, zeros = numbered(1), torch.zeros(1, dtype=torch.long)
-    task = Task(lambda x: torch.zeros(len(x), 2), Linear(), None, SIGN)
-    with pytest.raises(BadParameterError, match="no gradient"):
-        search(task, pixels, zeros, zeros, seeds=zeros)
+    task = Task(lambda x: torch.eye(2)[:1].expand(len(x), 2), Linear(), None, SIGN)
+    found = search(task, pixels, zeros, zeros, seeds=zeros, fgsm=0.1)
+    assert found.zero.tolist() == [True]
+    assert torch.equal(found.images, pixels)
+    _, seen = run(None, count=1)
+    assert (seen.zero | seen.faint).tolist() == [False]
 
 
 def test_what_is_judged_is_what_would_be_saved() -> None:

@@ -24,6 +24,7 @@ from laws.label_worlds import SIDE, WORLDS, World
 from pico import make_classifier
 from stockpot.attack.threat import parse_threats
 from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.oracles.ensemble import EnsembleOracle
@@ -69,7 +70,7 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "audit": ({"eps": "1/255", "budget": 150}, ("accuracy",)),
     "oracle_audit": ({"generator": "colour", "budget": 1}, ("accuracy",)),
 }
-ELSEWHERE = {"cost", "object_masks", "imagenet_variants"}
+ELSEWHERE = {"cost", "object_masks", "imagenet_variants", "published"}
 """Measures that say nothing of right and wrong, or bring their own data (tests/measure)."""
 SEASONERS: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -247,6 +248,18 @@ def test_images_of_a_search_keep_their_labels(world: World) -> None:
     for truth in (True, False):
         found = transfer(models, data=pictures(world, truth), search="dynamic", **params)
         assert [score.value for cell in found for score in cell.scores] == [float(truth)] * 6
+
+
+@by_world
+def test_published_sets_agree(world: World, tmp_path: Path) -> None:
+    for truth in (True, False):
+        folder = tmp_path / str(truth)
+        params = {"generator": "colour", "oracle": "none", "budget": 1, "export": str(folder)}
+        measures.get("dynamic")(world.model(), pictures(world, truth), Context(), **params)
+        found = load_dataset(str(folder))
+        result = measures.get("published")(world.model(), found, Context())
+        for metric in ("accuracy", "perturbed_accuracy"):
+            assert values(result, metric) == [float(truth)]
 
 
 @by_world

@@ -305,5 +305,5 @@ def test_only_some_images_are_kept_for_the_page_and_all_for_an_export(
         assert torch.equal(one, other)
     assert np.array_equal(some.outcomes.withstood, every.outcomes.withstood)
     result = run(Slope(), pictures=3, export=str(tmp_path / "hard"))
-    assert len(list((tmp_path / "hard").rglob("*.png"))) == 24
+    assert len(list((tmp_path / "hard").glob("*/*.png"))) == 24  # originals lie deeper
     assert len(result.pictures) == 3

@@ -1,34 +1,35 @@
 """Gradients for a model that has cut them: operations without a slope pass it straight through.
 
-Rounding, signs and detaching have a slope of zero or none, and a squashing function driven to its
-ends has one of zero in float32. All of them rise with what goes in, so a search that takes their
-slope for one walks in the right direction (Athalye et al., arXiv:1802.00420). Outputs stay as they
-are to the last bit; only the way back changes.
+Rounding, casts, cuts, signs and detaching have a slope of zero or none, and a squashing function
+driven to its ends has one of zero in float32. All of them rise with what goes in, so a search that
+gives them a slope walks in the right direction (Athalye et al., arXiv:1802.00420). Outputs stay as
+they are to the last bit; only the way back changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from stockpot.attack.folding import Model
 
-_STEPS = frozenset(
-    {
-        torch.round, Tensor.round, Tensor.round_, torch.floor, Tensor.floor, torch.ceil,
-        Tensor.ceil, torch.trunc, Tensor.trunc, torch.sign, Tensor.sign, torch.detach,
-        Tensor.detach, torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid, F.tanh, F.sigmoid,
-        F.hardtanh, torch.softmax, Tensor.softmax, F.softmax,
-    }
-)  # fmt: skip
+_STEPS = {"round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside"}
+_CUTS = {"clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6", "hardsigmoid"}
+_CASTS = {"to", "type", "byte", "char", "short", "int", "long", "bool"}
+_SATURATE = {"tanh", "sigmoid"}
+_LEAK = 1e-2
+"""The slope that is left to a function which has saturated."""
+_SURE = 1e-6
+"""What a softmax that has decided leaves to all other classes."""
 
 
-class _Straight(TorchFunctionMode):
+class StraightThrough(TorchFunctionMode):
+    """While it is on, hard operations have a gradient; what they give is not changed."""
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -36,24 +37,35 @@ class _Straight(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = args[0] if args else None
-        result = func(*args, **(kwargs or {}))
-        if func not in _STEPS or not isinstance(given, Tensor) or not given.requires_grad:
-            return result
-        with torch._C.DisableTorchFunction():
-            return _Identity.apply(given, result.detach())  # type: ignore[no-untyped-call]
+        options = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        given = args[0] if args and isinstance(args[0], Tensor) else None
+        if func is torch._C._set_grad_enabled:
+            return None if args[0] is False else func(*args, **options)
+        if given is None or not given.requires_grad:
+            return func(*args, **options)
+        if name in ("detach", "detach_") or func == Tensor.data.__get__:  # type: ignore[attr-defined]
+            return given
+        if name.endswith("_") and name[:-1] in _STEPS | _CUTS and hasattr(torch, name[:-1]):
+            exact = getattr(torch, name[:-1])(*args, **options)
+            return given.copy_(_through(exact, given.clone()))
+        exact = func(*args, **options)
+        if not isinstance(exact, Tensor) or exact.shape != given.shape:
+            return exact
+        if name in _STEPS | _CUTS or (name in _CASTS and not exact.is_floating_point()):
+            return _through(exact, given)
+        if name in _SATURATE:
+            return exact + _LEAK * (given - given.detach())
+        if name == "softmax":
+            # Only where it has decided: elsewhere, as in attention, it has a slope of its own.
+            decided = exact.detach().amax(dim=-1, keepdim=True) > 1 - _SURE
+            return exact + _LEAK * decided * (given - given.detach())
+        return exact
 
 
-class _Identity(torch.autograd.Function):
-    """The second value, with the slope of the first."""
-
-    @staticmethod
-    def forward(context: Any, given: Tensor, result: Tensor) -> Tensor:
-        return result.clone()
-
-    @staticmethod
-    def backward(context: Any, *slopes: Any) -> tuple[Tensor, None]:
-        return cast(Tensor, slopes[0]), None
+def _through(exact: Tensor, given: Tensor) -> Tensor:
+    """The exact values, with the gradient of the identity."""
+    return exact.detach().to(given.dtype) + (given - given.detach())
 
 
 def straight_through(model: Model) -> Model:
@@ -62,7 +74,7 @@ def straight_through(model: Model) -> Model:
     def run(pixels: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return model(pixels)
-        with _Straight():
+        with StraightThrough():
             return model(pixels)
 
     return run

@@ -33,9 +33,11 @@ from stockpot.cli import (
     runs,
     season,
     show,
+    sign,
     similarity,
     transfer,
     validate,
+    verify,
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
@@ -58,7 +60,7 @@ _MAKING = (
     export,
     convert,
 )
-_JUDGING = (compare, transfer)
+_JUDGING = (compare, transfer, sign, verify)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

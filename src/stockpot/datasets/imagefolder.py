@@ -128,16 +128,21 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _pictures(root: Path) -> list[str]:
+    inside = ((file, file.relative_to(root)) for file in root.rglob("*"))
     found = [
-        file.relative_to(root).as_posix()
-        for file in root.rglob("*")
-        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+        place.as_posix()
+        for file, place in inside
+        if file.suffix.lower() in SUFFIXES and not _hidden(place) and file.is_file()
     ]
     if not found:
         raise BadDataError(
             f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
         )
     return found
+
+
+def _hidden(place: Path) -> bool:
+    return any(part.startswith(".") for part in place.parts)
 
 
 def _by_folder(root: Path, files: list[str]) -> dict[str, str]:

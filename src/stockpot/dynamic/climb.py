@@ -19,11 +19,14 @@ from torch import Tensor
 from stockpot.dynamic.generator import Encoded
 from stockpot.dynamic.steps import Stepper, stepper
 from stockpot.dynamic.task import Rules, Task
+from stockpot.dynamic.ways.way import Look, Spot
 
 # A batch takes at most so many sizes on its way to empty. Every new size costs a GPU the choice of
 # its convolutions, which takes longer than computing a few images in vain; so an image that has
 # ended stays until a sixteenth of the batch has, and batches of up to 16 shrink one by one.
 _SIZES = 16
+FAINT = 1e-8
+"""The largest entry of a slope below which Adam's steps, which add this much, lose their size."""
 _KNOWN = (
     "images",
     "loss",
@@ -35,6 +38,9 @@ _KNOWN = (
     "perturbed",
     "fooled_at",
     "flips",
+    "zero",
+    "faint",
+    "recognised",
     "final",
 )
 """What a climb writes down of every image."""
@@ -57,6 +63,9 @@ class Climb:
         self.perturbed = torch.zeros(n, dtype=torch.bool, device=device)
         self.fooled_at = torch.full((n,), -1, dtype=torch.long, device=device)
         self.flips = torch.zeros(n, device=device)
+        self.zero = torch.zeros(n, dtype=torch.bool, device=device)
+        self.faint = torch.zeros(n, dtype=torch.bool, device=device)
+        self.recognised = torch.zeros(n, dtype=torch.bool, device=device)
 
     def run(self, task: Task, targets: Tensor, labels: Tensor, seeds: Tensor) -> None:
         """Climb until every image has been refused or the budget is spent."""
@@ -83,6 +92,9 @@ class Climb:
             perturbed=self.perturbed,
             fooled_at=self.fooled_at,
             flips=self.flips if codes is not None else torch.full_like(self.flips, torch.nan),
+            zero=self.zero,
+            faint=self.faint,
+            recognised=self.recognised,
             final=self.final,
             last_good=self.start.latents,
             scale=torch.ones(n, device=targets.device),
@@ -140,6 +152,12 @@ class _Team:
     """Whether the oracle accepts the reconstruction, and the first perturbation."""
     fooled_at: Tensor
     flips: Tensor
+    zero: Tensor
+    """Whether a step found no slope at all while the model was right."""
+    faint: Tensor
+    """Whether one found a slope too small for a step of full size."""
+    recognised: Tensor
+    """Whether the model is right about the plain reconstruction."""
     final: Tensor
     last_good: Tensor
     scale: Tensor
@@ -158,12 +176,13 @@ def _unseen_step(team: _Team, task: Task, steps: Stepper) -> None:
     latents = team.latents.detach().requires_grad_(True)
     with torch.enable_grad():
         pixels = task.decode(latents, team.context)
-        losses, _ = task.losses(pixels, team.targets)
+        seen = task.look(pixels, team.targets, team.labels)
     team.reconstructed, _ = task.judge(pixels.detach(), team.labels)
-    gradient = task.gradient(losses, pixels, latents)
+    team.recognised = ~seen.wrong
+    gradient = _uphill(team, task, seen, pixels, latents, -1, team.live)
     team.latents = _moved(team, task, steps, gradient, team.live)
     team.asked = team.asked + 1
-    team.model_queries = team.model_queries + 1
+    team.model_queries = team.model_queries + task.way.passes
 
 
 def _turn(team: _Team, task: Task, steps: Stepper, turn: int) -> None:
@@ -174,24 +193,25 @@ def _turn(team: _Team, task: Task, steps: Stepper, turn: int) -> None:
     with torch.set_grad_enabled(not is_last and rules.reading == "trajectory"):
         pixels = task.decode(latents, team.context)
         verdict, confidence = task.judge(pixels.detach(), team.labels)
-        losses, wrong = task.losses(pixels, team.targets)
+        seen = task.look(pixels, team.targets, team.labels)
     accepted = verdict & team.live
     # Images that have ended stay in the batch for a while; nobody asks about them any more.
     team.asked = team.asked + team.live
-    team.model_queries = team.model_queries + team.live
+    team.model_queries = team.model_queries + task.way.passes * team.live
     if turn == 0 and rules.unmoved:
         team.reconstructed = accepted
+        team.recognised = ~seen.wrong
     elif turn == rules.unmoved:
         team.perturbed = accepted
-    _accept(team, turn, accepted, pixels.detach(), losses.detach(), wrong, confidence, rules)
+    _accept(team, turn, accepted, pixels.detach(), seen, confidence, rules)
     if team.codes is not None:
         _count_flips(team, task, team.codes, accepted)
     moved = team.latents
     if not is_last:
         if rules.reading == "reencode":
-            team.model_queries = team.model_queries + accepted
-            latents, pixels, losses = _reencode(team, task, pixels.detach(), accepted)
-        gradient = task.gradient(losses, pixels, latents)
+            team.model_queries = team.model_queries + task.way.passes * accepted
+            latents, pixels, seen = _reencode(team, task, pixels.detach(), accepted)
+        gradient = _uphill(team, task, seen, pixels, latents, turn, accepted)
         moved = _moved(team, task, steps, gradient, accepted)
     retry = team.live & ~accepted
     if turn == 0 or not rules.backtrack:
@@ -211,11 +231,11 @@ def _accept(
     turn: int,
     accepted: Tensor,
     pixels: Tensor,
-    losses: Tensor,
-    wrong: Tensor,
+    seen: Look,
     confidence: Tensor,
     rules: Rules,
 ) -> None:
+    losses, wrong = seen.losses.detach(), seen.wrong
     team.accepted = team.accepted + accepted
     team.fooled_at = team.fooled_at.masked_fill(accepted & wrong & (team.fooled_at < 0), turn)
     if rules.backtrack:
@@ -237,8 +257,36 @@ def _moved(team: _Team, task: Task, steps: Stepper, gradient: Tensor, accepted: 
     return _where(accepted, task.generator.clamp(team.latents + size * move), team.latents)
 
 
-def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tuple[Tensor, ...]:
-    """Encode what was accepted just now: its latents, its reconstruction, and the loss of that."""
+def _uphill(
+    team: _Team,
+    task: Task,
+    seen: Look,
+    pixels: Tensor,
+    latents: Tensor,
+    turn: int,
+    taken: Tensor,
+) -> Tensor:
+    """Where the next step goes, by the way of the task; notes where there was nothing to follow."""
+
+    def climbed(others: Tensor) -> Tensor:
+        moved = task.decode(task.generator.clamp(others), team.context)
+        return task.look(moved, team.targets, team.labels).climbed
+
+    spot = Spot(latents.detach(), team.seeds, turn, task.rules.step, climbed)
+    found = task.way.blind(spot)
+    team.model_queries = team.model_queries + task.way.probes * taken
+    gradient = task.gradient(seen.climbed, pixels, latents) if found is None else found
+    size = gradient.flatten(1).abs().amax(dim=1)
+    hidden = taken & ~seen.wrong
+    team.zero = team.zero | (hidden & (size == 0))
+    team.faint = team.faint | (hidden & (size > 0) & (size < FAINT))
+    return gradient
+
+
+def _reencode(
+    team: _Team, task: Task, pixels: Tensor, accepted: Tensor
+) -> tuple[Tensor, Tensor, Look]:
+    """Encode what was accepted just now: its latents, its reconstruction, and the look at that."""
     encoded = task.encode(pixels, team.seeds)
     team.latents = _where(accepted, encoded.latents, team.latents)
     team.last_good = _where(accepted, team.latents, team.last_good)
@@ -246,8 +294,8 @@ def _reencode(team: _Team, task: Task, pixels: Tensor, accepted: Tensor) -> tupl
     with torch.enable_grad():
         latents = team.latents.detach().requires_grad_(True)
         pixels = task.decode(latents, team.context)
-        losses, _ = task.losses(pixels, team.targets)
-    return latents, pixels, losses
+        seen = task.look(pixels, team.targets, team.labels)
+    return latents, pixels, seen
 
 
 def _count_flips(team: _Team, task: Task, codes: Tensor, accepted: Tensor) -> None:

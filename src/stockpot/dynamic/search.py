@@ -51,6 +51,11 @@ class Found:
     """The oracle's share for the label, of the returned image."""
     flips: Tensor
     """The mean share of cells whose code changed per accepted step; not a number without codes."""
+    zero: Tensor
+    faint: Tensor
+    """Whether a step of the climb found no slope, or a faint one, where the model is right."""
+    recognised: Tensor
+    """Whether the model is right about the plain reconstruction."""
     start: Tensor
     final: Tensor
     """Latents before and after."""
@@ -120,6 +125,9 @@ def search(
         loss=climb.loss,
         confidence=climb.confidence,
         flips=climb.flips / (climb.accepted - task.rules.unmoved).clamp_min(1),
+        zero=climb.zero,
+        faint=climb.faint,
+        recognised=climb.recognised,
         start=encoded.latents,
         final=climb.final,
     )
@@ -143,8 +151,10 @@ def _fgsm(model: Model, pixels: Tensor, targets: Tensor, eps: float) -> Tensor:
     with torch.enable_grad():
         moving = pixels.clone().requires_grad_(True)
         loss = F.cross_entropy(model(moving).float(), targets, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, moving)
-    return (pixels + eps * gradient.sign()).clamp(0, 1)
+        if not loss.requires_grad:
+            return pixels
+        (gradient,) = torch.autograd.grad(loss, moving, allow_unused=True)
+    return pixels if gradient is None else (pixels + eps * gradient.sign()).clamp(0, 1)
 
 
 class Batch(NamedTuple):

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, as_saved, into_box
 from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
-from stockpot.errors import BadParameterError
-from stockpot.score.predictions import predictions
+from stockpot.dynamic.ways.way import Gradient, Look, Way
 from stockpot.score.scorer import Model, merged
 
 Keep = Literal["last", "best_loss"]
@@ -69,6 +67,8 @@ class Task:
     accepted: tuple[int, ...] = ()
     """Where the data accepts several classes for the images: all of them, the label first."""
     watch: Stopwatch = field(default_factory=NoStopwatch)
+    way: Way = field(default_factory=Gradient)
+    """How the climb finds its steps."""
 
     def judge(self, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Which images are accepted as their label, and with which share."""
@@ -108,22 +108,20 @@ class Task:
             pixels = self.generator.decode(latents, context).float()
         return as_saved(into_box(pixels, self.rules.pixel_clamp))
 
-    def losses(self, pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The model's loss on each image, and whether it is wrong."""
+    def look(self, pixels: Tensor, targets: Tensor, labels: Tensor) -> Look:
+        """What the model makes of images: its loss on each, and whether it is wrong."""
         with self.watch.part("model"), self.autocast(pixels):
-            logits = self.model(pixels).float()
-            wrong = predictions(logits) != targets
-            return F.cross_entropy(logits, targets, reduction="none"), wrong
+            return self.way.look(self.model, pixels, targets, labels)
 
-    def gradient(self, losses: Tensor, pixels: Tensor, latents: Tensor) -> Tensor:
-        """Of each image's loss with respect to its own latents, through the pixels they give."""
-        if not losses.requires_grad:
-            raise BadParameterError(
-                "the model's output has no gradient with respect to its input.",
-                hint="Dynamic evaluation needs a differentiable model.",
-            )
+    def gradient(self, climbed: Tensor, pixels: Tensor, latents: Tensor) -> Tensor:
+        """Of what is climbed, with respect to each image's own latents, through their pixels.
+
+        All zero where the model gives none.
+        """
+        if not climbed.requires_grad:
+            return torch.zeros_like(latents)
         with self.watch.part("model"):
-            slope = _slope(losses.sum(), pixels)
+            slope = _slope(climbed.sum(), pixels)
         if slope is None:
             return torch.zeros_like(latents)
         with self.watch.part("generator"):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stockpot.attack.scored import attack_scored
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.export import LABELS
+from stockpot.dynamic.published.write import LABELS
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError

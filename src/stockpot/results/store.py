@@ -22,6 +22,7 @@ from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellKey, CellResult
+from stockpot.results.signing import SIGNATURE
 
 _GROUPING = {"entry", "training_seed", "sweep"}
 """Fields of a key that say how cells belong together and change nothing about the question."""
@@ -136,7 +137,7 @@ def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
         found.extend(
             path
             for path in sorted(folder.glob("*.json"))
-            if manifest is None or path.name in manifest.present
+            if path.name != SIGNATURE and (manifest is None or path.name in manifest.present)
         )
     if not found:
         raise UserError(

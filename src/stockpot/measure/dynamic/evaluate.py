@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.attack.folding import folded
@@ -14,6 +16,8 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.oracle import Rule
 from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
 from stockpot.dynamic.task import Task
+from stockpot.dynamic.ways.way import Way
+from stockpot.measure.dynamic.answers import NO_ANSWERS, SIGNS, Answers, answered
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
@@ -48,6 +52,8 @@ class Evaluation:
     notes: tuple[str, ...]
     model_queries: int
     oracle_queries: int
+    signs: dict[str, NDArray[Any]]
+    """What gives away, image by image, a model that hides; `ways` says whose image was returned."""
 
     def images(self, rows: Sequence[int]) -> Iterator[Tensor]:
         """What was returned for some rows in ascending order, as uint8; one at a time in memory."""
@@ -70,6 +76,7 @@ def evaluate(
     fgsm: float = 0.0,
     keep_latents: bool = False,
     keep_images: bool = False,
+    answers: Answers = NO_ANSWERS,
     place: str = "search",
 ) -> Evaluation:
     """Search around every image; memory is bounded by the batch, which halves when it is short.
@@ -86,6 +93,7 @@ def evaluate(
         fgsm: as for `search`.
         keep_latents: also give the latents before and after.
         keep_images: keep all images, not only enough for the page.
+        answers: further searches where a model seems to hide.
         place: which search of this measure it is, where there are several.
     """
     shards = Shards(context.scratch / place if context.scratch else None)
@@ -107,27 +115,51 @@ def evaluate(
                 halving.notes += _doubts(task, replace(task, model=twin), few, scorer)
             parts: list[dict[str, Tensor]] = []
             for part in scorer.parts(rows):
-                judged = replace(task, accepted=part.accepted)
-                quick = replace(judged, model=part.of(twin))
                 places = part.places.to(context.device)
+                hunt = _Hunt(
+                    replace(task, accepted=part.accepted),
+                    part.of(twin),
+                    scorer,
+                    halving,
+                    context.seed,
+                    {"restarts": restarts, "fgsm": fgsm},
+                    keep_latents,
+                )
                 ready = Batch(
                     pixels[places],
                     part.targets.to(context.device),
                     part.labels.to(context.device),
                     rows[part.places],
                 )
-                seeds = (ready.rows + context.seed * _STRIDE).to(context.device)
-                start = 0
-                for found in search_in_parts(
-                    quick, ready, halving, seeds=seeds, restarts=restarts, fgsm=fgsm
-                ):
-                    own = slice(start, start + len(found.images))
-                    start += len(found.images)
-                    seen = Batch(*(values[own] for values in ready))
-                    parts.append(_look(judged, found, seen, scorer, keep_latents))
+                parts.append(answered(hunt, ready, answers, task.rules))
             shards.add(_ordered(parts, apart), halving.notes, len(rows))
             context.progress("dynamic", shards.done, len(data))
     return _gather(shards, data, scorer)
+
+
+@dataclass(frozen=True)
+class _Hunt:
+    """One search of some images, in parts that fit into memory, and what came of it."""
+
+    task: Task
+    quick: Model
+    scorer: Scorer
+    halving: Halving
+    seed: int
+    options: dict[str, Any]
+    keep_latents: bool
+
+    def __call__(self, batch: Batch, way: Way) -> dict[str, Tensor]:
+        quick = replace(self.task, model=self.quick, way=way)
+        seeds = (batch.rows + self.seed * _STRIDE).to(batch.pixels.device)
+        parts: list[dict[str, Tensor]] = []
+        start = 0
+        for found in search_in_parts(quick, batch, self.halving, seeds=seeds, **self.options):
+            own = slice(start, start + len(found.images))
+            start += len(found.images)
+            seen = Batch(*(values[own] for values in batch))
+            parts.append(_look(self.task, found, seen, self.scorer, self.keep_latents))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 @torch.no_grad()
@@ -162,6 +194,7 @@ def _look(
     every = torch.ones_like(found.validated)
     empty = found.start.new_empty(len(seen.rows), 0)
     facts = {name: getattr(found, name) for name in _FLAGS}
+    facts |= {name: getattr(found, name) for name in ("zero", "faint", "recognised")}
     facts |= {name: getattr(found, name) if keep_latents else empty for name in _LATENTS}
     facts |= {
         "rows": seen.rows,
@@ -204,4 +237,5 @@ def _gather(shards: Shards, data: Dataset, scorer: Scorer) -> Evaluation:
         notes=tuple(shards.notes()),
         model_queries=int(columns["model_queries"].sum()),
         oracle_queries=int(columns["oracle_queries"].sum()),
+        signs={name: shards.column(name).numpy() for name in SIGNS},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.dynamic.export import export_benchmark
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import GeneratorRef, generators
 from stockpot.dynamic.kinship import refuse_kin, refuse_twin
 from stockpot.dynamic.masks import PUBLISHED_STRENGTH, Mask, Variant, fit_mask, latents_of
 from stockpot.dynamic.oracle import Oracle, RuleText, Setting, Vocabulary, parse_rule
 from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
+from stockpot.dynamic.oracles.human import HumanOracle
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
 from stockpot.errors import BadParameterError
@@ -28,16 +29,19 @@ from stockpot.measure.dynamic.about import (
     first_images,
     with_vocabulary,
 )
-from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
+from stockpot.measure.dynamic.answers import Hiding, answers_to
+from stockpot.measure.dynamic.evaluate import evaluate
 from stockpot.measure.dynamic.gallery import gallery
 from stockpot.measure.dynamic.outcomes import by_class, curve, headline
+from stockpot.measure.dynamic.publish import publish
+from stockpot.measure.dynamic.signs import flags_of, look_for_signs
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
-from stockpot.results.provenance import provenance
+from stockpot.models.load import load_for
 from stockpot.results.schema import Score
-from stockpot.score.class_space import ClassSpace
+from stockpot.score.class_space import ClassSpace, match_classes
 from stockpot.score.scorer import Scorer, scorer_for
-from stockpot.types import Count, Natural, NonNegative
+from stockpot.types import Count, ModelRef, Natural, NonNegative
 
 EMPTY_MASK = (
     "the sparse mask is empty: nothing moves, and the images are plain reconstructions; a smaller "
@@ -83,6 +87,9 @@ def dynamic(
     sparse_penalty: NonNegative = PUBLISHED_STRENGTH,
     precision: Literal["fp32", "bf16"] = "fp32",
     force: bool = False,
+    hiding: Hiding = "answer",
+    pairs: Count = 25,
+    twin: ModelRef | None = None,
     class_space: ClassSpace = "all",
     per_class: bool = True,
     pictures: Natural = 8,
@@ -118,6 +125,11 @@ def dynamic(
             latents move.
         precision: `bf16` searches in bfloat16; what counts is judged in full precision.
         force: allow an oracle that shares weights with the model, or answers as it does.
+        hiding: where a model seems to hide from the gradient, `answer` by searching those images
+            again in ways that do not rely on it, and count the worst; or only `flag` it.
+        pairs: of trials for every step of the search without gradients.
+        twin: the model without what may hide its gradient (any source of `load_model`): its
+            gradients are tried on every image.
         class_space: as for `clean`.
         per_class: also give every class's scores.
         pictures: how many examples the result carries for the page.
@@ -171,10 +183,17 @@ def dynamic(
         notes.append(f"the sparse mask was found on {mask.n} images in {mask.seconds:.1f} s")
         if not mask.kept.any():
             notes.append(EMPTY_MASK)
-    found = evaluate(model, data, task, scorer, context, keep_images=bool(export), **options)
+    signs = look_for_signs(model, task, few)
+    answers = answers_to(signs, hiding, pairs, _twin(twin, data, context))
+    found = evaluate(
+        model, data, task, scorer, context, keep_images=bool(export), answers=answers, **options
+    )
     outcomes = found.outcomes
+    flags, warnings = flags_of(signs.afterwards(model, few), found.signs, outcomes)
+    notes += [*warnings, *answers.notes(found.signs, outcomes)]
     if judge is not None:
         named = oracle != "zero_shot" or (oracle_params or {}).get("model")
+        notes += [judge.note] if isinstance(judge, HumanOracle) else []
         notes += about_oracle(judge.name, outcomes, data, named=bool(named))
     if not outcomes.validated.any():
         notes.append(
@@ -182,9 +201,11 @@ def dynamic(
             "is 0, and there is no perturbed accuracy"
         )
     convention = _convention(rules, restarts, fgsm, sparse, sparse_penalty, setting, judge)
+    convention += answers.convention
     if export:
-        _export(Path(export), model, data, found, {**condition, "convention": convention})
+        publish(Path(export), task, model, data, found, {**condition, "convention": convention})
     scores = [*headline(outcomes, condition, rules, context.seed), *extra]
+    scores += answers.scores(found.signs, outcomes, condition)
     scores += curve(outcomes, condition, budget)
     if per_class:
         scores += by_class(outcomes, data.classes, condition, context.seed)
@@ -194,6 +215,7 @@ def dynamic(
         images=found.model_queries + spent,
         outcomes={name: getattr(outcomes, name) for name in _SAVED},
         notes=(*notes, *found.notes),
+        flags=tuple(flags),
         class_space=scorer.description,
         pictures=gallery(model, data, found, pictures, rules.unmoved),
     )
@@ -216,6 +238,15 @@ def _latents(
     start, final = found.start[moved], found.final[moved]
     on_device = (start.to(context.device), final.to(context.device))
     return *latents_of(variant, task.generator, *on_device), found.model_queries
+
+
+def _twin(source: str | None, data: Dataset, context: Context) -> Callable[[Tensor], Tensor] | None:
+    """The twin's logits for the data's classes."""
+    if not source:
+        return None
+    model = load_for(source, data, device=context.device).eval()
+    mapping = match_classes(model.classes, data.classes, "subset")
+    return lambda pixels: mapping.logits(model(pixels).float())
 
 
 def _mask_scores(mask: Mask, condition: dict[str, str]) -> list[Score]:
@@ -249,26 +280,3 @@ def _convention(
         return text
     count = getattr(judge, "vocabulary", len(setting.classes))
     return f"{text}; oracle vocabulary {setting.offered} ({count} classes)"
-
-
-def _export(
-    folder: Path, model: Classifier, data: Dataset, found: Evaluation, facts: dict[str, str]
-) -> None:
-    rows = torch.from_numpy(found.outcomes.validated).nonzero()[:, 0]
-    kept = rows.tolist()
-    columns = {
-        "row": rows.tolist(),
-        "before": [found.before[row] for row in rows],
-        "after": [found.after[row] for row in rows],
-        "oracle": [round(float(found.confidence[row]), 4) for row in rows],
-    }
-    about = {
-        **facts,
-        "model": model.origin.source,
-        "model_fingerprint": model.origin.fingerprint,
-        "data": f"{data.name}:{data.split}",
-        "data_fingerprint": data.fingerprint,
-        "licence": data.licence,
-        "made": provenance(str(model.device)).model_dump(),
-    }
-    export_benchmark(folder, found.images(kept), data.labels[rows], data.classes, columns, about)

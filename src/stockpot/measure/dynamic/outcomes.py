@@ -115,11 +115,15 @@ def _mean(
 
 
 def ratios(found: Outcomes, condition: Mapping[str, str], seed: int) -> list[Score]:
-    """FMR, and FMR with both accuracies on the same images; images are resampled jointly."""
-    kept = found.validated
-    table = np.stack(
-        [found.withstood & kept, kept, found.correct, found.correct & kept], axis=1
-    ).astype(np.float64)
+    """FMR, and FMR with both accuracies on the same images."""
+    return ratios_of(found.withstood, found.validated, found.correct, condition, seed)
+
+
+def ratios_of(
+    withstood: Flags, kept: Flags, correct: Flags, condition: Mapping[str, str], seed: int
+) -> list[Score]:
+    """The same from what is known of every image; images are resampled jointly."""
+    table = np.stack([withstood & kept, kept, correct, correct & kept], axis=1).astype(np.float64)
     scores = []
     for metric, value in (("fmr", _fmr), ("matched_fmr", _matched)):
         centre = value(table.mean(axis=0)[None])[0]
