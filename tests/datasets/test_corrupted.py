@@ -152,7 +152,7 @@ class TestListedSubsets:
         )
         plain = load_dataset(str(val()), files=str(file))
         assert plain.columns["file"] == tuple(chosen)
-        assert plain.split == "test[a-known-subset]"
+        assert plain.split == "val[a-known-subset]"
 
     def test_the_list_of_an_installed_package(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

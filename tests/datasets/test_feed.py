@@ -132,4 +132,5 @@ def test_seasoning_streams_to_the_same_soup_in_bounded_memory(method: str, monke
     assert found[True][1]["most"] <= (2 * 5 + 2 * 5 + 2) * EACH < 25 * EACH
     if method == "grid":
         # Every soup meets a block before the next is decoded: not once for each soup.
-        assert found[True][1]["decoded"] <= 60 + 10
+        # The 25 shots once more, for the record of what was seen.
+        assert found[True][1]["decoded"] <= 60 + 25 + 10

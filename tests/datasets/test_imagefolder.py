@@ -65,8 +65,7 @@ def test_fingerprint_follows_pixels_names_and_labels(folder: Path) -> None:
 def test_a_class_named_train_is_a_class(tmp_path: Path) -> None:
     for name in ("car", "train"):
         put(tmp_path / name / "x.png", 1)
-    for split in ("test", "train"):
-        assert imagefolder(path=str(tmp_path), split=split).classes == ("car", "train")
+    assert imagefolder(path=str(tmp_path)).classes == ("car", "train")
     put(tmp_path / "split" / "train" / "car" / "x.png", 1)
     put(tmp_path / "split" / "notes" / "x.png", 1)
     assert imagefolder(path=str(tmp_path / "split"), split="train").classes == ("car",)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,6 +45,24 @@ def little_objects(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
     )
 
 
+@cache
+def _kept() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="stockpot-published-")
+
+
+@cache
+def _published(n: int) -> str:
+    folder = f"{_kept().name}/{n}"
+    settings = {"generator": "colour", "oracle": "none", "budget": 2, "export": folder}
+    maker = make_classifier(ReadsLabel(4))
+    measures.get("dynamic")(maker, make_dataset(n), Context(), **settings)
+    return folder
+
+
+def little_published_set(network: nn.Module, n: int) -> tuple[Classifier, Dataset]:
+    return make_classifier(network), load_dataset(_published(n))
+
+
 class Row(NamedTuple):
     """A measure, parameters that keep it small, and the score that a perfect model has at 1."""
 
@@ -68,6 +88,7 @@ ROWS = {
         Row("surface", {"unseen": ("new",)}, "unseen_accuracy"),
         Row("shape_bias", {}, "accuracy"),
         Row("dynamic", {"generator": "colour", "oracle": "none", "budget": 3}, "accuracy"),
+        Row("published", {}, None, little_published_set),
         Row("oracle_audit", {"generator": "colour", "budget": 2}, "accuracy"),
         Row("object_masks", {"thresholds": (0.2, 0.6)}, None, little_objects),
         Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),

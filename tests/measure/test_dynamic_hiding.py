@@ -122,7 +122,9 @@ class Tiring(Plain):
 
 def run(network: nn.Module, **params: Any) -> CellResult:
     settings = {**SETTINGS, **params}
-    return measure(make_classifier(network), {"dynamic": settings}, data=make_dataset(COUNT))[0]
+    model, data = make_classifier(network), make_dataset(COUNT)
+    torch.manual_seed(0)  # of the draws of a random model
+    return measure(model, {"dynamic": settings}, data=data, device="cpu")[0]
 
 
 @pytest.fixture(scope="module")

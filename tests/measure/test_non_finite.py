@@ -63,16 +63,18 @@ def test_no_measure_takes_it_for_an_answer(measure: str, value: float) -> None:
 def test_scores_of_a_silent_model() -> None:
     data = make_dataset(16)
     silent = make_classifier(Silent(torch.nan, all_of_them=True))
-    (result,) = stockpot.measure(silent, {"clean": {"top": 2}}, data=data)
+    (result,) = stockpot.measure(silent, {"clean": {"top": 2}}, data=data, device="cpu")
     assert result.score("accuracy").value == result.score("top2_accuracy").value == 0
     assert result.score("ece").value == 1  # as sure and as wrong as can be
     assert not [score for score in result.scores if score.metric == "nll"]
     part = make_classifier(Silent(torch.nan, all_of_them=False))
-    (result,) = stockpot.measure(part, "clean", data=data)
+    (result,) = stockpot.measure(part, "clean", data=data, device="cpu")
     assert result.score("nll").n == 12
     # A grid that was kept in memory would not tell of what it saw.
     for _ in range(2):
-        (again,) = stockpot.measure(part, {"corruption": QUICK["corruption"]}, data=data)
+        (again,) = stockpot.measure(
+            part, {"corruption": QUICK["corruption"]}, data=data, device="cpu"
+        )
         assert again.flags
     assert corruption(part, data, Context(), **QUICK["corruption"]).outcomes["correct"].sum() == 12
 

@@ -28,7 +28,7 @@ class Rows(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         seen = pixels[:, :, 0, :].mean(dim=(1, 2))
-        return -((seen[:, None] - torch.arange(4) * 40 / 255) ** 2)
+        return -((seen[:, None] - torch.arange(4, device=pixels.device) * 40 / 255) ** 2)
 
 
 def models() -> dict[str, Classifier]:
