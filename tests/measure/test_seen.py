@@ -14,7 +14,7 @@ import stockpot
 from commands import invoke
 from pico import CLASSES, make_classifier, make_dataset
 from stockpot.checkpoints.record import read_record, write_record
-from stockpot.checkpoints.seen import SEEN, read_seen
+from stockpot.checkpoints.seen import SEEN, read_seen, seen_as, write_seen
 from stockpot.datasets.dataset import TensorImages
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadDataError
@@ -75,6 +75,22 @@ def test_hardened_and_measured_on_one_flat_set(
     shown = invoke("measure", hardened, "--data", photos)
     assert "60 images of photos (all)" in shown.output
     assert f"{found.count} of 60 images were seen" in " ".join(shown.output.split())
+
+
+def test_the_same_weights_that_saw_other_images_are_measured_anew(
+    photos: Path, hardened: Path, tmp_path: Path
+) -> None:
+    """Else the overlap of the former record would be told of the present one."""
+    model = Path(shutil.copytree(hardened, tmp_path / "model"))
+    (first,) = measure(str(model), "clean", data=str(photos), out=tmp_path / "run")
+    record = read_record(model)
+    assert record is not None
+    half = seen_as("training", read_seen(model).images["training"][:10])
+    write_record(model, record.model_copy(update={"seen": write_seen(model, half)}))
+    (again,) = measure(str(model), "clean", data=str(photos), out=tmp_path / "run")
+    assert first.key.model_fingerprint == again.key.model_fingerprint
+    assert flag(again, "seen").count == 10
+    assert flag(first, "seen").count > 10
 
 
 def test_scores_under_attack_are_given_without_seen_images(photos: Path, hardened: Path) -> None:

@@ -37,6 +37,18 @@ class Seen:
     def __bool__(self) -> bool:
         return bool(self.images or self.sets or self.lost)
 
+    @property
+    def digest(self) -> str:
+        """What tells it from other knowledge; empty where nothing is known."""
+        if not self:
+            return ""
+        told = [
+            *(f"{use}:{hashlib.sha256(h.tobytes()).hexdigest()}" for use, h in self.images.items()),
+            *(f"{name}:{use}" for name, use in self.sets.items()),
+            str(self.lost),
+        ]
+        return hashlib.sha256("\n".join(sorted(told)).encode()).hexdigest()[:16]
+
     def __or__(self, other: Seen) -> Seen:
         """What two models have seen together."""
         uses = [*self.images, *(use for use in other.images if use not in self.images)]

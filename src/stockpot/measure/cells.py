@@ -126,6 +126,7 @@ class Cell:
             model_fingerprint=identify(spec.source, own),
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
+            seen=seen_of(spec.source, own).digest,
         )
 
 

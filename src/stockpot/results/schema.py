@@ -58,6 +58,11 @@ class CellKey(_Document):
         description="What a text tower is told, by convention and digest, such as "
         "`fusionbench:8fd45ee96f83`; `data` stands for the data's own names and templates.",
     )
+    seen: str = Field(
+        "",
+        description="A digest of the images that the model is known to have seen; which of the "
+        "measured ones it has seen follows from it.",
+    )
 
 
 class DataFacts(_Document):

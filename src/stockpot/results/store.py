@@ -32,7 +32,7 @@ def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
     # With the data's own words a question reads as before keys had words, and its answer is found.
     plain = not key.words or key.words.startswith("data:")
-    left_out = _GROUPING | {"words"} if plain else _GROUPING
+    left_out = _GROUPING | ({"words"} if plain else set()) | (set() if key.seen else {"seen"})
     question = key.model_dump(mode="json", exclude=left_out)
     text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
