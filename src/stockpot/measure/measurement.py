@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.engine.stages import stage
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.results.schema import Finding, Flag, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
@@ -65,7 +66,8 @@ def forward_batches(
     done = 0
     with evaluating(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
-            logits = model(batch.images.to(context.device, non_blocking=True))
+            with stage("forward"):
+                logits = model(batch.images.to(context.device, non_blocking=True))
             done += len(batch.labels)
             context.progress(what, done, len(data))
             yield logits.float(), batch
