@@ -13,8 +13,9 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -32,6 +33,19 @@ _CHUNK = 64
 _SETTLED = 2.0
 _FOLDERS = 64
 """Folders that are remembered; the one that was looked at longest ago is forgotten."""
+
+
+@contextmanager
+def reading_again(wanted: bool) -> Iterator[None]:
+    """Trust nothing that was seen before, in this process and those that it starts."""
+    before = os.environ.get(CHECK_FILES)
+    if wanted:
+        os.environ[CHECK_FILES] = "1"
+    try:
+        yield
+    finally:
+        if wanted and before is None:
+            del os.environ[CHECK_FILES]
 
 
 class Inspection(NamedTuple):
