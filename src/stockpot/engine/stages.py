@@ -143,7 +143,7 @@ class Clock:
 
         if torch.cuda.is_current_stream_capturing():
             return None
-        mark = torch.cuda.Event(enable_timing=True)
+        mark = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         mark.record(torch.cuda.current_stream(self._device))
         return mark
 

@@ -29,4 +29,4 @@ def moved(batch: Tensor, device: torch.device) -> Tensor:
 
 @cache
 def _lane(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
