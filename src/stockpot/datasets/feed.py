@@ -77,7 +77,7 @@ class Feed:
         if "held" in self.__dict__ or isinstance(self.images, TensorImages):
             return False
         # Every row once: whoever mixes a set does so; others are given what is held.
-        whole = order is None or (len(order) == len(self) and len(order.unique()) == len(self))
+        whole = order is None or (len(order) == len(self) and len(set(order.tolist())) == len(self))
         return whole and len(self) * self.bytes_each <= RESIDENT
 
     def batches(self, size: int, order: Tensor | None = None) -> Iterator[Tensor]:
