@@ -63,13 +63,13 @@ class Sizing:
                 yield batch, batch.images
             return
         cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
-        for seen, other in data.several(size, (own, cut)):
-            batch = seen
+        for batch, other in data.several(size, (own, cut)):
             images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
-            if device is not None:
-                images = moved(images, device)
-                batch = batch._replace(images=moved(batch.images, device))
-            yield batch, images
+            if device is None:
+                yield batch, images
+            else:
+                there = batch._replace(images=moved(batch.images, device))
+                yield there, moved(images, device)
 
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""

@@ -191,7 +191,7 @@ class _Grids:
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
         with evaluating(model), watching(model) as watch:
-            for batch, base in way.batches(data, context.batch_size, context.device):
+            for batch, base in way.batches(data, context.batch_size):
                 images = base.to(context.device, non_blocking=True)
                 seeds = picture_seeds(context.seed, batch.rows.tolist())
                 for cell in right:

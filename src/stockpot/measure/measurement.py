@@ -65,7 +65,7 @@ def forward_batches(
     """
     done = 0
     with evaluating(model):
-        for batch in data.batches(context.batch_size, model.preprocess.fit, context.device):
+        for batch in data.batches(context.batch_size, model.preprocess.fit):
             with stage("forward"):
                 logits = model(batch.images.to(context.device, non_blocking=True))
             done += len(batch.labels)
