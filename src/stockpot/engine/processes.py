@@ -15,7 +15,6 @@ from typing import Any
 from stockpot.engine import Job, Outcome, engines, keep_freed_memory, run_all
 from stockpot.errors import BadParameterError, UserError
 
-
 PRELOADED = ["torch", "transformers.modeling_utils"]
 """What nearly every worker needs and takes seconds to import."""
 
