@@ -24,7 +24,12 @@ from season.toys import linear_member, norm_member, toy_images
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.oracles import networks
 from stockpot.errors import UserError
+from stockpot.harden import hardeners
+from stockpot.harden.loop import Step
+from stockpot.models.fine_tuned import with_trained_head
 from stockpot.results.schema import CellResult
+from towers import CLASSES as TOWER_CLASSES
+from towers import dual
 
 SEARCH: dict[str, Any] = {
     "generator": "colour", "oracle": "none", "budget": 4, "step": 0.1, "pictures": 0,
@@ -295,6 +300,20 @@ def test_copies_of_an_image_are_no_further_evidence() -> None:
 
 
 # Training
+
+
+def test_the_teacher_sees_the_masked_picture_too() -> None:
+    """Student and teacher are one function: there is nothing between their predictions."""
+    model = dual("clip")
+    with_trained_head(model)
+    pixels, labels = next(make_dataset(6).batches(6)).images / 255, torch.arange(6) % 4
+    objective = hardeners.get("counterfactual")(
+        mask="random", fill="none", beta=0.0, logit_weight=1e4, temperature=1.0, logits_on="masked"
+    )
+    objective.begin(model, make_dataset(classes=TOWER_CLASSES), None)
+    plain = nn.functional.cross_entropy(model(pixels), labels).item()
+    found = objective(Step(model, pixels, labels, torch.Generator().manual_seed(0), 0))
+    assert found.item() == pytest.approx(plain, abs=1e-3)
 
 
 def test_advprop_keeps_adversarial_images_from_the_norms_that_are_saved() -> None:
