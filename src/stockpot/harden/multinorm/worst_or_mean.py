@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.projection import per_image
+from stockpot.attack.task import Outcome
 from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
-from stockpot.harden.adversarial.worst import Outcome, worst
+from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import NORMS, RADII, Adversary, Steps, adversaries
 
