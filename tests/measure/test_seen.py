@@ -18,10 +18,11 @@ from stockpot.checkpoints.seen import SEEN, read_seen, seen_as, write_seen
 from stockpot.datasets.dataset import TensorImages
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadDataError
+from stockpot.measure.overlap import unseen_scores
 from stockpot.measure.rescore import rescored
 from stockpot.measure.run import measure
 from stockpot.measure.transfer import transfer
-from stockpot.results.schema import CellResult, Flag, unpack_bits
+from stockpot.results.schema import CellResult, Flag, pack_bits, unpack_bits
 
 
 def flag(cell: CellResult, name: str) -> Flag | None:
@@ -140,9 +141,26 @@ def test_other_measures_give_their_scores_without_seen_images(
     assert rescored(cell)[2] == ()  # the same numbers from the file alone
 
 
+def test_sets_outside_stay_whole_where_seen_images_go(photos: Path, hardened: Path) -> None:
+    """The set outside has as many images as the data, and is not it."""
+    other = {"shift": {"outside": {"other": str(photos)}}}
+    (cell,) = measure(str(hardened), other, data=str(photos))
+    (alone,) = measure(str(hardened), other, data=str(photos), data_options={"split": "test"})
+    assert cell.score("outside_accuracy").n == alone.score("outside_accuracy").n == 60
+    assert cell.score("unseen_gap").value == alone.score("gap").value
+
+
 def test_a_measure_without_records_of_images_says_so(photos: Path, hardened: Path) -> None:
     (cell,) = measure(str(hardened), {"cost": {"repeats": 3}}, data=str(photos))
     assert any("keeps no record of single images" in note for note in cell.notes)
+    # Of a sample nobody knows which of its images were seen.
+    (clean,) = measure(str(hardened), "clean", data=str(photos))
+    sample = {
+        "outcomes": {"correct": pack_bits(np.ones(20, bool))},
+        "outcome_sizes": {"correct": 20},
+    }
+    assert unseen_scores(clean)
+    assert not unseen_scores(clean.model_copy(update=sample))
 
 
 def test_transfer_tells_what_was_seen_and_what_hides(photos: Path, hardened: Path) -> None:

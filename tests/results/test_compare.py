@@ -72,11 +72,12 @@ def test_the_clustered_interval_covers_the_truth() -> None:
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(60), generator.integers(1, 8, 60))
     covered = naive = 0
-    for seed in range(200):
+    for _ in range(200):
         delta = generator.normal(0.02, 0.2, 60)[labels] + generator.normal(0, 0.05, len(labels))
-        found = paired_bootstrap(delta, np.zeros(len(labels)), groups=labels, seed=seed,
-                                 resamples=400)  # fmt: skip
-        alone = paired_bootstrap(delta, np.zeros(len(labels)), seed=seed, resamples=400)
+        nothing = np.zeros(len(labels))
+        # One seed, whose draws are kept: what differs between the intervals is the data.
+        found = paired_bootstrap(delta, nothing, groups=labels, resamples=400)
+        alone = paired_bootstrap(delta, nothing, resamples=400)
         covered += found.low <= 0.02 <= found.high
         naive += alone.low <= 0.02 <= alone.high
     assert 0.88 <= covered / 200 <= 0.99
@@ -265,12 +266,12 @@ def test_the_largest_of_many_differences_is_no_finding() -> None:
     """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
     generator = np.random.default_rng(5)
     naive, together = 0, 0
-    for _ in range(60):
+    for _ in range(40):
         pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
         naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
         together += some_exceed(pairs).verdict == "held"
-    assert naive >= 6
-    assert together <= 4
+    assert naive >= 4
+    assert together <= 3
 
 
 def test_claims_about_several_differences() -> None:

@@ -22,6 +22,8 @@ from stockpot.measure.shift.shift import INSIDE, Line, outside_scores
 from stockpot.results.schema import CellResult, Score, pack_bits, pack_groups
 
 Scores = list[Score]
+OUTSIDE = "outside:"
+"""How names of records begin that are about a set other than the data."""
 
 
 def scores_from_outcomes(result: CellResult) -> Scores:
@@ -30,20 +32,26 @@ def scores_from_outcomes(result: CellResult) -> Scores:
 
 
 def part_of(result: CellResult, members: NDArray[np.bool_]) -> CellResult:
-    """The result on some of its images; records of other images stay as they are."""
-    sizes = result.outcome_sizes
+    """The result on some of its images.
+
+    Records of sets outside stay as they are; those of other images of the data, such as a sample,
+    do not tell which of the members they are about, and fall away.
+    """
+    outcomes, sizes = {}, {}
+    for name, bits in result.outcomes.items():
+        if name.startswith(OUTSIDE):
+            outcomes[name], sizes[name] = bits, len(result.outcome(name))
+        elif name not in result.outcome_sizes:
+            outcomes[name] = pack_bits(result.outcome(name)[members])
     groups = result.image_groups
     own = None if groups is None else [str(group) for group in groups[members]]
-    return result.model_copy(
-        update={
-            "data": result.data.model_copy(update={"n": int(members.sum())}),
-            "outcomes": {
-                name: bits if name in sizes else pack_bits(result.outcome(name)[members])
-                for name, bits in result.outcomes.items()
-            },
-            "groups": pack_groups(own),
-        }
-    )
+    update: dict[str, Any] = {
+        "data": result.data.model_copy(update={"n": int(members.sum())}),
+        "outcomes": outcomes,
+        "outcome_sizes": sizes,
+        "groups": pack_groups(own),
+    }
+    return result.model_copy(update=update)
 
 
 def about(score: Score) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -127,9 +135,9 @@ def _corruption(result: CellResult) -> Scores:
 
 def _shift(result: CellResult) -> Scores:
     outside = {
-        name.removeprefix("outside:"): result.outcome(name)
+        name.removeprefix(OUTSIDE): result.outcome(name)
         for name in result.outcomes
-        if name.startswith("outside:")
+        if name.startswith(OUTSIDE)
     }
     line = result.key.params.get("line")
     groups = {INSIDE: result.image_groups}

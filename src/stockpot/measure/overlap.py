@@ -98,14 +98,12 @@ def unseen_scores(result: CellResult) -> list[Score]:
     seen = result.seen_images
     if seen is None or not 0 < seen.sum() < len(seen):
         return []
-    # A record of other images (a sample, what an oracle accepted) cannot tell the two apart.
-    own = {name for name in result.outcomes if name not in result.outcome_sizes}
-    if "correct" not in own:
+    new, known = part_of(result, ~seen), {about(score) for score in result.scores}
+    if "correct" not in new.outcomes:
         return []
-    known = {about(score) for score in result.scores}
     return [
         score.model_copy(update={"metric": f"unseen_{score.metric}"})
-        for score in scores_from_outcomes(part_of(result, ~seen))
+        for score in scores_from_outcomes(new)
         if score.metric in _SHOWN and about(score) in known and "severity" not in score.condition
     ]
 

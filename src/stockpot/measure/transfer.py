@@ -216,8 +216,10 @@ def _searched(
         pixels = torch.cat([batch.images for batch in batches])
     # A folder knows one class of each picture; what else is right, and what is known of it, stays
     # with the data.
-    kept = data.take([lines[name] for name in found.columns["file"]])
-    made = replace(kept, images=TensorImages(pixels), fingerprint=found.fingerprint, masks=None)
+    rows = torch.tensor([lines[name] for name in found.columns["file"]])
+    order = rows.argsort()  # of the data, not of class folders
+    kept, images = data.take(rows[order]), TensorImages(pixels[order])
+    made = replace(kept, images=images, fingerprint=found.fingerprint, masks=None)
     return _Made(made, about.flags, [note for note in about.notes if note != UNAUDITED])
 
 
