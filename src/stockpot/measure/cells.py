@@ -26,7 +26,7 @@ from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Progress, no_progress
-from stockpot.measure.overlap import Overlap, overlap, unseen_part
+from stockpot.measure.overlap import Overlap, overlap, unseen_part, with_unseen
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
@@ -40,6 +40,7 @@ from stockpot.results.schema import (
     ModelFacts,
     Score,
     pack_bits,
+    pack_groups,
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
@@ -147,17 +148,12 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     with watching(model) as watch:
         found = measures.get(cell.measure)(model, data, context, **cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
-    positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-    without = (
-        known_images.scores_without(found.scores, found.outcomes, data.groups)
-        if known_images
-        else []
-    )
+    positions, by_position = by_position_told(model, data) if found.class_space else ([], [])
     trained = trained_on(cell.model.source, cell.model.options.get("revision"))
     notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(
         key=key,
-        scores=[*found.scores, *without],
+        scores=found.scores,
         data=DataFacts(
             name=data.name,
             split=data.split,
@@ -193,13 +189,15 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         notes=[
             *dict.fromkeys([*notes, *by_position]),
             *([watch.note] if watch.broken else []),
-            *(known_images.notes(without) if known_images else []),
         ],
         flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
         seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+        groups=pack_groups(data.groups),
         findings=list(found.findings),
         pictures=list(found.pictures),
     )
+    if known_images:
+        result = with_unseen(result, known_images)
     if store:
         store.save(result)
         store.clear_scratch(key)
@@ -213,7 +211,7 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
     return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
 
 
-def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
+def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
     """What to say where a model does not name its classes: they are taken in the data's order."""
     mapping = match_classes(model.classes, data.classes)
     if not mapping.by_position:

@@ -179,6 +179,7 @@ class _Grids:
             identify(model),
             *(self.data.fingerprint, tuple(self.cells), self.profile, self.size),
             *(self.overlays, self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
+            self.data.groups,
         )
         if key in _KEPT:
             return _KEPT[key]
@@ -204,7 +205,8 @@ class _Grids:
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
-        grid = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        cells = {cell: joined[cell] for cell in self.cells}
+        grid = Grid(joined.pop(None), cells, data.groups)
         if not watch.broken:  # a grid from memory would not say what the outputs were
             while len(_KEPT) >= 8:
                 _KEPT.pop(next(iter(_KEPT)))
@@ -268,7 +270,7 @@ def _stored_grid(
         clean = np.concatenate(list(flags(data, False)))
         published = size == "published"
         found = {cell: np.concatenate(list(flags(stored.load(*cell), published))) for cell in cells}
-    return Grid(clean, found)
+    return Grid(clean, found, data.groups)
 
 
 def _recipe(
