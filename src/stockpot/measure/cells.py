@@ -25,9 +25,12 @@ from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
+from stockpot.measure.in_memory import in_memory
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.memory import batch_of
+from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
@@ -43,8 +46,8 @@ from stockpot.results.schema import (
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
-from stockpot.score.predictions import NON_FINITE, watching
-from stockpot.types import Variant
+from stockpot.score.predictions import NON_FINITE
+from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,18 @@ class Cell:
     seed: int
     store: str | None
     device: str
-    batch_size: int
+    batch_size: BatchSize
     unseen: bool = False
     """Leave out the images that the model has seen; they are marked otherwise."""
+    precision: PrecisionChoice = "auto"
+    compile: bool = False
+
+    @property
+    def forward(self) -> Forward:
+        """How forward passes are made; a measure that makes its own knows nothing of it."""
+        if self.measure not in measures or not measures.get(self.measure).tags.passes:
+            return Forward()
+        return chosen_forward(self.precision, self.compile, pick_device(self.device))
 
     def overlap(self) -> Overlap | None:
         """What the model has seen of the data."""
@@ -113,6 +125,7 @@ class Cell:
         own = _undefended(spec.options)
         words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
+        forward = self.forward
         return CellKey(
             model=spec.name,
             entry=variant.entry,
@@ -127,6 +140,8 @@ class Cell:
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
+            precision=forward.precision,
+            compiled=forward.compile,
         )
 
 
@@ -140,12 +155,20 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
-    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
+    size = model.preprocess.size
+    context = Context(
+        device,
+        batch_of(cell.batch_size, device, size.height * size.width),
+        cell.seed,
+        progress,
+        scratch,
+        cell.forward,
+        keeps=not isinstance(cell.model.source, Classifier),
+    )
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    with watching(model) as watch:
-        found = measures.get(cell.measure)(model, data, context, **cell.params)
+    found, watch, said = in_memory(cell.measure, model, data, context, cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     positions, by_position = _by_position(model, data) if found.class_space else ([], [])
     without = (
@@ -186,12 +209,13 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
             ),
             images=found.images,
         ),
+        forward=context.made[0].facts if context.made else None,
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
         notes=[
-            *dict.fromkeys([*notes, *by_position]),
+            *dict.fromkeys([*notes, *by_position, *said]),
             *([watch.note] if watch.broken else []),
             *(known_images.notes(without) if known_images else []),
         ],
