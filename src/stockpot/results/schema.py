@@ -128,6 +128,12 @@ class ForwardFacts(_Document):
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     batch_size: int | None = Field(None, description="Images per pass at most, in the end.")
 
+    def __str__(self) -> str:
+        layout = "NHWC" if self.memory_format == "channels_last" else ""
+        steps = {"compiled": self.compiled, "folded": self.folded, "CUDA graph": self.graph}
+        said = [self.precision, *(name for name, done in steps.items() if done), layout]
+        return ", ".join(filter(None, said))
+
 
 class Picture(_Document):
     """A few small images side by side, with what there is to say of them."""
