@@ -12,10 +12,13 @@ from torch import nn
 from pico import CLASSES, make_classifier
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.ends import end, fuse_ends
+from stockpot.models.forward.folding import folded
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.forward.passes import TOLERANCE, Passes
 from stockpot.score.predictions import watching
+from towers import of_hub
 
 CPU = torch.device("cpu")
 
@@ -92,6 +95,46 @@ def test_the_folded_copy_answers_as_the_model() -> None:
     assert (facts.precision, facts.folded, facts.memory_format) == ("fp32", True, "channels_last")
     assert run.notes == []
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["basic", "bottleneck"])
+def test_fused_ends_are_the_block(kind: str) -> None:
+    config = {"hidden_sizes": [16, 32], "depths": [2, 1], "embedding_size": 8, "layer_type": kind}
+    model = of_hub("resnet", **config).eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -1, 1)
+            nn.init.uniform_(module.weight, 0.5, 2)
+            nn.init.uniform_(module.bias, -1, 1)
+    images = pictures(4).float() / 255
+    with evaluating(model):
+        meant = model(images)
+        twin = folded(model, images)
+        # All layers with a ReLU inside blocks, the stem, and the ends of all three blocks.
+        assert fuse_ends(twin, images) == {"basic": 3, "bottleneck": 6}[kind] + 1 + 3
+        assert off(twin(images), meant) < 1e-5
+        assert not any(isinstance(module, nn.ReLU) for module in twin.modules())
+
+
+def test_what_is_no_number_stays_none_at_an_end() -> None:
+    maps = torch.tensor([torch.nan, 1.0, -2.0, 3.0]).view(1, 2, 1, 2)
+    found = end(maps, torch.tensor([0.5, -1.0]), torch.ones(1, 2, 1, 2))
+    assert torch.equal(found.flatten()[1:], torch.tensor([2.5, 0.0, 3.0]))
+    assert found.flatten()[0].isnan()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("adds", [True, False])
+def test_the_kernel_is_the_formula(dtype: torch.dtype, adds: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps, rest = torch.randn(2, 3, 24, 7, 5, generator=generator).cuda().to(dtype)
+    bias = torch.randn(24, generator=generator).cuda().to(dtype)
+    maps, rest = (each.contiguous(memory_format=torch.channels_last) for each in (maps, rest))
+    maps[0, 0, 0, 0] = torch.nan
+    whole = maps.float() + bias.float().view(1, -1, 1, 1) + (rest.float() if adds else 0)
+    found = end(maps.clone(), bias, rest if adds else None)
+    assert torch.equal(found.nan_to_num(7), whole.relu().to(dtype).nan_to_num(7))
 
 
 def test_in_bfloat16_the_head_decides_in_full_precision() -> None:

@@ -3,7 +3,8 @@
     run = Passes(model, Forward("bf16"), size=512)
     logits = run(pixels)          # uint8 or float pixels, NCHW, any number; float32 logits
 
-A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, in the
+A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, on a GPU
+with bias, sum and ReLU in one kernel, in the
 precision that was chosen, compiled where that was asked for, and on a GPU recorded as a graph. Its
 answers to a few images must be those of the model itself in full precision up to `TOLERANCE`;
 where they are not, or a step is not possible, the result says so and the next plainer way is gone.
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.cuda_graph import Captured
+from stockpot.models.forward.ends import fuse_ends
 from stockpot.models.forward.folding import folded
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
@@ -95,6 +97,7 @@ class Passes:
             precision=own or (self.forward.precision if "plain" not in self._steps else "fp32"),
             compiled="compiled" in self._steps,
             folded="folded" in self._steps,
+            fused="fused" in self._steps,
             graph="graph" in self._steps,
             memory_format="channels_last" if "nhwc" in self._steps else "contiguous",
             batch_size=self._halving.size,
@@ -142,6 +145,8 @@ class Passes:
             copied = (*copied, self.forward.precision)
         if self.forward.compile:
             yield (*copied, "compiled", "graph") if cuda else (*copied, "compiled")
+        if cuda and "nhwc" in copied:
+            yield (*copied, "fused", "graph")
         if cuda:
             yield (*copied, "graph")
         if copied:
@@ -171,13 +176,15 @@ class Passes:
     def _copy(self, steps: tuple[str, ...], pixels: Tensor) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
         half = "bf16" in steps
-        wanted = "+".join(step for step in steps if step in ("nhwc", "bf16"))
+        wanted = "+".join(step for step in steps if step in ("nhwc", "bf16", "fused"))
         if wanted and wanted not in self._copies:
             with _unheard(self.model), products(tf32=False):
                 made = folded(self.model, pixels[:_FEW]) if "nhwc" in steps else self.model
                 if made is self.model and "nhwc" in steps:
                     raise ValueError("folded batch norms would change its answers")
                 copy = deepcopy(self.model) if made is self.model else made
+                if "fused" in steps and not fuse_ends(cast(nn.Module, copy), pixels[:2]):
+                    raise ValueError("no ends to fuse")
             self._copies[wanted] = normalised(cast(Classifier, copy), half=half)
         if wanted:
             return self._copies[wanted]
@@ -189,7 +196,7 @@ class Passes:
 
     def _say(self, words: str, steps: tuple[str, ...]) -> None:
         # That a copy which nobody asked for was not used is no news.
-        if self.forward != Forward() and set(steps) & set(_TOLD):
+        if self.forward != Forward() and set(steps) & set(_TOLD) and "fused" not in steps:
             self._said[words] = None
 
 
