@@ -4,9 +4,9 @@
     logits = run(pixels)          # uint8 or float pixels, NCHW, any number; float32 logits
 
 A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, in the
-precision that was chosen, compiled where that was asked for; on a GPU with bias, sum and ReLU in one
-kernel, and recorded as a graph. Its answers to a few images must be those of the model itself in
-full precision up to `TOLERANCE`; where they are not, or a step is not possible, the next plainer
+precision that was chosen, compiled where that was asked for; on a GPU with bias, sum and ReLU in
+one kernel, and recorded as a graph. Its answers to a few images must be those of the model itself
+in full precision up to `TOLERANCE`; where they are not, or a step is not possible, the next plainer
 way is gone, and the result says so where a chosen precision or compilation was lost.
 """
 
