@@ -207,6 +207,7 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),
+            "passes": str(cell.forward or ""),
             "n": f"{cell.data.n:,}",
             "data fingerprint": cell.data.fingerprint[:16],
             "model fingerprint": cell.model.fingerprint[:16],

@@ -24,7 +24,7 @@ from stockpot.score.predictions import predictions
 from stockpot.score.scorer import SILENT, scorer_for
 
 
-@measures.register("shape_bias", paper="arXiv:1811.12231")
+@measures.register("shape_bias", paper="arXiv:1811.12231", passes=True)
 def shape_bias(model: Classifier, data: Dataset, context: Context) -> Measurement:
     """How often a model decides by shape where shape and texture disagree.
 
