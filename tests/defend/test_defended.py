@@ -40,7 +40,8 @@ def pixels() -> Tensor:
 
 
 def test_the_room_lists_its_defences() -> None:
-    assert defences.names() == ["clahe", "nlm", "ten_crop"]
+    still = [name for name in defences.names() if not defences.get(name).tags.adapts]
+    assert still == ["clahe", "nlm", "ten_crop"]
     assert [row.name for row in defences.get("clahe").parameters] == ["clip", "tiles"]
 
 

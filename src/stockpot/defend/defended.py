@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from stockpot.defend import defences
-from stockpot.errors import UserError
-from stockpot.models.classifier import Classifier, Origin
+from stockpot.defend.wrapped import Wrapped
+from stockpot.errors import BadParameterError
+from stockpot.models.classifier import Classifier
 from stockpot.models.preprocess import Preprocess
 
 Change = Callable[[Tensor], Tensor]
@@ -46,14 +45,30 @@ def chosen_defences(wanted: Wanted) -> dict[str, dict[str, Any]]:
     }
 
 
+def adapting(wanted: Wanted) -> str:
+    """The name of the defence that adapts, or nothing.
+
+    It copies and changes all that is behind it, so it must be the outermost and the only one.
+    """
+    names = list(chosen_defences(wanted))
+    found = [name for name in names if defences.get(name).tags.adapts]
+    if found and found != names[-1:]:
+        raise BadParameterError(
+            f"defend: expected {found[0]}, which adapts, as the last of the defences and the only "
+            f"one of its kind, got {', '.join(names)}."
+        )
+    return found[0] if found else ""
+
+
 def behind(model: Classifier, wanted: Wanted) -> Classifier:
     """The classifier behind all these defences."""
+    adapting(wanted)
     for name, params in chosen_defences(wanted).items():
         model = defend(model, name, **params)
     return model
 
 
-class Defended(Classifier):
+class Defended(Wrapped):
     """Another classifier behind a change of its pixels; defences can be stacked."""
 
     def __init__(
@@ -73,14 +88,7 @@ class Defended(Classifier):
             views: how many pictures the change makes of one.
             preprocess: how pictures come to the change, where not as they come to `inner`.
         """
-        whole = f"{inner.origin.fingerprint}:{label}"
-        origin = Origin(
-            source=f"{inner.origin.source} + {label}",
-            architecture=inner.origin.architecture,
-            fingerprint=hashlib.sha256(whole.encode()).hexdigest(),
-        )
-        super().__init__(inner.network, preprocess or inner.preprocess, inner.classes, origin)
-        self.inner = inner
+        super().__init__(inner, label, preprocess)
         self.change = change
         self.views = views
 
@@ -102,13 +110,6 @@ class Defended(Classifier):
     def _views(self, pixels: Tensor) -> tuple[Tensor, ...]:
         # One at a time, so that the network takes no more memory than for the pixels alone.
         return self.change(_as_float(pixels)).chunk(self.views)
-
-    def save(self, folder: str | Path) -> Path:
-        """A defence is not part of a checkpoint."""
-        raise UserError(
-            f"{self.origin.source}: expected a model without a defence to save.",
-            hint="Save the model itself, and name the defence in the recipe.",
-        )
 
 
 def _as_float(pixels: Tensor) -> Tensor:

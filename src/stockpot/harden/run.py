@@ -14,7 +14,8 @@ from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.words.words import MODEL
-from stockpot.defend.defended import Defended, Wanted, behind, chosen_defences
+from stockpot.defend.defended import Wanted, adapting, behind, chosen_defences
+from stockpot.defend.wrapped import Wrapped
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
@@ -214,7 +215,7 @@ def hardening_record(
 
 def training_defence(model: str | Path | Classifier, wanted: Wanted) -> dict[str, dict[str, Any]]:
     """The defence behind which a model is trained: the one asked for, or the one it has."""
-    if isinstance(model, Defended):
+    if isinstance(model, Wrapped):
         raise BadParameterError(
             f"{model.origin.source}: expected a model without a defence to train.",
             hint="Give the model itself, and the defence as defend=.",
@@ -223,6 +224,11 @@ def training_defence(model: str | Path | Classifier, wanted: Wanted) -> dict[str
         made = recorded(model)
         wanted = made.parameters.get("defend") if made and made.verb == "harden" else None
     chosen = chosen_defences(wanted)
+    if adapter := adapting(chosen):
+        raise BadParameterError(
+            f"defend: {adapter} changes the model by what it is asked, which training does itself.",
+            hint="Train without it, and give it when measuring a stream.",
+        )
     if "ten_crop" in chosen:
         raise BadParameterError(
             "defend: ten_crop averages over views of one picture, which a training step cannot.",

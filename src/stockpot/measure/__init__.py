@@ -20,6 +20,8 @@ class MeasureTags(Tags):
     passes: bool = False
     """Whether its answers come from `context.passes`, in the precision that a run chooses; others
     run the model themselves, and their question knows no precision."""
+    adapts: bool = False
+    """Whether it takes models that change by being asked, and says what they were asked."""
 
 
 measures = Kind[Callable[..., "Measurement"]](

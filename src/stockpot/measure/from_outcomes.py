@@ -93,6 +93,11 @@ def _adversarial(result: CellResult) -> Scores:
     return _shares(result, {"accuracy": "correct", **robust})
 
 
+def _stream(result: CellResult) -> Scores:
+    clean = "correct" if "correct" in result.outcomes else "{corruption}:{severity}"
+    return _shares(result, {"accuracy": clean})
+
+
 def _audit(result: CellResult) -> Scores:
     return _shares(result, {"accuracy": "correct", "audited_accuracy": "audited"})
 
@@ -170,6 +175,7 @@ SCORINGS: dict[str, Callable[[CellResult], Scores]] = {
     "dynamic": _dynamic,
     "oracle_audit": _oracle_audit,
     "published": _published,
+    "stream": _stream,
     "transfer": _transfer,
 }
 """Measures of which more than the accuracy stands on saved outcomes."""

@@ -15,6 +15,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.stream.taken import check_taken
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.passes import Passes, kept_passes
@@ -25,6 +26,7 @@ def in_memory(
     measure: str, model: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
 ) -> tuple[Measurement, Watch, list[str]]:
     """What a measure found, what the model answered, and what there is to say of the passes."""
+    check_taken(model, measure)
     halving = Halving(context.batch_size)
     while True:
         context.made.clear()

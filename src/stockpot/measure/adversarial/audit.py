@@ -27,7 +27,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, ModelRef, Norm
 
 
-@measures.register("audit", paper="arXiv:1902.06705")
+@measures.register("audit", paper="arXiv:1902.06705", adapts=True)
 def audit(
     model: Classifier,
     data: Dataset,

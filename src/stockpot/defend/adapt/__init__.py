@@ -1,0 +1,1 @@
+"""Test-time adaptation: models that learn from the pictures they are asked about."""

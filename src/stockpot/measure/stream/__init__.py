@@ -1,0 +1,1 @@
+"""Pictures that come one after another, for models that adapt to them."""
