@@ -125,19 +125,16 @@ def test_the_stream_is_part_of_the_question() -> None:
 
 
 def test_attacks_name_whom_they_saw() -> None:
-    found = measured(small(), "tent", attacked=8, eps=0.2)
-    seen = {
-        (score.metric, score.condition["attacked"]): score.value
-        for score in found.scores
-        if "attacked" in score.condition
-    }
-    assert {who for _, who in seen} == {"static", "adapted"}
+    def shares(found: CellResult) -> dict[str, float]:
+        return {score.metric: score.value for score in found.scores if score.n == 8}
+
+    seen = shares(measured(small(), "tent", attacked=8, eps=0.2))
+    assert len(seen) == 4
     for who in ("static", "adapted"):
-        assert seen["robust_accuracy", who] <= seen["unattacked_accuracy", who]
-    plain = measured(small(), attacked=8, eps=0.2)
-    assert plain.score("robust_accuracy").condition["attacked"] == "static"
+        assert seen[f"{who}_robust_accuracy"] <= seen[f"{who}_accuracy"]
     # The model as it was given is the same one, whatever stands around it.
-    assert plain.score("robust_accuracy").value == seen["robust_accuracy", "static"]
+    plain = shares(measured(small(), attacked=8, eps=0.2))
+    assert plain == {name: value for name, value in seen.items() if name.startswith("static")}
 
 
 def test_other_measures_refuse_a_model_that_adapts() -> None:

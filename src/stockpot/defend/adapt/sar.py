@@ -43,7 +43,7 @@ class _Settings:
     "sar",
     paper="arXiv:2302.12400",
     adapts=True,
-    presets={"vit": {"lr": 0.001}, "cifar": {"lr": 0.001, "optimiser": "adam"}},
+    presets={"vit": {"lr": 0.001}, "cifar": {"lr": 0.001}},
 )
 def sar(
     model: Classifier,

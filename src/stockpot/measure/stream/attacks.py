@@ -43,13 +43,12 @@ def attacked_scores(
     scores = []
     shown, seeds = pixels.float() / 255, (rows + seed * _STRIDE).tolist()
     for name, subject in subjects(model).items():
-        condition: Condition = {**said, "attacked": name}
         with torch.inference_mode(False), torch.enable_grad():
             found = attack_scored(
                 subject, shown.clone(), scorer, rows, norm=aim.norm, eps=aim.eps, seed=seeds
             )
         before, after = found.correct.cpu().numpy(), found.robust.cpu().numpy()
         radius: Condition = {"norm": aim.norm, "eps": aim.eps}
-        scores.append(proportion("unattacked_accuracy", before, condition))
-        scores.append(proportion("robust_accuracy", after, {**condition, **radius}))
+        scores.append(proportion(f"{name}_accuracy", before, said))
+        scores.append(proportion(f"{name}_robust_accuracy", after, {**said, **radius}))
     return scores
