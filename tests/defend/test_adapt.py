@@ -118,8 +118,12 @@ def test_a_reset_leaves_nothing_behind(name: str) -> None:
     # Nor is anything remembered beside the weights: the same stream has the same answers.
     assert all(torch.equal(a, model(b)) for a, b in zip(first, batches(), strict=True))
     assert all(torch.equal(kept[key], value) for key, value in given.state_dict().items())
+    # A model that is moved begins anew: no optimiser stays behind with other tensors.
+    moved_on = model.double()(batches()[0].double())
+    assert torch.allclose(moved_on, first[0].double(), atol=1e-4)
     model.reset()
-    assert torch.allclose(model.held()(batches()[0]), given(batches()[0]), atol=1e-6)
+    shown = batches()[0].double()
+    assert torch.allclose(model.held()(shown), given.double()(shown), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", EAGER)
@@ -244,3 +248,19 @@ def test_views_of_chance() -> None:
         turned_hue(red, 1 / 3).flatten(), torch.tensor([0.2, 0.8, 0.2]), atol=1e-6
     )
     assert torch.allclose(turned_hue(pixels, 1.0), pixels, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", EAGER)
+def test_a_gpu_adapts_as_a_cpu_does(name: str) -> None:
+    found = {}
+    for device in ("cpu", "cuda"):
+        model = defend(small().to(device), name, **EAGER[name])
+        assert isinstance(model, Adapting)
+        answers = [model(batch.to(device)) for batch in batches()]
+        model.reset()
+        again = [model(batch.to(device)) for batch in batches()]
+        assert all(torch.equal(*pair) for pair in zip(answers, again, strict=True))
+        held = model.held()(batches()[0].to(device))
+        found[device] = torch.cat([*answers, held]).cpu()
+    assert torch.allclose(found["cpu"], found["cuda"], atol=1e-3)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from itertools import chain
+from typing import Self
 
 import torch
 from torch import Generator, Tensor
@@ -89,6 +90,12 @@ class Adapting(Wrapped):
         for layer in layers:
             layer.hold = True
         return found
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # What a learner holds beside the model's weights does not move with them to a device.
+        super()._apply(fn, recurse)
+        self.reset()
+        return self
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         return chain(self.inner.named_parameters(), self.inner.named_buffers())

@@ -1,0 +1,160 @@
+"""Tables of the adaptation study, from the run that `study.py` left.
+
+    python studies/adaptation/tables.py runs/adaptation
+
+Writes scores.csv beside this file and puts the tables into README.md. The verdicts follow plan.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from study import METHODS, STREAMS
+
+from stockpot.files import write_atomic
+from stockpot.results.contrast import Contrast, paired
+from stockpot.results.schema import CellResult
+from stockpot.results.store import load_results
+from stockpot.results.tables import csv_text, fill, markdown, percent, read_csv, score_row
+
+HERE = Path(__file__).parent
+ATTACKS = tuple(
+    f"{who}{what}_accuracy" for who in ("static", "adapted") for what in ("", "_robust")
+)
+Row = Mapping[str, Any]
+
+
+def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """One row for each method and stream, with paired differences to `source` and `single`."""
+    cells = {_place(cell): cell for cell in results}
+    rows = []
+    for (data, method, stream), cell in cells.items():
+        row = {"data": data, "method": method, "stream": stream}
+        scores = score_row(cell, ("stream_accuracy", "nll", "ece", *ATTACKS))
+        row |= {key: _rounded(value) for key, value in scores.items()}
+        for other, name in (
+            ((data, "source", stream), "gain"),
+            ((data, method, "single"), "change"),
+        ):
+            if other in cells and other != (data, method, stream):
+                found = paired(_by_picture(cell), _by_picture(cells[other]))
+                ends = (found.value, found.low, found.high)
+                names = (name, f"{name}_low", f"{name}_high")
+                row |= {key: _rounded(end) for key, end in zip(names, ends, strict=True)}
+        rows.append(row)
+    order = list(STREAMS.values())
+    rows.sort(
+        key=lambda row: (row["data"], METHODS.index(row["method"]), order.index(row["stream"]))
+    )
+    return rows
+
+
+def _place(cell: CellResult) -> tuple[str, str, str]:
+    asked = cell.key.params
+    stream = STREAMS[asked["stream"], asked["order"], asked["batch"]]
+    return cell.key.data, cell.key.model.removeprefix("icons-"), stream
+
+
+def _by_picture(cell: CellResult) -> NDArray[np.float64]:
+    """The share of its corruptions under which each picture was right."""
+    found: NDArray[np.float64] = np.mean([cell.outcome(name) for name in cell.outcomes], axis=0)
+    return found
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def from_data(rows: Sequence[Row]) -> dict[str, str]:
+    """The places of README.md that follow from scores.csv."""
+    found = {}
+    for data in ("cifar10", "icons"):
+        own = [row for row in rows if row["data"] == data]
+        found[f"accuracy-{data}"] = _crossed(own, _accuracy)
+        found[f"gains-{data}"] = _crossed(own, _gain, METHODS[1:])
+        found[f"calibration-{data}"] = _crossed(own, _calibration)
+        found[f"attacks-{data}"] = attacks(own)
+    found["verdicts"] = verdicts(rows)
+    return found
+
+
+def _crossed(rows: Sequence[Row], text: Any, methods: Sequence[str] = METHODS) -> str:
+    """Methods down, streams across."""
+    at = {(row["method"], row["stream"]): row for row in rows}
+    streams = [name for name in STREAMS.values() if any(key[1] == name for key in at)]
+    return markdown(
+        ("method", *streams),
+        [
+            (f"`{method}`", *(text(at[method, s]) if (method, s) in at else "-" for s in streams))
+            for method in methods
+            if any(key[0] == method for key in at)
+        ],
+    )
+
+
+def _ends(row: Row, name: str) -> tuple[float, float, float]:
+    return row[name], row[f"{name}_low"], row[f"{name}_high"]
+
+
+def _accuracy(row: Row) -> str:
+    return percent(*_ends(row, "stream_accuracy"))
+
+
+def _calibration(row: Row) -> str:
+    return percent(*_ends(row, "ece"))
+
+
+def _gain(row: Row) -> str:
+    return "-" if row.get("gain") is None else str(Contrast(*_ends(row, "gain")))
+
+
+def attacks(rows: Sequence[Row]) -> str:
+    """Accuracy of the pictures that were attacked, before and after."""
+
+    def cell(row: Row, name: str) -> str:
+        return "-" if row.get(name) is None else percent(*_ends(row, name))
+
+    return markdown(
+        ("method", *(name.replace("_accuracy", "").replace("_", " ") for name in ATTACKS)),
+        [
+            (f"`{row['method']}`", *(cell(row, name) for name in ATTACKS))
+            for row in rows
+            if row.get("static_accuracy") is not None
+        ],
+    )
+
+
+def verdicts(rows: Sequence[Row]) -> str:
+    """What the plan's rules say of each method on each stream."""
+    at = {(row["data"], row["method"], row["stream"]): row for row in rows}
+    found = []
+    for (data, method, stream), row in at.items():
+        if method == "source":
+            continue
+        said = [{"held": "helps", "did not hold": "harms"}.get(
+            Contrast(*_ends(row, "gain")).verdict, "not told apart"
+        )]  # fmt: skip
+        alone = at.get((data, method, "single"))
+        helps = alone is not None and Contrast(*_ends(alone, "gain")).verdict == "held"
+        if helps and row.get("change") is not None:
+            away = Contrast(*_ends(row, "change")).verdict == "did not hold"
+            said += ["the stream takes help away"] if away else []
+        if row["ece_low"] > at[data, "source", stream]["ece_high"]:
+            said.append("less calibrated")
+        found.append((data, f"`{method}`", stream, "; ".join(said)))
+    return markdown(("data", "method", "stream", "by the rules"), found)
+
+
+def main(run: str) -> None:
+    """Write scores.csv and fill README.md."""
+    write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
+    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
