@@ -22,9 +22,10 @@ from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
-from stockpot.errors import UserError
+from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
+from stockpot.measure.chosen_data import by_content
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.models.classifier import Classifier
@@ -71,6 +72,13 @@ class DataSpec:
         if isinstance(self.source, Dataset):
             return self.source
         return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
+
+    def sibling(self, split: str) -> Dataset:
+        """Another split of the same dataset, all of it."""
+        if isinstance(self.source, Dataset):
+            raise BadDataError(f"{self.source} was given as images, and their {split} is unknown.")
+        options = {key: value for key, value in self.options.items() if key != "limit"}
+        return DataSpec(self.name, self.source, {**options, "split": split}).load()
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     device = pick_device(cell.device)
     model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
-    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
+    context = Context(device, cell.batch_size, cell.seed, progress, scratch, cell.data.sibling)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -229,7 +237,9 @@ def _by_content(
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
-        if isinstance(value, Mapping):
+        if references.get(role) == "data" and value:
+            found[key] = by_content(value, role)
+        elif isinstance(value, Mapping):
             found[key] = _by_content(value, references, f"{role}.")
         elif references.get(role) == "model" and value and Path(value).is_dir():
             found[key] = f"{Path(value).name}@{identify(value)[:16]}"

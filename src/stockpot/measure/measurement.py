@@ -38,6 +38,8 @@ class Context:
     progress: Progress = no_progress
     scratch: Path | None = None
     """Where a long measure may keep what it has done, to go on from there when it was killed."""
+    sibling: Callable[[str], Dataset] | None = None
+    """Another split of the data, whole and with the same options; none where only images came."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,10 @@ class Score(_Document):
     ci_high: float | None = None
     ci_method: str = Field("", description="For example `wilson-95`; empty where exact.")
     higher_is_better: bool | None = Field(True, description="None where no direction is better.")
-    unit: Literal["fraction", "nats", "count", "seconds", "bytes", "per_second"] = "fraction"
+    unit: Literal[
+        "fraction", "nats", "count", "seconds", "bytes", "per_second",
+        "classes", "radius", "factor", "score",
+    ] = "fraction"  # fmt: skip
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )

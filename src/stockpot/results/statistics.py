@@ -65,6 +65,25 @@ def resampled_means(
     return means / n
 
 
+def image_counts(
+    n: int, *, seed: int, resamples: int = RESAMPLES, groups: Groups | None = None
+) -> Iterator[NDArray[np.uint8]]:
+    """How often each image is drawn, some resamples at a time, for what is not a mean.
+
+    Args:
+        n: how many images there are.
+        seed: of the draws.
+        resamples: how many times to draw.
+        groups: which images belong together: whole groups are drawn.
+    """
+    if groups is None:
+        yield from _counts(n, seed, resamples, max(1, _AT_ONCE // max(n, 1)))
+        return
+    known, owners = np.unique(np.asarray(groups), return_inverse=True)
+    for part in _counts(len(known), seed, resamples, max(1, _AT_ONCE // max(n, 1))):
+        yield part[:, owners]
+
+
 def group_sums(values: NDArray[np.float64], groups: Groups) -> NDArray[np.float64]:
     """The columns' sums over each group, and in a last column how many rows it has."""
     labels = np.asarray(groups)

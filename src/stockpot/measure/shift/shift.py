@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import expit, logit
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
+from stockpot.measure.chosen_data import load_chosen
 from stockpot.measure.measurement import (
     Context,
     Flags,
@@ -62,7 +62,7 @@ def shift(
     found = {}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
-        other = _loaded(name, chosen)
+        other = load_chosen(chosen, f"outside: {name}")
         flags = right_flags(model, other, context, name, (class_space,))
         found[name] = flags[class_space]
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
@@ -137,17 +137,3 @@ def outside_scores(
             )
         )
     return scores
-
-
-def _loaded(name: str, chosen: Any) -> Dataset:
-    if isinstance(chosen, Dataset):
-        return chosen
-    if isinstance(chosen, str):
-        return load_dataset(chosen)
-    if not isinstance(chosen, dict) or "dataset" not in chosen:
-        raise BadParameterError(
-            f"outside: expected a dataset's name, or options with `dataset`, for {name!r}, "
-            f"got {chosen!r}."
-        )
-    options = {key: value for key, value in chosen.items() if key != "dataset"}
-    return load_dataset(str(chosen["dataset"]), **options)
