@@ -36,9 +36,15 @@ def read_sets(value: Any) -> dict[str, Any]:
     return found
 
 
+def _read_one(value: Any) -> Any:
+    if isinstance(value, str | Dataset) or (isinstance(value, Mapping) and "dataset" in value):
+        return value
+    raise BadParameterError(f"expected a dataset, or options with `dataset`, got {value!r}.")
+
+
 Sets = Annotated[dict[str, Any], Reference("data"), Check(read_sets)]
 """Several datasets: their names with commas between, a list, or a mapping from names."""
-Chosen = Annotated[str | dict[str, Any], Reference("data")]
+Chosen = Annotated[Any, Reference("data"), Check(_read_one)]
 """One dataset: its name, folder or file, or options with `dataset` for the name."""
 
 

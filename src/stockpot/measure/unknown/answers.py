@@ -16,7 +16,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.measure.measurement import Context, Flags, forward_batches
 from stockpot.models.classifier import Classifier
 from stockpot.score.class_space import ClassSpace
-from stockpot.score.predictions import NONE
+from stockpot.score.predictions import NONE, finite
 from stockpot.score.scorer import Scorer, scorer_for
 
 Floats = NDArray[np.float64]
@@ -81,6 +81,7 @@ def answers_of(
     for outputs, _ in forward_batches(model, data, context, what):
         found.append(scorer.logits(outputs).cpu())
     logits = torch.cat(found) if found else torch.zeros(0, len(model.classes))
+    logits = torch.where(finite(logits)[:, None], logits, torch.nan)
     accepted = scorer.accepted
     columns = scorer.mapping.targets(accepted.clamp_min(0))
     return Answers(

@@ -62,10 +62,8 @@ def certified(
     with evaluating(model):
         size = _count(model, data, context, scorer, Task(sigma, n0, n), shards)
     chosen, counted = (shards.column(name).numpy() for name in ("chosen", "counted"))
-    found = [certify(a, b, sigma, alpha) for a, b in zip(chosen, counted, strict=True)]
-    classes = np.array([each for each, _ in found])
-    radii = np.array([radius for _, radius in found])
-    answered = np.array([predict(row, alpha) for row in counted])
+    classes, radii = certify(chosen, counted, sigma, alpha)
+    answered = predict(counted, alpha)
     return Measurement(
         scores=_scores(classes, radii, answered, scorer, data, (sigma, n, alpha, step), context),
         convention=(

@@ -73,7 +73,8 @@ def conformal(
     ]
     for method in methods:
         fit = strangeness(parts.fit.probabilities(), method, shares[0], regular)
-        limit = threshold(_of_right(fit, parts.fit), alpha)
+        # What is as strange as the threshold is in the set, whatever rounding makes of sums.
+        limit = threshold(_of_right(fit, parts.fit), alpha) + 1e-9
         strange = strangeness(parts.scored.probabilities(), method, shares[1], regular)
         scores += _scores(strange, limit, parts.scored, {"method": method}, context.seed)
     scorer = parts.whole.scorer

@@ -57,7 +57,7 @@ def detection(inside: Sample, outside: Sample, *, seed: int, place: int = 0) -> 
     values = rates(inside.scores, outside.scores)
     drawn = _drawn(inside, outside, seed, place)
     method = "bootstrap-95" + _by(inside, outside)
-    found = dict(zip(METRICS, _ends(drawn, method), strict=True))
+    found = _ends(values, drawn, method)
     if values["auroc"] in (0.0, 1.0):
         few = min(len(inside.scores), len(outside.scores))
         found["auroc"] = wilson(round(values["auroc"] * few), few)
@@ -68,10 +68,9 @@ def mean_detection(found: Sequence[Found]) -> Found:
     """The mean over several sets, each counting equally, with images of all of them drawn anew."""
     drawn = np.mean([each.drawn for each in found], axis=0)
     values = {name: float(np.mean([each.values[name] for each in found])) for name in METRICS}
-    ends = dict(zip(METRICS, _ends(drawn, "bootstrap-95:sets-equal"), strict=True))
     if len(found) == 1:
         return Found(values, found[0].intervals, drawn)
-    return Found(values, ends, drawn)
+    return Found(values, _ends(values, drawn, "bootstrap-95:sets-equal"), drawn)
 
 
 def rates(inside: Floats, outside: Floats) -> dict[str, float]:
@@ -149,9 +148,13 @@ def _area(positives: Floats, negatives: Floats) -> Floats:
     return found
 
 
-def _ends(drawn: Floats, method: str) -> list[Interval]:
+def _ends(values: Mapping[str, float], drawn: Floats, method: str) -> dict[str, Interval]:
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    return [Interval(float(a), float(b), method) for a, b in zip(low, high, strict=True)]
+    # Rates jump from image to image: what was observed belongs to the interval all the same.
+    return {
+        name: Interval(min(float(a), values[name]), max(float(b), values[name]), method)
+        for name, a, b in zip(METRICS, low, high, strict=True)
+    }
 
 
 def _by(*samples: Sample) -> str:

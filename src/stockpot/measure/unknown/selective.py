@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.special import digamma
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -17,6 +16,7 @@ from stockpot.results.schema import Score
 from stockpot.results.statistics import Interval, image_counts
 from stockpot.score.class_space import ClassSpace
 
+_RESAMPLES = 1000
 Sureness = Literal["msp", "max_logit", "margin", "entropy"]
 
 
@@ -86,7 +86,8 @@ def selective_scores(
     order = np.argsort(-sure, kind="stable")
     sure, errors = sure[order], (~correct[order]).astype(np.float64)
     n = len(errors)
-    counts = image_counts(n, seed=seed, groups=None if groups is None else groups[order])
+    own = None if groups is None else groups[order]
+    counts = image_counts(n, seed=seed, resamples=_RESAMPLES, groups=own)
     drawn = np.concatenate([_values(sure, errors, part, coverages) for part in counts])
     whole = _values(sure, errors, np.ones((1, n)), coverages)[0]
     method = "bootstrap-95" if groups is None else f"bootstrap-95:{len(np.unique(groups))}-groups"
@@ -158,5 +159,6 @@ def _area(sizes: Floats, wrong: Floats, ends: Floats, mistakes: Floats) -> Float
 
 def _harmonic(count: Floats) -> Floats:
     """1 + 1/2 + ... + 1/count."""
-    found: Floats = digamma(count + 1) + np.euler_gamma
+    table = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, count.max(initial=0) + 1))])
+    found: Floats = table[count.astype(np.int64)]
     return found

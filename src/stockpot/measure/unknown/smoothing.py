@@ -10,42 +10,53 @@ share alpha of all images.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import beta, binomtest, norm
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta, binom, norm
 
 ABSTAIN = -1
 
 Counts = NDArray[np.int64]
+"""How often each class was answered: images x classes."""
+Floats = NDArray[np.float64]
 
 
-def lower_bound(successes: int, n: int, alpha: float) -> float:
-    """Clopper and Pearson's lower bound of a probability; it holds with 1 - alpha."""
-    return float(beta.ppf(alpha, successes, n - successes + 1)) if successes else 0.0
+def lower_bound(successes: ArrayLike, n: ArrayLike, alpha: float) -> Floats:
+    """Clopper and Pearson's lower bounds of probabilities; each holds with 1 - alpha."""
+    hits = np.asarray(successes)
+    bound = beta.ppf(alpha, np.maximum(hits, 1), np.asarray(n) - hits + 1)
+    found: Floats = np.where(hits > 0, bound, 0.0)
+    return found
 
 
-def certify(chosen: Counts, counted: Counts, sigma: float, alpha: float) -> tuple[int, float]:
-    """The certified class and its radius; `ABSTAIN` and 0 where nothing can be said.
+def certify(
+    chosen: Counts, counted: Counts, sigma: float, alpha: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """The certified classes and their radii; `ABSTAIN` and 0 where nothing can be said.
 
     Args:
-        chosen: how often each class was answered in the draws that choose one.
-        counted: how often in the others.
+        chosen: of the draws that choose a class.
+        counted: of the others.
         sigma: of the noise.
         alpha: how often a certificate may be wrong.
     """
-    best = int(chosen.argmax())
-    bound = lower_bound(int(counted[best]), int(counted.sum()), alpha)
-    if bound < 0.5:
-        return ABSTAIN, 0.0
-    return best, sigma * float(norm.ppf(bound))
+    best = chosen.argmax(axis=1)
+    hits = counted[np.arange(len(best)), best]
+    bound = lower_bound(hits, counted.sum(axis=1), alpha)
+    known = bound >= 0.5
+    radius: Floats = np.where(known, sigma * norm.ppf(np.maximum(bound, 0.5)), 0.0)
+    return np.where(known, best, ABSTAIN), radius
 
 
-def predict(counted: Counts, alpha: float) -> int:
-    """What the smoothed classifier answers, or `ABSTAIN`; wrong in at most a share alpha."""
-    second, best = np.argsort(counted, kind="stable")[-2:]
-    first, other = int(counted[best]), int(counted[second])
-    if not first or binomtest(first, first + other, 0.5).pvalue > alpha:
-        return ABSTAIN
-    return int(best)
+def predict(counted: Counts, alpha: float) -> NDArray[np.int64]:
+    """What the smoothed classifier answers, or `ABSTAIN`; wrong in at most a share alpha.
+
+    The two most frequent answers must differ by more than the tosses of a coin would.
+    """
+    order = np.argsort(counted, axis=1, kind="stable")
+    rows = np.arange(len(counted))
+    first, second = counted[rows, order[:, -1]], counted[rows, order[:, -2]]
+    chance = np.minimum(1.0, 2 * binom.sf(first - 1, first + second, 0.5))
+    return np.where((first > 0) & (chance <= alpha), order[:, -1], ABSTAIN)
 
 
 def largest_radius(n: int, sigma: float, alpha: float) -> float:
