@@ -98,7 +98,11 @@ ROWS = {
         Row("calibration", {"held_out": "content", "bins": 5}, "accuracy"),
         Row("conformal", {"alpha": 0.2}, "accuracy"),
         Row("selective", {}, "accuracy"),
-        Row("certified", {"sigma": 1e-6, "n": 12, "n0": 1, "step": 1e-6}, "smoothed_accuracy"),
+        Row(
+            "certified",
+            {"sigma": 1e-6, "n": 6, "n0": 1, "alpha": 0.05, "step": 1e-6},
+            "smoothed_accuracy",
+        ),
         Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),
     )
 }

@@ -74,7 +74,7 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "conformal": ({"methods": ("lac",)}, ("accuracy",)),
     "selective": ({"coverages": (0.5, 1.0)}, ("accuracy", "selective_accuracy")),
     "certified": (
-        {"sigma": 1e-6, "n": 12, "n0": 1, "step": 1.0},
+        {"sigma": 1e-6, "n": 6, "n0": 1, "alpha": 0.05, "step": 1.0},
         ("smoothed_accuracy", "certified_accuracy"),
     ),
 }

@@ -51,8 +51,7 @@ class Answers:
     @property
     def answered(self) -> Flags:
         """Whether there is an answer at all."""
-        found: Flags = np.isfinite(self.logits).all(axis=1)
-        return found
+        return np.asarray(np.isfinite(self.logits).all(axis=1))
 
     def probabilities(self, temperature: float = 1.0) -> Floats:
         """Of every column; where there is no answer, NaN."""
@@ -63,7 +62,8 @@ class Answers:
 
     def confidence(self, temperature: float = 1.0) -> Floats:
         """The highest probability; 1 where there is no answer."""
-        return np.nan_to_num(self.probabilities(temperature).max(axis=1), nan=1.0)
+        best: Floats = np.nan_to_num(self.probabilities(temperature).max(axis=1), nan=1.0)
+        return best
 
     def right_share(self, probabilities: Floats) -> Floats:
         """The probability that all right columns have together."""

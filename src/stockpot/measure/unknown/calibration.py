@@ -130,7 +130,8 @@ def brier(answers: Answers, probabilities: Floats) -> Floats:
     """
     share = answers.right_share(probabilities)
     squares = (probabilities**2).sum(axis=1) - answers.right_share(probabilities**2)
-    return np.nan_to_num((1 - share) ** 2 + squares, nan=_WORST_BRIER)
+    found: Floats = np.nan_to_num((1 - share) ** 2 + squares, nan=_WORST_BRIER)
+    return found
 
 
 def _bars(

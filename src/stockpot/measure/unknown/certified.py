@@ -210,7 +210,7 @@ def _scores(
     most = largest_radius(n, sigma, alpha)
     for place in range(int(most / step) + 1):
         radius = round(place * step, 10)
-        about_radius = {"curve": "radius", "radius": radius, **about}
+        about_radius: dict[str, str | float] = {"curve": "radius", "radius": radius, **about}
         certain_here = right & (radii >= radius)
         scores.append(proportion("certified_accuracy", certain_here, about_radius, groups=groups))
     return scores

@@ -95,7 +95,8 @@ _OF_LOGITS: dict[str, Detector] = {"msp": _msp, "max_logit": _max_logit, "energy
 
 def _unit(features: Tensor) -> Tensor:
     # The small number is OpenOOD's; it is added to every value.
-    return features / features.norm(dim=1, keepdim=True) + 1e-10
+    length: Tensor = features.norm(dim=1, keepdim=True)
+    return features / length + 1e-10
 
 
 def _knn(training: Tensor, k: int) -> Detector:
@@ -111,7 +112,8 @@ def _knn(training: Tensor, k: int) -> Detector:
         asked = _unit(features)
         step = max(1, _BANK_AT_ONCE // len(bank))
         found = []
-        for part in asked.split(step):
+        for start in range(0, len(asked), step):
+            part = asked[start : start + step]
             distances = (part**2).sum(dim=1, keepdim=True) + squares - 2 * part @ bank.T
             found.append(-distances.topk(k, dim=1, largest=False).values[:, -1])
         return torch.cat(found)
@@ -137,7 +139,8 @@ def _vim(training: Tensor, head: Head, dim: int) -> Detector:
     def score(logits: Tensor, features: Tensor | None) -> Tensor:
         assert features is not None
         own = head.logits(features).logsumexp(dim=1)
-        return own - scale * ((features - origin) @ residual).norm(dim=1)
+        length: Tensor = ((features - origin) @ residual).norm(dim=1)
+        return own - scale * length
 
     return score
 

@@ -96,10 +96,10 @@ def ood(
         chosen[distance, name], told, flag = foreign(name, other, known, overlap)
         notes += told
         flags += [flag] if flag else []
-    training, said = None, ""
+    training, said, trained = None, "", 0
     if set(names) & set(WITH_TRAINING):
         source = _training(data, context, train).limited(train_images or None, context.seed)
-        training = _features(looking, source)
+        training, trained = _features(looking, source), len(source)
         said = f"; training features of {len(source)} images of {source}"
         notes.append(f"training: {len(source)} of {source} ({source.fingerprint[:16]})")
     made = {n: detector(n, Settings(k, dim, percentile), looking.head, training) for n in names}
@@ -127,7 +127,9 @@ def ood(
     return Measurement(
         scores=scores,
         convention=_convention([words for _, words in made.values()], looking, said),
-        images=len(data) + sum(map(len, chosen.values())) + (len(training) if said else 0),
+        images=len(data)
+        + sum(map(len, chosen.values()))
+        + (0 if training is None else len(training)),
         outcomes={"correct": correct},
         notes=(*notes, *scorer.notes),
         flags=tuple(flags),

@@ -72,7 +72,8 @@ def sureness(answers: Answers, by: Sureness) -> Floats:
         found = best[:, -1] - best[:, -2]
     else:
         found = probabilities.max(axis=1)
-    return np.nan_to_num(found, nan=np.inf)
+    certain: Floats = np.nan_to_num(found, nan=np.inf)
+    return certain
 
 
 def selective_scores(
@@ -102,7 +103,7 @@ def selective_scores(
         with_interval("excess_aurc", float(whole[1]), n, found[1], better=False),
     ]
     for share, value, interval in zip(coverages, whole[2:], found[2:], strict=True):
-        about = {"curve": "coverage", "coverage": share}
+        about: dict[str, str | float] = {"curve": "coverage", "coverage": share}
         kept = max(1, round(share * n))
         scores.append(
             with_interval("selective_accuracy", float(value), kept, interval, condition=about)

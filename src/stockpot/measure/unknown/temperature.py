@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from stockpot.measure.unknown.answers import Answers
+from stockpot.measure.unknown.answers import Answers, Floats
+from stockpot.score.predictions import NONE
 
 LEAST, MOST = 0.01, 100.0
 
@@ -29,19 +31,11 @@ def fitted_temperature(held_out: Answers) -> float:
     return float(np.exp(found.x))
 
 
-def nll(answers: Answers, temperature: float = 1.0) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def nll(answers: Answers, temperature: float = 1.0) -> Floats:
     """Minus the log of the probability of what is right, for each image that has an answer."""
     scaled = answers.logits[answers.answered] / temperature
     wanted = answers.wanted[answers.answered]
     kept = np.take_along_axis(scaled, np.maximum(wanted, 0), axis=1)
-    right = _logsumexp(np.where(wanted < 0, -np.inf, kept))
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = _logsumexp(scaled) - right
+    right = logsumexp(np.where(wanted == NONE, -np.inf, kept), axis=1)
+    found: Floats = logsumexp(scaled, axis=1) - right
     return found
-
-
-def _logsumexp(
-    values: np.ndarray[tuple[int, int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    most = values.max(axis=1)
-    sums: np.ndarray[tuple[int], np.dtype[np.float64]] = np.exp(values - most[:, None]).sum(axis=1)
-    return most + np.log(sums)
