@@ -26,6 +26,7 @@ NAME = "measure"
 LIBRARY = library_defaults("stockpot.measure.run:measure")
 EXAMPLES = examples(
     "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
+    "stockpot measure cifar10-nominal --data cifar10 --with ood -p far=mnist,icons",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
 )
 

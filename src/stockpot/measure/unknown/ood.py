@@ -127,9 +127,7 @@ def ood(
     return Measurement(
         scores=scores,
         convention=_convention([words for _, words in made.values()], looking, said),
-        images=len(data)
-        + sum(map(len, chosen.values()))
-        + (0 if training is None else len(training)),
+        images=len(data) + sum(map(len, chosen.values())) + trained,
         outcomes={"correct": correct},
         notes=(*notes, *scorer.notes),
         flags=tuple(flags),
