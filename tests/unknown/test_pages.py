@@ -31,9 +31,9 @@ def test_what_is_not_known_is_shown(capsys) -> None:
     shown = capsys.readouterr().out
     assert "FPR at 95 % TPR" in shown
     assert f"{100 * auroc.value:.1f} ({100 * fpr.value:.1f})" in shown
-    page = render(results)
+    page = render(results, title="Unknowns")
     section = page[page.index('<section id="unknowns">') :]
     section = section[: section.index("</section>")]
-    for words in ("Reliability", "surest", "Certified l2 radius", "far mean", "net temperature"):
+    for words in ("Reliability", "surest", "Certified l2 radius", "far mean", "calibrated"):
         assert words in section
     assert section.count("<svg") == 3
