@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
@@ -65,7 +66,7 @@ def ood(
     train_images: Natural = 50_000,
     k: Count = 50,
     dim: Natural | None = None,
-    percentile: Annotated[float, Check(float)] = 90.0,
+    percentile: Annotated[float, Field(ge=0, lt=100)] = 90.0,
     overlap: Overlapping = "leave_out",
 ) -> Measurement:
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and AUPR for near and far sets.
