@@ -31,7 +31,7 @@ _MOST_DRAWS = 2**24
 Draw = Annotated[int, Field(ge=1, le=_MOST_DRAWS // 2)]
 
 
-@measures.register("certified", paper="arXiv:1902.02918")
+@measures.register("certified", paper="arXiv:1902.02918", passes=True)
 def certified(
     model: Classifier,
     data: Dataset,
@@ -147,6 +147,7 @@ def _answers(
     A draw's noise depends on the seed, the row and the number of the draw: neither the batch size
     nor the device changes it.
     """
+    run = context.passes(model)
     total = len(pixels) * task.draws
     for start in range(0, total, context.batch_size):
         stop = min(start + context.batch_size, total)
@@ -155,7 +156,7 @@ def _answers(
         seeds = (((context.seed + first + places) << 24) + draws).tolist()
         noise = gaussian(Draws(seeds, "smoothing", pixels.device), pixels.shape[1:])
         noisy = pixels[torch.from_numpy(places).to(pixels.device)] + task.sigma * noise
-        logits = scorer.logits(model(noisy).float())
+        logits = scorer.logits(run(noisy))
         best = predictions(logits).cpu()
         for place in np.unique(places):
             own = np.flatnonzero(places == place)

@@ -36,7 +36,7 @@ def _read_methods(value: Any) -> tuple[str, ...]:
     return chosen
 
 
-@measures.register("conformal", paper="arXiv:2009.14193")
+@measures.register("conformal", paper="arXiv:2009.14193", passes=True)
 def conformal(
     model: Classifier,
     data: Dataset,

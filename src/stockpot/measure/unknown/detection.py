@@ -60,7 +60,8 @@ def detection(inside: Sample, outside: Sample, *, seed: int, place: int = 0) -> 
     found = _ends(values, drawn, method)
     if values["auroc"] in (0.0, 1.0):
         few = min(len(inside.scores), len(outside.scores))
-        found["auroc"] = wilson(round(values["auroc"] * few), few)
+        ends = wilson(round(values["auroc"] * few), few)
+        found["auroc"] = Interval(ends.low, ends.high, f"smaller-set-{ends.method}")
     return Found(values, found, drawn)
 
 
