@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import torch
 
-from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
@@ -25,14 +24,14 @@ from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
-from stockpot.measure.chosen_data import by_content
+from stockpot.measure.by_content import by_content
 from stockpot.measure.in_memory import in_memory
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.measure.overlap import Overlap, overlap, unseen_part, with_unseen
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
-from stockpot.models.inputs import identify_autoencoder, seen_of
+from stockpot.models.inputs import seen_of
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
@@ -147,7 +146,7 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=_by_content(self.params, references),
+            params=by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
             model_fingerprint=identify(spec.source, own),
@@ -256,28 +255,6 @@ def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list
         return [], []
     count = len(model.classes)
     return [Flag(name=BY_POSITION, count=count, of=count)], [mapping.note]
-
-
-def _by_content(
-    params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
-) -> dict[str, Any]:
-    """Parameters in which what is read stands by its content: its place decides nothing."""
-    found: dict[str, Any] = {}
-    for key, value in params.items():
-        role = f"{place}{key}"
-        if references.get(role) == "data" and value:
-            found[key] = by_content(value, role)
-        elif isinstance(value, Mapping):
-            found[key] = _by_content(value, references, f"{role}.")
-        elif references.get(role) == "model" and value and Path(value).is_dir():
-            found[key] = f"{Path(value).name}@{identify(value)[:16]}"
-        elif references.get(role) == "autoencoder" and value and Path(value).exists():
-            found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
-        elif references.get(role) == "images" and value:
-            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
-        else:
-            found[key] = value
-    return found
 
 
 def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:

@@ -71,10 +71,10 @@ def load_chosen(chosen: Any, what: str) -> Dataset:
     return _loaded(str(chosen["dataset"]), json.dumps(options, sort_keys=True))
 
 
-def by_content(value: Any, what: str) -> Any:
+def marked(value: Any, what: str) -> Any:
     """A parameter that names datasets, with what they hold in place of where they lie."""
     if isinstance(value, Mapping) and "dataset" not in value:
-        return {name: by_content(chosen, f"{what}.{name}") for name, chosen in value.items()}
+        return {name: marked(chosen, f"{what}.{name}") for name, chosen in value.items()}
     if value in RELATED:
         return value
     data = load_chosen(value, what)
