@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.stats import norm
 from torch import Tensor, nn
 
 import stockpot
-from pico import make_classifier, make_dataset
+from pico import CLASSES, make_classifier, make_dataset
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.errors import BadDataError, BadParameterError, UserError
 from stockpot.measure.chosen_data import read_sets
@@ -69,6 +70,24 @@ def test_every_detector_runs_and_the_result_says_how() -> None:
     other = {**params, "near": {"dark": foreign(29)}}
     (again,) = stockpot.measure(model, {"ood": other}, data=data, device="cpu")
     assert again.key.params["near"] != result.key.params["near"]
+
+
+def test_training_images_are_those_of_the_same_dataset(tmp_path) -> None:
+    """The train split with the data's own options, and all of it: a limit is for what is scored."""
+    for split, count in (("train", 9), ("test", 4)):
+        for row, pixels in enumerate(next(make_dataset(2 * count).batches(2 * count)).images):
+            place = tmp_path / split / CLASSES[row % 2] / f"{row}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(place)
+    (result,) = stockpot.measure(
+        make_classifier(Headed()),
+        {"ood": {"far": {"dark": foreign()}, "k": 5}},
+        data=str(tmp_path),
+        data_options={"limit": 5},
+        device="cpu",
+    )
+    assert result.data.n == 5
+    assert "training features of 18 images" in result.convention
 
 
 def test_features_are_what_the_last_layer_reads() -> None:
