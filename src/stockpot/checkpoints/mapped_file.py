@@ -1,4 +1,4 @@
-"""A file as memory that the system fills when it is looked at: few descriptors, little address space.
+"""A file as memory that the system fills: few descriptors, little address space.
 
 A stretch of a file lies in a window of it, and the windows used last, of all files, are kept: as
 many as a quarter of the descriptors that this process may have, because an open window holds one.

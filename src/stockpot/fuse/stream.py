@@ -20,6 +20,8 @@ from torch import Tensor
 
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
+from stockpot.engine import pick_device
+from stockpot.errors import BadParameterError
 from stockpot.fuse.finite import Inputs
 from stockpot.fuse.fuser import (
     Fuser,
@@ -39,6 +41,15 @@ DEVICE_STRETCH = 1 << 24
 _CORES = os.cpu_count() or 1
 
 Ready = TensorFuser | SurveyFuser | SwitchFuser
+
+
+def device_for(asked: str, *, heavy: bool) -> torch.device:
+    """Where to compute; `auto` takes an accelerator only for heavy arithmetic.
+
+    A merge that takes a few operations for every weight waits for its files anywhere, and on an
+    accelerator for the way there and back too (docs/performance.md).
+    """
+    return pick_device("cpu" if asked == "auto" and not heavy else asked)
 
 
 class Piece(NamedTuple):
@@ -129,7 +140,7 @@ class Stream:
                     finally:  # what a method made of values that are no numbers is not the reason
                         inputs.settle()
             except BaseException as problem:
-                errors.append(problem)
+                errors.append(self._too_small() if _is_memory(problem) else problem)
 
         threads = [Thread(target=run, name="fuse") for _ in range(self.workers)]
         with _one_torch_thread(), ahead:
@@ -144,6 +155,14 @@ class Stream:
                     thread.join()
         if errors:
             raise errors[0]
+
+    def _too_small(self) -> BadParameterError:
+        return BadParameterError(
+            f"device: {self.device} has too little memory for this merge; nothing was written.",
+            hint="Fuse with threads=1, or where there is more memory."
+            if self.device == "cpu"
+            else "Give device=cpu (--device cpu).",
+        )
 
     def gather(self, passes: Sequence[Pass], rows: Sequence[Row]) -> list[Any]:
         """Run several passes in one walk."""
@@ -188,6 +207,12 @@ class Stream:
                     ready[index] = done.value
             waiting = still
         return [ready[index] for index in range(len(fusers))]
+
+
+def _is_memory(problem: BaseException) -> bool:
+    """Whether memory ran out; of the CPU's, torch says so in words only."""
+    in_words = "can't allocate memory" in str(problem)
+    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or in_words
 
 
 @contextmanager
