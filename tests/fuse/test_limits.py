@@ -18,6 +18,7 @@ from torch import Tensor
 from stockpot.checkpoints.open import open_checkpoint, read_tensors
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError
+from stockpot.fuse import execute
 from stockpot.fuse import stream as streams
 from stockpot.fuse.run import fuse
 
@@ -162,7 +163,8 @@ def test_no_tensor_is_in_memory_whole(method: str, monkeypatch: pytest.MonkeyPat
     pool = [{"w": base["w"] + 0.1 * torch.randn(90, 40, generator=generator)} for _ in range(3)]
     anchor = None if method == "karcher" else base
     whole = fuse(method, pool, base=anchor, **METHODS[method])
-    monkeypatch.setattr(streams, "STRETCH", 400)
+    for room in (streams, execute):
+        monkeypatch.setattr(room, "STRETCH", 400)
     monkeypatch.setattr(Counting, "longest", 0)
     sources = [Counting(state, label=str(n)) for n, state in enumerate(pool)]
     parts = fuse(method, sources, base=anchor, **METHODS[method])

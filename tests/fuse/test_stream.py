@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from threading import Condition, get_ident
 
 import pytest
@@ -56,7 +57,7 @@ def test_what_follows_is_read_while_a_stretch_is_at_work(member: Watched) -> Non
     """The next stretch of the same tensor too: a tensor may be larger than the memory."""
     stream = Stream(align([member]), threads=1)
     places = [(piece.row.name, piece.start) for piece in every_piece(stream)]
-    following = dict(zip(places, places[1:], strict=False))
+    following = dict(pairwise(places))
 
     def work(slab: Slab) -> None:
         after = following.get((slab.name, slab.start))
