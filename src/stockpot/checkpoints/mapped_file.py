@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import sys
+import platform
 from collections import OrderedDict
 from functools import cache
 from pathlib import Path
@@ -28,10 +28,11 @@ from torch import Tensor
 from stockpot.errors import BadCheckpointError
 from stockpot.files import open_files_allowed
 
+_LINUX = platform.system() == "Linux"
 WINDOW = 32 << 20
-_REACH = 4 << 20
+REACH = 4 << 20
 """How far a window goes on into the next, so that a short stretch always lies in one."""
-_MOST = 512
+_MOST = 256
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python names from 3.13 on
 _POPULATE = 22  # MADV_POPULATE_READ, since Linux 5.14
 
@@ -49,7 +50,7 @@ class MappedFile:
         """`count` values from the byte `begin` on, flat; they must not be written to."""
         length = count * dtype.itemsize
         start = begin - begin % WINDOW
-        stop = min(start + WINDOW + _REACH, self.size)
+        stop = min(start + WINDOW + REACH, self.size)
         if begin + length <= stop:
             memory = _windows.get(self, start, stop)
         else:  # longer than a window: mapped for itself, as long as it is used
@@ -67,8 +68,8 @@ class MappedFile:
 
     def fetch(self, begin: int, length: int) -> None:
         """Wait until the system has these bytes in memory, and a window of ours shows them."""
-        for start in range(begin, begin + length, _REACH):
-            count = min(_REACH, begin + length - start)
+        for start in range(begin, begin + length, REACH):
+            count = min(REACH, begin + length - start)
             values = self.stretch(start, count, torch.uint8)
             populate = _populate()
             if populate is None or populate(values.data_ptr(), count):
@@ -82,7 +83,7 @@ class MappedFile:
         """Map a part of the file; None where the system does not."""
         descriptor = self._open()
         try:
-            if sys.platform == "linux":
+            if _LINUX:
                 return mmap.mmap(
                     descriptor, stop - start, flags=mmap.MAP_PRIVATE | _NO_RESERVE, offset=start
                 )
@@ -150,6 +151,9 @@ class _Windows:
                 self._open.move_to_end(key)
                 return self._open[key]
         memory = file.map(start, stop)
+        if memory is None:  # the windows themselves may have taken all address space
+            self.clear()
+            memory = file.map(start, stop)
         if memory is not None:
             with self._lock:
                 self._open[key] = memory
@@ -178,7 +182,7 @@ def _identity(facts: os.stat_result) -> tuple[int, ...]:
 @cache
 def _populate() -> Any | None:
     """The system call that fills mapped pages; it lets other threads run meanwhile."""
-    if sys.platform != "linux":
+    if not _LINUX:
         return None
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
