@@ -9,10 +9,12 @@ from torch import Tensor
 
 from stockpot.attack.checks.flags import together
 from stockpot.attack.run import AttackResult, attack
+from stockpot.engine.stages import stage
 from stockpot.models.forward.folding import Model
 from stockpot.score.scorer import Scorer
 
 
+@stage("attack")
 def attack_scored(
     model: Model,
     images: Tensor,

@@ -21,6 +21,7 @@ from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
+from stockpot.engine.stages import Clock, stage, timed
 from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
@@ -160,29 +161,32 @@ class Cell:
 
 def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     """Measure one cell and save it; a cell that is already saved is read, not repeated."""
-    key = cell.key()
-    store = ResultStore(cell.store) if cell.store else None
-    if store and (known := store.find(key)):
-        return known
-    data, known_images = cell.images()
-    device = pick_device(cell.device)
-    model = model_for(cell.model, data, device)
+    with timed() as clock:
+        return _run_cell(cell, progress, clock)
+
+
+def _run_cell(cell: Cell, progress: Progress, clock: Clock) -> CellResult:
+    with stage("load"):
+        key = cell.key()
+        store = ResultStore(cell.store) if cell.store else None
+        if store and (known := store.find(key)):
+            return known
+        data, known_images = cell.images()
+        device = pick_device(cell.device)
+        model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
     size = model.preprocess.size
+    batch = batch_of(cell.batch_size, device, size.height * size.width if cell.passes else None)
+    keeps = not isinstance(cell.model.source, Classifier)
     context = Context(
-        device,
-        batch_of(cell.batch_size, device, size.height * size.width if cell.passes else None),
-        cell.seed,
-        progress,
-        scratch,
-        cell.forward,
-        keeps=not isinstance(cell.model.source, Classifier),
-        sibling=cell.data.sibling,
+        device, batch, cell.seed, progress, scratch, cell.forward, keeps, sibling=cell.data.sibling
     )
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    found, watch, said = in_memory(cell.measure, model, data, context, cell.params)
+    clock.on(device)
+    with stage("score"):
+        found, watch, said = in_memory(cell.measure, model, data, context, cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     positions, by_position = by_position_told(model, data) if found.class_space else ([], [])
     trained = trained_on(cell.model.source, cell.model.options.get("revision"))
@@ -217,6 +221,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
                 torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
             ),
             images=found.images,
+            stages={name: round(seconds, 4) for name, seconds in clock.taken().items()},
         ),
         forward=context.made[0].facts if context.made else None,
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
@@ -236,8 +241,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     if known_images:
         result = with_unseen(result, known_images)
     if store:
-        store.save(result)
-        store.clear_scratch(key)
+        with stage("write"):
+            store.save(result)
+            store.clear_scratch(key)
     return result
 
 

@@ -22,6 +22,7 @@ from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.engine.stages import stage
 from stockpot.measure import measures
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
@@ -201,8 +202,11 @@ class _Grids:
                         seen = batch.images.to(context.device, non_blocking=True)
                     else:
                         place = (int(batch.rows[0]), cell)
-                        seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
-                    flags = scorer.correct(run(seen), batch.rows)
+                        with stage("corrupt"):
+                            seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
+                    with stage("forward"):
+                        outputs = run(seen)
+                    flags = scorer.correct(outputs, batch.rows)
                     right[cell].append(flags.cpu().numpy())
                     done += len(images)
                     context.progress("corruption", done, total)
@@ -264,7 +268,8 @@ def _stored_grid(
         scorer = scorer_for(model.classes, part, class_space)
         for batch in part.batches(context.batch_size, fit if published else own.fit):
             images = batch.images.to(context.device)
-            outputs = run(stored_pixels(images, own) if published else images)
+            with stage("forward"):
+                outputs = run(stored_pixels(images, own) if published else images)
             yield scorer.correct(outputs, batch.rows).cpu().numpy()
             done += len(batch.labels)
             context.progress("corruption", done, total)

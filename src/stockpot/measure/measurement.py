@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.engine.stages import stage
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import Passes, kept_passes
@@ -87,7 +88,8 @@ def forward_batches(
     run = context.passes(model)
     with evaluating(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
-            logits = run(batch.images.to(context.device, non_blocking=True))
+            with stage("forward"):
+                logits = run(batch.images.to(context.device, non_blocking=True))
             done += len(batch.labels)
             context.progress(what, done, len(data))
             yield logits, batch

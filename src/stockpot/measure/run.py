@@ -13,6 +13,7 @@ from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
+from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
@@ -105,6 +106,7 @@ def measure(
     return results
 
 
+@timed()
 def run_cells(
     cells: Sequence[Cell],
     *,
@@ -138,6 +140,7 @@ def run_cells(
     return [results[index] for index in range(len(cells))]
 
 
+@stage("load")
 def _finished(cell: Cell) -> CellResult | None:
     try:
         return ResultStore(cell.store).find(cell.key()) if cell.store else None
