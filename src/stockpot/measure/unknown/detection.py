@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from stockpot.results.statistics import Groups, Interval, image_counts, wilson
 
 METRICS = ("auroc", "fpr95", "fpr95_in", "aupr_in", "aupr_out")
-RESAMPLES = 1000
+RESAMPLES, FEWER, MANY = 1000, 500, 10_000
+"""Resamples of sets with few images, and of those with many, whose intervals are narrow anyway."""
 _AT_ONCE = 1_000_000
 _TPR = 0.95
 
@@ -45,7 +46,9 @@ class Found(NamedTuple):
     """Resamples x metrics."""
 
 
-def detection(inside: Sample, outside: Sample, *, seed: int, place: int = 0) -> Found:
+def detection(
+    inside: Sample, outside: Sample, *, seed: int, place: int = 0, resamples: int = RESAMPLES
+) -> Found:
     """How well the scores of two sets tell them apart.
 
     Args:
@@ -53,9 +56,10 @@ def detection(inside: Sample, outside: Sample, *, seed: int, place: int = 0) -> 
         outside: the other images.
         seed: of the draws.
         place: the number of the other set: its draws are its own.
+        resamples: how many; equal for all sets of one mean.
     """
     values = rates(inside.scores, outside.scores)
-    drawn = _drawn(inside, outside, seed, place)
+    drawn = _drawn(inside, outside, (seed, seed + 1 + place), resamples)
     method = "bootstrap-95" + _by(inside, outside)
     found = _ends(values, drawn, method)
     if values["auroc"] in (0.0, 1.0):
@@ -81,11 +85,11 @@ def rates(inside: Floats, outside: Floats) -> dict[str, float]:
     return dict(zip(METRICS, map(float, table), strict=True))
 
 
-def _drawn(inside: Sample, outside: Sample, seed: int, place: int) -> Floats:
+def _drawn(inside: Sample, outside: Sample, seeds: tuple[int, int], resamples: int) -> Floats:
     counts = [
-        np.concatenate(list(image_counts(len(sample.scores), seed=own, resamples=RESAMPLES,
+        np.concatenate(list(image_counts(len(sample.scores), seed=own, resamples=resamples,
                                          groups=sample.groups)))
-        for sample, own in ((inside, seed), (outside, seed + 1 + place))
+        for sample, own in ((inside, seeds[0]), (outside, seeds[1]))
     ]  # fmt: skip
     step = max(1, _AT_ONCE // (len(inside.scores) + len(outside.scores)))
     parts = [
@@ -93,7 +97,7 @@ def _drawn(inside: Sample, outside: Sample, seed: int, place: int) -> Floats:
             inside.scores, outside.scores,
             counts[0][start : start + step], counts[1][start : start + step],
         )
-        for start in range(0, RESAMPLES, step)
+        for start in range(0, resamples, step)
     ]  # fmt: skip
     return np.concatenate(parts)
 

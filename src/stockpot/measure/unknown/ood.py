@@ -16,7 +16,10 @@ from stockpot.measure import measures
 from stockpot.measure.chosen_data import Chosen, Sets, load_chosen
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
 from stockpot.measure.unknown.detection import (
+    FEWER,
+    MANY,
     METRICS,
+    RESAMPLES,
     Found,
     Sample,
     detection,
@@ -112,11 +115,13 @@ def ood(
     correct = torch.cat(right).cpu().numpy()
     scores = [proportion("accuracy", correct, groups=groups)]
     found: dict[tuple[str, str], dict[str, Found]] = {}
+    most = len(data) + max(map(len, chosen.values()))
+    resamples = RESAMPLES if most <= MANY else FEWER
     for place, ((distance, name), other) in enumerate(chosen.items()):
         outside = _scored(looking, other, run, name, np.inf)
         for each in names:
             samples = Sample(inside[each], groups), Sample(outside[each], _groups(other))
-            result = detection(*samples, seed=context.seed, place=place)
+            result = detection(*samples, seed=context.seed, place=place, resamples=resamples)
             found.setdefault((each, distance), {})[name] = result
             about: dict[str, str | int] = {"detector": each, "distance": distance, "set": name}
             scores += _as_scores(result, len(data) + len(other), about)
