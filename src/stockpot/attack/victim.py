@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from stockpot.attack.blocks import Blocks
+from stockpot.attack.captured import Graphs, graphs_for
 from stockpot.attack.folding import Model, folded
 from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
@@ -61,6 +63,7 @@ class Victim:
         self._run: Model = self.model
         self._look: Model | None = None
         self._door: torch.dtype | None = None
+        self._graphs: Graphs | None = None
 
     def prepare(self, images: Tensor, given: torch.dtype = torch.float32) -> None:
         """Make the faster model that `forward` asks for; to be called in evaluation mode.
@@ -70,6 +73,7 @@ class Victim:
             given: the precision that the images came in, perhaps since the model wants it.
         """
         self._door = _door(self.model, images, given)
+        self._graphs = None if self.forward == "compiled" else graphs_for(images.device)
         if self._door is not None:
             return  # a model in half precision is taken as it is
         if self.forward == "folded":
@@ -91,13 +95,23 @@ class Victim:
         """The same model, run as it was given, on pixels in full precision."""
         exact = Victim(self.model, self.eot, piece=self.piece)
         exact._door = self._door
+        if self._graphs is not None:  # of its own: another way to run the model is another graph
+            exact._graphs = graphs_for(self._graphs.device)
         return exact
 
     def averaging(self, eot: int) -> Victim:
         """The same model, run in the same way, with other draws for every look."""
         other = replace(self, eot=eot)
         other._run, other._look, other._door = self._run, self._look, self._door
+        other._graphs = self._graphs
         return other
+
+    def blocks(self, every: int) -> Blocks:
+        """How the images of a run on this model leave: where steps are captured, every so often."""
+        return Blocks(self._graphs, every, None if self.exact else self._wrong, self.eot)
+
+    def _wrong(self, images: Tensor, labels: Tensor) -> Tensor:
+        return predictions(self.exactly().logits(images)) != labels
 
     def once(self, pixels: Tensor) -> Tensor:
         """One pass of the model as it was given, which is not counted."""
