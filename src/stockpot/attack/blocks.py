@@ -130,6 +130,9 @@ class Blocks:
         if self.judge is None or not len(fresh):
             return
         wrong = self.judge(state.found[fresh], state.labels[fresh])
+        # What did not fall need not be surpassed by what does.
+        loss = torch.where(wrong, state.found_loss[fresh], -torch.inf)
+        state.found_loss = state.found_loss.index_put((fresh,), loss)
         state.fallen = state.fallen.index_put((fresh,), wrong)
         state.done = state.done.index_put((fresh,), wrong)
         state.queries = state.queries.index_add(0, fresh, torch.full_like(fresh, self.looks))
