@@ -143,9 +143,7 @@ def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settin
     return _brought_inside(victim, task, s, answers.outcome(flat))
 
 
-def _look(
-    victim: Victim, s: _Settings, leave: bool, state: _State
-) -> tuple[_State, Slopes]:
+def _look(victim: Victim, s: _Settings, leave: bool, state: _State) -> tuple[_State, Slopes]:
     """See where the walks stand, and remember the nearest misclassified points."""
     slopes = victim.slopes(state.now, state.labels, state.classes)
     size = norm_of(s.norm, state.now - state.origin)
