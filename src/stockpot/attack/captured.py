@@ -62,7 +62,7 @@ class CudaGraphs(Graphs):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
 
     def capture(self, step: Step, inputs: Tensors) -> Step | None:
@@ -90,7 +90,7 @@ class CudaGraphs(Graphs):
 
         def replay(*given: Tensor) -> Tensors:
             moved = [(to, new) for to, new in zip(buffers, given, strict=True) if to is not new]
-            torch._foreach_copy_(*(list(each) for each in zip(*moved, strict=True)))
+            torch._foreach_copy_([to for to, _ in moved], [new for _, new in moved])
             graph.replay()
             return outputs
 
