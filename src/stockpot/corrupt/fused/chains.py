@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -14,9 +12,9 @@ _BLOCK = 256
 
 @triton.jit(do_not_specialize=["passes", "reach", "rows", "columns", "height", "width", "channels"])
 def _shuffle(
-    pixels: Any, steps: Any, out: Any, passes: Any, reach: Any, rows: Any, columns: Any,
-    height: Any, width: Any, channels: Any, size: tl.constexpr,
-) -> None:  # fmt: skip
+    pixels, steps, out, passes, reach, rows, columns,
+    height, width, channels, size: tl.constexpr,
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     area, scan = height * width, rows * columns

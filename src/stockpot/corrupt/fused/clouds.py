@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,7 +10,7 @@ _BLOCK = 256
 
 
 @triton.jit
-def _middle(grid: Any, field: Any, y: Any, x: Any, side: Any, roughness: Any, mask: Any) -> Any:
+def _middle(grid, field, y, x, side, roughness, mask):
     below, right = (y + 1) % side * side, (x + 1) % side
     here = tl.load(grid + y * side + x, mask=mask) + tl.load(grid + below + x, mask=mask)
     beside = tl.load(grid + y * side + right, mask=mask) + tl.load(grid + below + right, mask=mask)
@@ -20,9 +18,7 @@ def _middle(grid: Any, field: Any, y: Any, x: Any, side: Any, roughness: Any, ma
 
 
 @triton.jit(do_not_specialize=["side", "stride", "roughness"])
-def _octave(
-    grids: Any, fields: Any, out: Any, side: Any, stride: Any, roughness: Any, size: tl.constexpr
-) -> None:
+def _octave(grids, fields, out, side, stride, roughness, size: tl.constexpr):
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     area = side * side

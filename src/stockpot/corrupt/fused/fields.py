@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,7 +11,7 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _hash(index: Any, first: Any, second: Any) -> Any:
+def _hash(index, first, second):
     """32 random bits; the constants are those of `draws.py`."""
     word = index + first
     word = (word ^ ((word >> 17) & 0x7FFF)) * -312814405
@@ -24,7 +22,7 @@ def _hash(index: Any, first: Any, second: Any) -> Any:
 
 
 @triton.jit(do_not_specialize=["count", "shift"])
-def _bits(keys: Any, out: Any, count: Any, shift: Any, size: tl.constexpr) -> None:
+def _bits(keys, out, count, shift, size: tl.constexpr):
     image = tl.program_id(0)
     index = tl.program_id(1) * size + tl.arange(0, size)
     first, second = tl.load(keys + 2 * image), tl.load(keys + 2 * image + 1)
@@ -33,7 +31,7 @@ def _bits(keys: Any, out: Any, count: Any, shift: Any, size: tl.constexpr) -> No
 
 
 @triton.jit(do_not_specialize=["count", "shift"])
-def _uniform(keys: Any, out: Any, count: Any, shift: Any, size: tl.constexpr) -> None:
+def _uniform(keys, out, count, shift, size: tl.constexpr):
     image = tl.program_id(0)
     index = tl.program_id(1) * size + tl.arange(0, size)
     first, second = tl.load(keys + 2 * image), tl.load(keys + 2 * image + 1)
@@ -43,7 +41,7 @@ def _uniform(keys: Any, out: Any, count: Any, shift: Any, size: tl.constexpr) ->
 
 
 @triton.jit(do_not_specialize=["count", "shift"])
-def _normal(keys: Any, table: Any, out: Any, count: Any, shift: Any, size: tl.constexpr) -> None:
+def _normal(keys, table, out, count, shift, size: tl.constexpr):
     image = tl.program_id(0)
     word_index = tl.program_id(1) * size + tl.arange(0, size)
     first, second = tl.load(keys + 2 * image), tl.load(keys + 2 * image + 1)
@@ -57,9 +55,7 @@ def _normal(keys: Any, table: Any, out: Any, count: Any, shift: Any, size: tl.co
 
 
 @triton.jit(do_not_specialize=["count", "shift", "low", "span"])
-def _integers(
-    keys: Any, out: Any, count: Any, shift: Any, low: Any, span: Any, size: tl.constexpr
-) -> None:
+def _integers(keys, out, count, shift, low, span, size: tl.constexpr):
     image = tl.program_id(0)
     word_index = tl.program_id(1) * size + tl.arange(0, size)
     first, second = tl.load(keys + 2 * image), tl.load(keys + 2 * image + 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,9 +11,7 @@ _BLOCK = 512
 
 
 @triton.jit(do_not_specialize=["height", "width"])
-def _affine(
-    from_x: Any, from_y: Any, units: Any, out: Any, height: Any, width: Any, size: tl.constexpr
-) -> None:
+def _affine(from_x, from_y, units, out, height, width, size: tl.constexpr):
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     mask = place < height * width
@@ -30,7 +26,7 @@ def _affine(
 
 
 @triton.jit
-def _folded(where: Any, count: Any) -> Any:
+def _folded(where, count):
     last = (count - 1).to(tl.float32)
     where = tl.where(where < 0, tl.abs(where + 1.0), where)
     beyond = (2 * last - where) + (where >= count.to(tl.float32)).to(tl.float32)
@@ -39,9 +35,9 @@ def _folded(where: Any, count: Any) -> Any:
 
 @triton.jit(do_not_specialize=["amount", "unit_x", "unit_y", "height", "width"])
 def _displaced(
-    shifts: Any, out: Any, amount: Any, unit_x: Any, unit_y: Any, height: Any, width: Any,
+    shifts, out, amount, unit_x, unit_y, height, width,
     size: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     area = height * width

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,9 +11,7 @@ _BLOCK = 512
 
 
 @triton.jit(do_not_specialize=["height", "width", "rows", "columns"])
-def _coded(
-    pixels: Any, out: Any, height: Any, width: Any, rows: Any, columns: Any, size: tl.constexpr
-) -> None:
+def _coded(pixels, out, height, width, rows, columns, size: tl.constexpr):
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     mask = place < rows * columns
@@ -35,7 +31,7 @@ def _coded(
 
 
 @triton.jit
-def _quantised(raw: Any, table: Any, out: Any, count: Any, size: tl.constexpr) -> None:
+def _quantised(raw, table, out, count, size: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
     mask = place < count
     step = tl.load(table + place % 64)
@@ -46,13 +42,13 @@ def _quantised(raw: Any, table: Any, out: Any, count: Any, size: tl.constexpr) -
 
 
 @triton.jit
-def _whole(planes: Any, place: Any, mask: Any) -> Any:
+def _whole(planes, place, mask):
     value = tl.floor(tl.load(planes + place, mask, other=0.0) + 128.0 + 0.5)
     return tl.minimum(tl.maximum(value, 0.0), 255.0)
 
 
 @triton.jit
-def _doubled(plane: Any, y: Any, x: Any, high: Any, wide: Any, line: Any, mask: Any) -> Any:
+def _doubled(plane, y, x, high, wide, line, mask):
     """One value of chroma at the full resolution, from four at half of it."""
     row, column = y // 2, x // 2
     beside = tl.where(y % 2 == 0, tl.maximum(row - 1, 0), tl.minimum(row + 1, high - 1))
@@ -67,9 +63,9 @@ def _doubled(plane: Any, y: Any, x: Any, high: Any, wide: Any, line: Any, mask: 
 
 @triton.jit(do_not_specialize=["height", "width", "rows", "columns"])
 def _decoded(
-    luma: Any, chroma: Any, out: Any, height: Any, width: Any, rows: Any, columns: Any,
+    luma, chroma, out, height, width, rows, columns,
     size: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     area = height * width

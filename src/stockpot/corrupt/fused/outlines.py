@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,7 +11,7 @@ _BLOCK = 512
 
 
 @triton.jit(do_not_specialize=["height", "width"])
-def _grow(ridges: Any, edges: Any, out: Any, height: Any, width: Any, size: tl.constexpr) -> None:
+def _grow(ridges, edges, out, height, width, size: tl.constexpr):
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     mask = place < height * width
@@ -30,9 +28,7 @@ def _grow(ridges: Any, edges: Any, out: Any, height: Any, width: Any, size: tl.c
 
 
 @triton.jit(do_not_specialize=["furthest", "width", "count"])
-def _beside(
-    edges: Any, out: Any, furthest: Any, width: Any, count: Any, size: tl.constexpr
-) -> None:
+def _beside(edges, out, furthest, width, count, size: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
     mask = place < count
     x = (place % width).to(tl.int32)
@@ -46,9 +42,9 @@ def _beside(
 
 @triton.jit(do_not_specialize=["furthest", "height", "width"])
 def _distance(
-    beside: Any, out: Any, furthest: Any, height: Any, width: Any, size: tl.constexpr,
+    beside, out, furthest, height, width, size: tl.constexpr,
     straight: tl.constexpr, diagonal: tl.constexpr, knight: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * size + tl.arange(0, size)
     mask = place < height * width

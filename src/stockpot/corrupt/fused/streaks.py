@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -14,9 +12,9 @@ _BLOCK = 1024
 
 @triton.jit(do_not_specialize=["taps", "channels", "height", "width"])
 def _streak(
-    pixels: Any, weights: Any, right: Any, down: Any, out: Any, taps: Any, channels: Any,
-    height: Any, width: Any, size: tl.constexpr,
-) -> None:  # fmt: skip
+    pixels, weights, right, down, out, taps, channels,
+    height, width, size: tl.constexpr,
+):  # fmt: skip
     plane = tl.program_id(0)
     place = tl.program_id(1) * size + tl.arange(0, size)
     row, column = place // width, place % width
