@@ -8,6 +8,8 @@ from torch import nn
 
 from stockpot.attack import blocks, captured, victim
 from stockpot.attack.captured import Graphs, graphs_for
+from stockpot.attack.convolutions import ConvReLU
+from stockpot.attack.losses import cross_entropy
 from stockpot.attack.methods.apgd import apgd
 from stockpot.attack.run import attack
 from stockpot.attack.task import Task
@@ -153,3 +155,27 @@ def test_graphs_are_used_and_given_up_where_they_would_differ(monkeypatch) -> No
     assert made == [None]
     plain = attack(model, images, labels, eps=0.01, steps=30, check=False)
     assert int((found.robust != plain.robust).sum()) <= 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_fast_copy_on_a_gpu_is_the_network(precision) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64, 4),
+    ).cuda().eval()  # fmt: skip
+    images = pictures(64).float().cuda()
+    labels = model(images).argmax(dim=1)
+    fast = victim.Victim(model, precision=precision, forward="folded")
+    fast.prepare(images)
+    assert sum(isinstance(module, ConvReLU) for module in fast._run.modules()) == 2
+    expected = victim.Victim(model).ascend(images, cross_entropy, labels)
+    found = fast.ascend(images, cross_entropy, labels)
+    scale = 0.03 if precision == "bf16" else 0.005
+    torch.testing.assert_close(found.logits, expected.logits, rtol=scale, atol=scale)
+    towards = nn.functional.cosine_similarity(
+        found.gradient.flatten(1), expected.gradient.flatten(1)
+    )
+    assert float(towards.mean()) > 0.98

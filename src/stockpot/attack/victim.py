@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stockpot.attack.blocks import Blocks
 from stockpot.attack.captured import Graphs, graphs_for
+from stockpot.attack.convolutions import with_relus
 from stockpot.attack.folding import Model, folded
 from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
@@ -83,6 +84,9 @@ class Victim:
             if self.precision == "bf16" and isinstance(self._run, nn.Module):
                 # The copy is ours: its weights can be bfloat16, which spares a cast at every look.
                 self._run = self._run.bfloat16() if self._run is not self.model else self._run
+            if self._run is not self.model and images.is_cuda:
+                half = self.precision == "bf16"
+                self._run = with_relus(self._run, images.bfloat16() if half else images)
         elif self.forward == "compiled":
             self._run = cast(Model, torch.compile(self.model))
 
