@@ -16,6 +16,7 @@ from stockpot.results.headline import (
     gathered_notes,
     headline_columns,
     headline_rows,
+    images_of,
     split_by_data,
 )
 from stockpot.results.schema import CellResult
@@ -85,8 +86,7 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
             for costs in (False, True)
         ]
         tables = [_score_table(group) for group in groups if group]
-        facts = cells[0].data
-        text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
+        text = f"{images_of(cells)}; {cells[0].data.classes} classes"
         notes = gathered_notes(cells, results)
         trained = {table.model for table in corruption_tables(cells) if table.trained}
         chart = _accuracy_chart(tables[0])
