@@ -56,13 +56,13 @@ class ConvReLU(nn.Conv2d):
             weight = F.pad(weight, (0, 0, 0, 0, 0, missing))
             weight = weight.contiguous(memory_format=torch.channels_last)
         settings = self.stride, self.padding, self.dilation, self.groups
-        result: Tensor = _Function.apply(pixels.to(weight.dtype), weight, self.bias, *settings)
-        return result
+        apply: Callable[..., Tensor] = _Function.apply
+        return apply(pixels.to(weight.dtype), weight, self.bias, *settings)
 
 
 class _Function(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, pixels: Tensor, weight: Tensor, bias: Tensor, *settings: Any
     ) -> Tensor:
         given = pixels.shape[1]
@@ -82,7 +82,7 @@ class _Function(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
         pixels, weight, result = ctx.saved_tensors
         stride, padding, dilation, groups = ctx.settings
         slope = torch.ops.aten.threshold_backward(slope, result, 0)
