@@ -115,13 +115,13 @@ def peer_cost(case: str) -> tuple[dict[str, float], str]:
 
 def our_attack(model: str, count: int, seeds: int, **options: Any) -> dict[str, float]:
     """An attack of this library on the first images."""
-    from stockpot.attack.run import attack
+    import stockpot
 
     images, labels = load_images(count)
     network = load_model(model)
 
     def run(seed: int) -> int:
-        found = attack(network, images, labels, eps="8/255", seed=1000 * seed, **options)
+        found = stockpot.attack(network, images, labels, eps="8/255", seed=1000 * seed, **options)
         return int(found.robust.sum())
 
     return over_seeds(run, count, seeds)

@@ -62,9 +62,7 @@ class ConvReLU(nn.Conv2d):
 
 class _Function(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, pixels: Tensor, weight: Tensor, bias: Tensor, *settings: Any
-    ) -> Tensor:
+    def forward(ctx: Any, pixels: Tensor, weight: Tensor, bias: Tensor, *settings: Any) -> Tensor:
         given = pixels.shape[1]
         if weight.shape[1] > given and settings[-1] == 1:
             shape = len(pixels), weight.shape[1], *pixels.shape[2:]
