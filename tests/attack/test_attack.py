@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from stockpot.attack.checks.outputs import is_softmax
-from stockpot.attack.convolutions import ConvReLU, with_relus
 from stockpot.attack.draws import normal, signs, uniform
-from stockpot.attack.folding import folded, renewed_copy
-from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
+from stockpot.models.forward.convolutions import ConvReLU, with_relus
+from stockpot.models.forward.folding import folded, renewed_copy
+from stockpot.models.forward.frozen_graph import frozen
 
 
 def linear(classes: int = 2, seed: int = 0, size: int = 4) -> nn.Module:

@@ -8,12 +8,12 @@ from torch import nn
 
 from stockpot.attack import blocks, captured, victim
 from stockpot.attack.captured import Graphs, graphs_for
-from stockpot.attack.convolutions import ConvReLU
 from stockpot.attack.losses import cross_entropy
 from stockpot.attack.methods.apgd import apgd
 from stockpot.attack.run import attack
 from stockpot.attack.task import Task
 from stockpot.attack.threat import threat
+from stockpot.models.forward.convolutions import ConvReLU
 
 BALLS = {"linf": 0.03, "l2": 0.35, "l1": 2.0}
 WAYS = [

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from stockpot.attack.blocks import Blocks
 from stockpot.attack.captured import Graphs, graphs_for
-from stockpot.attack.convolutions import with_relus
-from stockpot.attack.folding import Model, folded
-from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.convolutions import with_relus
+from stockpot.models.forward.folding import Model, folded
+from stockpot.models.forward.frozen_graph import frozen
 from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]

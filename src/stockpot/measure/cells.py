@@ -22,12 +22,16 @@ from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
+from stockpot.engine.stages import Clock, stage, timed
 from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
+from stockpot.measure.in_memory import in_memory
 from stockpot.measure.measurement import Context, Progress, no_progress
-from stockpot.measure.overlap import Overlap, overlap, unseen_part
+from stockpot.measure.overlap import Overlap, overlap, unseen_part, with_unseen
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.memory import batch_of
+from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
@@ -40,11 +44,12 @@ from stockpot.results.schema import (
     ModelFacts,
     Score,
     pack_bits,
+    pack_groups,
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
-from stockpot.score.predictions import NON_FINITE, watching
-from stockpot.types import Variant
+from stockpot.score.predictions import NON_FINITE
+from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
 @dataclass(frozen=True)
@@ -84,9 +89,23 @@ class Cell:
     seed: int
     store: str | None
     device: str
-    batch_size: int
+    batch_size: BatchSize
     unseen: bool = False
     """Leave out the images that the model has seen; they are marked otherwise."""
+    precision: PrecisionChoice = "auto"
+    compile: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether the measure leaves forward passes to the context; others know no precision."""
+        return self.measure in measures and measures.get(self.measure).tags.passes
+
+    @property
+    def forward(self) -> Forward:
+        """How forward passes are made."""
+        if not self.passes:
+            return Forward()
+        return chosen_forward(self.precision, self.compile, pick_device(self.device))
 
     def overlap(self) -> Overlap | None:
         """What the model has seen of the data."""
@@ -113,6 +132,7 @@ class Cell:
         own = _undefended(spec.options)
         words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
+        forward = self.forward
         return CellKey(
             model=spec.name,
             entry=variant.entry,
@@ -127,37 +147,44 @@ class Cell:
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
+            precision=forward.precision,
+            compiled=forward.compile,
         )
 
 
 def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     """Measure one cell and save it; a cell that is already saved is read, not repeated."""
-    key = cell.key()
-    store = ResultStore(cell.store) if cell.store else None
-    if store and (known := store.find(key)):
-        return known
-    data, known_images = cell.images()
-    device = pick_device(cell.device)
-    model = model_for(cell.model, data, device)
+    with timed() as clock:
+        return _run_cell(cell, progress, clock)
+
+
+def _run_cell(cell: Cell, progress: Progress, clock: Clock) -> CellResult:
+    with stage("load"):
+        key = cell.key()
+        store = ResultStore(cell.store) if cell.store else None
+        if store and (known := store.find(key)):
+            return known
+        data, known_images = cell.images()
+        device = pick_device(cell.device)
+        model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
-    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
+    size = model.preprocess.size
+    batch = batch_of(cell.batch_size, device, size.height * size.width if cell.passes else None)
+    keeps = not isinstance(cell.model.source, Classifier)
+    context = Context(device, batch, cell.seed, progress, scratch, cell.forward, keeps=keeps)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    with watching(model) as watch:
-        found = measures.get(cell.measure)(model, data, context, **cell.params)
+    clock.on(device)
+    with stage("score"):
+        found, watch, said = in_memory(cell.measure, model, data, context, cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
-    positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-    without = (
-        known_images.scores_without(found.scores, found.outcomes, data.groups)
-        if known_images
-        else []
-    )
+    positions, by_position = by_position_told(model, data) if found.class_space else ([], [])
     trained = trained_on(cell.model.source, cell.model.options.get("revision"))
     notes = [*found.notes, *_trained_note(trained, found.scores)]
     result = CellResult(
         key=key,
-        scores=[*found.scores, *without],
+        scores=found.scores,
         data=DataFacts(
             name=data.name,
             split=data.split,
@@ -185,24 +212,29 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
                 torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
             ),
             images=found.images,
+            stages={name: round(seconds, 4) for name, seconds in clock.taken().items()},
         ),
+        forward=context.made[0].facts if context.made else None,
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
         outcome_sizes={
             name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
         },
         notes=[
-            *dict.fromkeys([*notes, *by_position]),
+            *dict.fromkeys([*notes, *by_position, *said]),
             *([watch.note] if watch.broken else []),
-            *(known_images.notes(without) if known_images else []),
         ],
         flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
         seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+        groups=pack_groups(data.groups),
         findings=list(found.findings),
         pictures=list(found.pictures),
     )
+    if known_images:
+        result = with_unseen(result, known_images)
     if store:
-        store.save(result)
-        store.clear_scratch(key)
+        with stage("write"):
+            store.save(result)
+            store.clear_scratch(key)
     return result
 
 
@@ -213,7 +245,7 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
     return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
 
 
-def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
+def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
     """What to say where a model does not name its classes: they are taken in the data's order."""
     mapping = match_classes(model.classes, data.classes)
     if not mapping.by_position:

@@ -23,7 +23,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
-@measures.register("clean")
+@measures.register("clean", passes=True)
 def clean(
     model: Classifier,
     data: Dataset,

@@ -22,6 +22,7 @@ from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.engine.stages import stage
 from stockpot.measure import measures
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
@@ -35,7 +36,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import ModelRef
 
 
-@measures.register("corruption", paper="arXiv:1903.12261")
+@measures.register("corruption", paper="arXiv:1903.12261", passes=True)
 def corruption(
     model: Classifier,
     data: Dataset,
@@ -179,6 +180,8 @@ class _Grids:
             identify(model),
             *(self.data.fingerprint, tuple(self.cells), self.profile, self.size),
             *(self.overlays, self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
+            self.data.groups,
+            self.context.forward,
         )
         if key in _KEPT:
             return _KEPT[key]
@@ -189,6 +192,7 @@ class _Grids:
         right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
+        run = context.passes(model)
         with evaluating(model), watching(model) as watch:
             for batch, base in way.batches(data, context.batch_size):
                 images = base.to(context.device, non_blocking=True)
@@ -198,13 +202,17 @@ class _Grids:
                         seen = batch.images.to(context.device, non_blocking=True)
                     else:
                         place = (int(batch.rows[0]), cell)
-                        seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
-                    flags = scorer.correct(model(seen).float(), batch.rows)
+                        with stage("corrupt"):
+                            seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
+                    with stage("forward"):
+                        outputs = run(seen)
+                    flags = scorer.correct(outputs, batch.rows)
                     right[cell].append(flags.cpu().numpy())
                     done += len(images)
                     context.progress("corruption", done, total)
         joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
-        grid = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        cells = {cell: joined[cell] for cell in self.cells}
+        grid = Grid(joined.pop(None), cells, data.groups)
         if not watch.broken:  # a grid from memory would not say what the outputs were
             while len(_KEPT) >= 8:
                 _KEPT.pop(next(iter(_KEPT)))
@@ -250,6 +258,7 @@ def _stored_grid(
     done, total = 0, len(data) * (len(cells) + 1)
 
     own = model.preprocess
+    run = context.passes(model)
 
     def fit(picture: Image.Image) -> Image.Image:
         return stored_fit(picture, own)
@@ -259,7 +268,8 @@ def _stored_grid(
         scorer = scorer_for(model.classes, part, class_space)
         for batch in part.batches(context.batch_size, fit if published else own.fit):
             images = batch.images.to(context.device)
-            outputs = model(stored_pixels(images, own) if published else images).float()
+            with stage("forward"):
+                outputs = run(stored_pixels(images, own) if published else images)
             yield scorer.correct(outputs, batch.rows).cpu().numpy()
             done += len(batch.labels)
             context.progress("corruption", done, total)
@@ -268,7 +278,7 @@ def _stored_grid(
         clean = np.concatenate(list(flags(data, False)))
         published = size == "published"
         found = {cell: np.concatenate(list(flags(stored.load(*cell), published))) for cell in cells}
-    return Grid(clean, found)
+    return Grid(clean, found, data.groups)
 
 
 def _recipe(

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.engine.stages import stage
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.options import Forward
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.results.schema import Finding, Flag, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
@@ -30,7 +33,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """How to run: none of it may change a number."""
+    """How to run: none of it may change a number but the precision."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     batch_size: int = 256
@@ -38,6 +41,23 @@ class Context:
     progress: Progress = no_progress
     scratch: Path | None = None
     """Where a long measure may keep what it has done, to go on from there when it was killed."""
+    forward: Forward = field(default_factory=Forward)
+    """Precision and compilation of forward passes; this alone may change a number, by rounding."""
+    keeps: bool = False
+    """Whether models and their weights stay as they are, so that fast copies of them may too."""
+    made: list[Passes] = field(default_factory=list)
+    """What `passes` has given so far."""
+
+    def passes(self, model: Classifier) -> Passes:
+        """A model as a function from pixels to float32 logits, in batches that fit.
+
+        It is to be called inside `evaluating(model)`, with pixels on the device.
+        """
+        make = kept_passes if self.keeps else Passes
+        run = make(model, self.forward, self.batch_size)
+        if run not in self.made:
+            self.made.append(run)
+        return run
 
 
 @dataclass(frozen=True)
@@ -63,12 +83,14 @@ def forward_batches(
     What is done with them on the device leaves a GPU no pause; bringing them over makes it wait.
     """
     done = 0
+    run = context.passes(model)
     with evaluating(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
-            logits = model(batch.images.to(context.device, non_blocking=True))
+            with stage("forward"):
+                logits = run(batch.images.to(context.device, non_blocking=True))
             done += len(batch.labels)
             context.progress(what, done, len(data))
-            yield logits.float(), batch
+            yield logits, batch
 
 
 def right_flags(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from stockpot.report.sections import (
     leaderboards,
     run_details,
 )
+from stockpot.report.stages import stage_shares
 from stockpot.report.tasks import sweep_sections, task_sections
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
@@ -56,6 +58,18 @@ def write_page(
     return out
 
 
+@cache
+def _environment() -> Environment:
+    # One for all pages: it keeps the templates that it has compiled.
+    return Environment(
+        loader=PackageLoader("stockpot.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def render(
     results: Sequence[CellResult],
     *,
@@ -65,13 +79,6 @@ def render(
     figures: Sequence[Path] = (),
 ) -> str:
     """The page as text; the same results give the same page."""
-    environment = Environment(
-        loader=PackageLoader("stockpot.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     values: dict[str, Any] = {
         "title": title,
         "subtitle": subtitle,
@@ -86,6 +93,7 @@ def render(
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
         "galleries": galleries(results),
+        "stages": stage_shares(results),
         "details": run_details(results),
         "models": len({result.key.model for result in results}),
         "cells": len(results),
@@ -96,7 +104,7 @@ def render(
         "filled": filled,
         "colours": Markup(page_colours()),
     }
-    return environment.get_template("page.html.j2").render(values)
+    return _environment().get_template("page.html.j2").render(values)
 
 
 class Figure(NamedTuple):

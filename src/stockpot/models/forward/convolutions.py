@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stockpot.attack.folding import Model
+from stockpot.models.forward.folding import Model
 
 _WIDTH = 8  # channels that a tensor core wants at least
 _ROUNDING = 1e-2
