@@ -17,6 +17,7 @@ from stockpot.audit.judgement import FEWEST, forbidden
 from stockpot.audit.probes import Images, Plan
 from stockpot.audit.subject import Subject, state_of, untouched_copy
 from stockpot.audit.trial import Claim, Point, Trial
+from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.results.schema import Finding, Verdict
 from stockpot.results.trust import worst_of
@@ -46,6 +47,7 @@ class Audit:
         return next(each for each in self.findings if each.name == name)
 
 
+@stage("attack")
 def audit(
     model: Model,
     images: Tensor,

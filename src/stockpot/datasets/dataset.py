@@ -18,6 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets.words.words import Words
+from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError, BadParameterError
 
 Fit = Callable[[Image.Image], Image.Image]
@@ -136,7 +137,12 @@ class Dataset:
     def batches(self, size: int = 256, fit: Fit | None = None) -> Iterator[Batch]:
         """All rows in order, `size` at a time."""
         start = 0
-        for images in self.images.batches(size, fit):
+        source = self.images.batches(size, fit)
+        while True:
+            with stage("decode"):
+                images = next(source, None)
+            if images is None:
+                return
             rows = torch.arange(start, start + len(images))
             start += len(images)
             yield Batch(images, self.labels[rows], rows)

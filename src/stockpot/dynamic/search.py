@@ -16,6 +16,7 @@ from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
 from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
+from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.score.scorer import Model
 from stockpot.types import ImageSize
@@ -61,6 +62,7 @@ class Found:
     """Latents before and after."""
 
 
+@stage("attack")
 def search(
     task: Task,
     pixels: Tensor,

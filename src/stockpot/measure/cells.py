@@ -22,6 +22,7 @@ from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
+from stockpot.engine.stages import Clock, stage, timed
 from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
@@ -132,19 +133,26 @@ class Cell:
 
 def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
     """Measure one cell and save it; a cell that is already saved is read, not repeated."""
-    key = cell.key()
-    store = ResultStore(cell.store) if cell.store else None
-    if store and (known := store.find(key)):
-        return known
-    data, known_images = cell.images()
-    device = pick_device(cell.device)
-    model = model_for(cell.model, data, device)
+    with timed() as clock:
+        return _run_cell(cell, progress, clock)
+
+
+def _run_cell(cell: Cell, progress: Progress, clock: Clock) -> CellResult:
+    with stage("load"):
+        key = cell.key()
+        store = ResultStore(cell.store) if cell.store else None
+        if store and (known := store.find(key)):
+            return known
+        data, known_images = cell.images()
+        device = pick_device(cell.device)
+        model = model_for(cell.model, data, device)
     scratch = store.scratch(key) if store else None
     context = Context(device, cell.batch_size, cell.seed, progress, scratch)
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    with watching(model) as watch:
+    clock.on(device)
+    with stage("score"), watching(model) as watch:
         found = measures.get(cell.measure)(model, data, context, **cell.params)
     broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
     positions, by_position = _by_position(model, data) if found.class_space else ([], [])
@@ -185,6 +193,7 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
                 torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
             ),
             images=found.images,
+            stages={name: round(seconds, 4) for name, seconds in clock.taken().items()},
         ),
         outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
         outcome_sizes={
@@ -201,8 +210,9 @@ def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
         pictures=list(found.pictures),
     )
     if store:
-        store.save(result)
-        store.clear_scratch(key)
+        with stage("write"):
+            store.save(result)
+            store.clear_scratch(key)
     return result
 
 

@@ -23,6 +23,7 @@ from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.engine.stages import stage
 from stockpot.measure.corruption_scores import Cell, Grid
 from stockpot.measure.measurement import Context, span
 from stockpot.measure.together.pictures import geometry
@@ -119,8 +120,10 @@ class Grids(ABC):
                 if scorer is None or scorer[0] is not part:
                     own = scorer_for(model.classes, part, self.class_space)
                     scorer = (part, own.to(context.device))
+                with stage("forward"):
+                    outputs = model(pixels).float()
                 # Left on the device: to bring answers over is to wait for them.
-                right[cell].append(scorer[1].correct(model(pixels).float(), span(rows)))
+                right[cell].append(scorer[1].correct(outputs, span(rows)))
                 done += len(rows)
                 context.progress("corruption", done, total)
                 yield
@@ -163,7 +166,8 @@ class MadeGrids(Grids):
             seeds = picture_seeds(context.seed, batch.rows.tolist())
             for cell in self.cells:
                 place = (int(batch.rows[0]), cell)
-                seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
+                with stage("corrupt"):
+                    seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
                 yield InCell(seen, batch.rows, cell, data)
 
     def _set(self, way: Sizing) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.engine.stages import stage
 from stockpot.measure.together.pictures import Pictures
 from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
@@ -68,17 +69,10 @@ def forward_batches(
     a GPU no pause; bringing them over makes it wait.
     """
     done = 0
-    shown = context.pictures.of(data, context.batch_size, model.preprocess, context.device)
     for pixels, batch in shown:
-        logits = model(pixels)
+        with stage("forward"):
+            logits = model(pixels)
         done += len(batch.rows)
-        context.progress(what, done, len(data))
-        yield logits.float(), batch
-
-
-def span(rows: Tensor) -> slice:
-    """The rows of a batch, which follow one another, as a slice: no device waits for numbers."""
-    return slice(int(rows[0]), int(rows[0]) + len(rows))
 
 
 def right_flags(

@@ -112,6 +112,11 @@ class Cost(_Document):
     peak_memory_bytes: int | None = None
     images: int = Field(0, description="Forward passes, counted in images.")
     queries: int | None = None
+    stages: dict[str, float] = Field(
+        default_factory=dict,
+        description="Seconds by stage since the last result of the same process, in which models "
+        "and data were loaded too; no part of the question.",
+    )
 
 
 class Picture(_Document):

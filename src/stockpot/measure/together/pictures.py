@@ -49,7 +49,7 @@ class Pictures:
         self.mark = object()
         """Stands for this lifetime of pictures; what else is remembered may name it."""
         self.seconds = 0.0
-        """What making them took; on a GPU, what it took to ask for it."""
+        """What waiting for them took, all askers together."""
 
     def shared(
         self, what: Hashable, make: Callable[[], Iterator[S]], device: torch.device
@@ -63,7 +63,7 @@ class Pictures:
         """
 
         def begun() -> Iterator[S]:
-            return beside(self._timed(make()), device)
+            return beside(make(), device)
 
         stream = self._streams.get(what)
         if stream is None or stream.number > 0:
@@ -72,7 +72,10 @@ class Pictures:
         while True:
             if stream.number > number:  # the others are ahead
                 stream = _Stream(begun())
-            if (item := stream.at(number)) is None:
+            start = time.perf_counter()
+            item = stream.at(number)
+            self.seconds += time.perf_counter() - start
+            if item is None:
                 return
             yield item
             number += 1
@@ -83,15 +86,6 @@ class Pictures:
         if key not in self._loaded:
             self._loaded[key] = load_dataset(name, **options)
         return self._loaded[key]
-
-    def _timed(self, source: Iterator[S]) -> Iterator[S]:
-        while True:
-            start = time.perf_counter()
-            item = next(source, None)
-            self.seconds += time.perf_counter() - start
-            if item is None:
-                return
-            yield item
 
     def of(
         self, data: Dataset, size: int, preprocess: Preprocess, device: torch.device
