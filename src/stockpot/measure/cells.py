@@ -7,7 +7,6 @@ models and datasets for the next cell), measures, and saves its result file itse
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -21,13 +20,14 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
-from stockpot.engine import device_name, pick_device
-from stockpot.engine.stages import Clock, stage, timed
+from stockpot.engine import pick_device
+from stockpot.engine.stages import stage
 from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Progress, no_progress
+from stockpot.measure.measurement import Context, Measurement, Progress
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
+from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
@@ -44,7 +44,7 @@ from stockpot.results.schema import (
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
-from stockpot.score.predictions import NON_FINITE, watching
+from stockpot.score.predictions import NON_FINITE, Watch
 from stockpot.types import Variant
 
 
@@ -131,89 +131,111 @@ class Cell:
         )
 
 
-def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
-    """Measure one cell and save it; a cell that is already saved is read, not repeated."""
-    with timed() as clock:
-        return _run_cell(cell, progress, clock)
+@dataclass(frozen=True)
+class OpenCell:
+    """A cell with all that it needs: its data and its model, loaded."""
+
+    cell: Cell
+    key: CellKey
+    data: Dataset
+    overlap: Overlap | None
+    model: Classifier
+    device: torch.device
+
+    @property
+    def store(self) -> ResultStore | None:
+        """Where its result goes."""
+        return ResultStore(self.cell.store) if self.cell.store else None
+
+    def context(self, progress: Progress, pictures: Pictures) -> Context:
+        """How to run it."""
+        scratch = self.store.scratch(self.key) if self.store else None
+        cell = self.cell
+        return Context(self.device, cell.batch_size, cell.seed, progress, scratch, pictures)
+
+    def finish(self, found: Measurement, watch: Watch, cost: Cost) -> CellResult:
+        """The result of what was found, saved."""
+        result = self._result(found, watch, cost)
+        if self.store:
+            with stage("write"):
+                self.store.save(result)
+                self.store.clear_scratch(self.key)
+        return result
+
+    def _result(self, found: Measurement, watch: Watch, cost: Cost) -> CellResult:
+        cell, data, model, known_images = self.cell, self.data, self.model, self.overlap
+        broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
+        positions, by_position = _by_position(model, data) if found.class_space else ([], [])
+        without = (
+            known_images.scores_without(found.scores, found.outcomes, data.groups)
+            if known_images
+            else []
+        )
+        trained = trained_on(cell.model.source, cell.model.options.get("revision"))
+        notes = [*found.notes, *_trained_note(trained, found.scores)]
+        return CellResult(
+            key=self.key,
+            scores=[*found.scores, *without],
+            data=DataFacts(
+                name=data.name,
+                split=data.split,
+                n=len(data),
+                classes=len(data.classes),
+                fingerprint=data.fingerprint,
+                licence=data.licence,
+            ),
+            model=ModelFacts(
+                name=cell.model.name,
+                source=model.origin.source,
+                fingerprint=self.key.model_fingerprint,
+                architecture=model.origin.architecture,
+                parameters=model.parameter_count,
+                preprocessing=str(model.preprocess),
+                class_space=found.class_space,
+                trained_on=trained,
+            ),
+            convention=found.convention,
+            provenance=provenance(cost.device),
+            cost=cost,
+            outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
+            outcome_sizes={
+                name: len(flags)
+                for name, flags in found.outcomes.items()
+                if len(flags) != len(data)
+            },
+            notes=[
+                *dict.fromkeys([*notes, *by_position]),
+                *([watch.note] if watch.broken else []),
+                *(known_images.notes(without) if known_images else []),
+            ],
+            flags=[
+                *found.flags,
+                *broken,
+                *positions,
+                *(known_images.flags if known_images else []),
+            ],
+            seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+            findings=list(found.findings),
+            pictures=list(found.pictures),
+        )
 
 
-def _run_cell(cell: Cell, progress: Progress, clock: Clock) -> CellResult:
+def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
+    """Load what a cell needs; one that is already saved is read, not repeated.
+
+    Args:
+        cell: what to measure.
+        key: the cell's key, where it is known.
+    """
     with stage("load"):
-        key = cell.key()
+        key = key or cell.key()
         store = ResultStore(cell.store) if cell.store else None
         if store and (known := store.find(key)):
             return known
         data, known_images = cell.images()
         device = pick_device(cell.device)
         model = model_for(cell.model, data, device)
-    scratch = store.scratch(key) if store else None
-    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
-    start = time.perf_counter()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    clock.on(device)
-    with stage("score"), watching(model) as watch:
-        found = measures.get(cell.measure)(model, data, context, **cell.params)
-    broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
-    positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-    without = (
-        known_images.scores_without(found.scores, found.outcomes, data.groups)
-        if known_images
-        else []
-    )
-    trained = trained_on(cell.model.source, cell.model.options.get("revision"))
-    notes = [*found.notes, *_trained_note(trained, found.scores)]
-    result = CellResult(
-        key=key,
-        scores=[*found.scores, *without],
-        data=DataFacts(
-            name=data.name,
-            split=data.split,
-            n=len(data),
-            classes=len(data.classes),
-            fingerprint=data.fingerprint,
-            licence=data.licence,
-        ),
-        model=ModelFacts(
-            name=cell.model.name,
-            source=model.origin.source,
-            fingerprint=key.model_fingerprint,
-            architecture=model.origin.architecture,
-            parameters=model.parameter_count,
-            preprocessing=str(model.preprocess),
-            class_space=found.class_space,
-            trained_on=trained,
-        ),
-        convention=found.convention,
-        provenance=provenance(device_name(device)),
-        cost=Cost(
-            wall_seconds=time.perf_counter() - start,
-            device=device_name(device),
-            peak_memory_bytes=(
-                torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-            ),
-            images=found.images,
-            stages={name: round(seconds, 4) for name, seconds in clock.taken().items()},
-        ),
-        outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
-        outcome_sizes={
-            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
-        },
-        notes=[
-            *dict.fromkeys([*notes, *by_position]),
-            *([watch.note] if watch.broken else []),
-            *(known_images.notes(without) if known_images else []),
-        ],
-        flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
-        seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
-        findings=list(found.findings),
-        pictures=list(found.pictures),
-    )
-    if store:
-        with stage("write"):
-            store.save(result)
-            store.clear_scratch(key)
-    return result
+    return OpenCell(cell, key, data, known_images, model, device)
 
 
 def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[str]:

@@ -69,10 +69,18 @@ def forward_batches(
     a GPU no pause; bringing them over makes it wait.
     """
     done = 0
+    shown = context.pictures.of(data, context.batch_size, model.preprocess, context.device)
     for pixels, batch in shown:
         with stage("forward"):
             logits = model(pixels)
         done += len(batch.rows)
+        context.progress(what, done, len(data))
+        yield logits.float(), batch
+
+
+def span(rows: Tensor) -> slice:
+    """The rows of a batch, which follow one another, as a slice: no device waits for numbers."""
+    return slice(int(rows[0]), int(rows[0]) + len(rows))
 
 
 def right_flags(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from stockpot.models.fingerprint import (
     fingerprint_model,
     fingerprint_tensors,
 )
+from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
 from stockpot.models.prompts import Prompts
@@ -194,10 +194,12 @@ def _state(place: Resolved, options: Mapping[str, Any]) -> str:
     return found
 
 
-@lru_cache(maxsize=2)
 def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
-    return load_model(place, **json.loads(options)).to(device).eval()
+    return kept(
+        (place, options, device, state),
+        lambda: load_model(place, **json.loads(options)).to(device).eval(),
+    )
 
 
 def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
