@@ -27,6 +27,7 @@ from stockpot.models.fingerprint import (
     fingerprint_model,
     fingerprint_tensors,
 )
+from stockpot.models.huggingface import load_huggingface, load_to_ask
 from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
@@ -54,6 +55,11 @@ def load_model(source: Source, **options: Any) -> Classifier:
     if isinstance(source, Classifier):
         return source
     place = _place(source, options)
+    return _checked(place, options)(place, **options)
+
+
+def _checked(place: Resolved, options: Mapping[str, Any]) -> Callable[..., Classifier]:
+    """What loads a place and knows these options."""
     loader = _loader(place)
     allowed = list(inspect.signature(loader).parameters)[1:]
     for key in options:
@@ -64,7 +70,7 @@ def load_model(source: Source, **options: Any) -> Classifier:
                 f"{place.text}: unknown model option {key!r}.{did_you_mean(key, known)} "
                 f"It takes: {', '.join(known)}."
             )
-    return loader(place, **options)
+    return loader
 
 
 def load_for(
@@ -196,10 +202,14 @@ def _state(place: Resolved, options: Mapping[str, Any]) -> str:
 
 def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
-    return kept(
-        (place, options, device, state),
-        lambda: load_model(place, **json.loads(options)).to(device).eval(),
-    )
+
+    def load() -> Classifier:
+        given = json.loads(options)
+        loader = _checked(place, given)
+        loader = load_to_ask if loader is load_huggingface else loader
+        return loader(place, **given).to(device).eval()
+
+    return kept((place, options, device, state), load)
 
 
 def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
 
 from stockpot.errors import BadParameterError
 
@@ -153,9 +152,17 @@ def share_interval(
     return Interval(low, high, f"wilson-{confidence * 100:g}{_by(groups)}")
 
 
+_QUANTILES = {0.975: 1.959963984540054, 0.995: 2.5758293035489004}
+"""Of the normal distribution, to the last bit: importing scipy takes longer than most scores."""
+
+
 @lru_cache
 def _normal_quantile(share: float) -> float:
-    return float(norm.ppf(share))
+    if share in _QUANTILES:
+        return _QUANTILES[share]
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
 
 
 def bootstrap_mean(
