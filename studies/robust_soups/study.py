@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.folding import renewed_copy
+from stockpot.models.forward.folding import renewed_copy
 from stockpot.attack.threat import Threats
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt

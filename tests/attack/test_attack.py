@@ -9,12 +9,12 @@ from torch import nn
 
 from stockpot.attack.checks.outputs import is_softmax
 from stockpot.attack.draws import normal, signs, uniform
-from stockpot.attack.folding import folded, renewed_copy
-from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
+from stockpot.models.forward.folding import folded, renewed_copy
+from stockpot.models.forward.frozen_graph import frozen
 
 
 def linear(classes: int = 2, seed: int = 0, size: int = 4) -> nn.Module:

@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stockpot.attack.folding import Model, folded
-from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.folding import Model, folded
+from stockpot.models.forward.frozen_graph import frozen
 from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]

@@ -25,10 +25,13 @@ from stockpot.engine.stages import stage
 from stockpot.errors import UserError
 from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Measurement, Progress
+from stockpot.measure.in_memory import Ran
+from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.memory import batch_of
+from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.inputs import identify_autoencoder, seen_of
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.results.provenance import provenance
@@ -44,8 +47,8 @@ from stockpot.results.schema import (
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
-from stockpot.score.predictions import NON_FINITE, Watch
-from stockpot.types import Variant
+from stockpot.score.predictions import NON_FINITE
+from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,18 @@ class Cell:
     seed: int
     store: str | None
     device: str
-    batch_size: int
+    batch_size: BatchSize
     unseen: bool = False
     """Leave out the images that the model has seen; they are marked otherwise."""
+    precision: PrecisionChoice = "auto"
+    compile: bool = False
+
+    @property
+    def forward(self) -> Forward:
+        """How forward passes are made; a measure that makes its own knows nothing of it."""
+        if self.measure not in measures or not measures.get(self.measure).tags.passes:
+            return Forward()
+        return chosen_forward(self.precision, self.compile, pick_device(self.device))
 
     def overlap(self) -> Overlap | None:
         """What the model has seen of the data."""
@@ -114,6 +126,7 @@ class Cell:
         own = _undefended(spec.options)
         words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
+        forward = self.forward
         return CellKey(
             model=spec.name,
             entry=variant.entry,
@@ -128,6 +141,8 @@ class Cell:
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
+            precision=forward.precision,
+            compiled=forward.compile,
         )
 
 
@@ -149,20 +164,29 @@ class OpenCell:
 
     def context(self, progress: Progress, pictures: Pictures) -> Context:
         """How to run it."""
-        scratch = self.store.scratch(self.key) if self.store else None
-        cell = self.cell
-        return Context(self.device, cell.batch_size, cell.seed, progress, scratch, pictures)
+        cell, size = self.cell, self.model.preprocess.size
+        return Context(
+            self.device,
+            batch_of(cell.batch_size, self.device, size.height * size.width),
+            cell.seed,
+            progress,
+            self.store.scratch(self.key) if self.store else None,
+            cell.forward,
+            keeps=not isinstance(cell.model.source, Classifier),
+            pictures=pictures,
+        )
 
-    def finish(self, found: Measurement, watch: Watch, cost: Cost) -> CellResult:
+    def finish(self, ran: Ran, cost: Cost) -> CellResult:
         """The result of what was found, saved."""
-        result = self._result(found, watch, cost)
+        result = self._result(ran, cost)
         if self.store:
             with stage("write"):
                 self.store.save(result)
                 self.store.clear_scratch(self.key)
         return result
 
-    def _result(self, found: Measurement, watch: Watch, cost: Cost) -> CellResult:
+    def _result(self, ran: Ran, cost: Cost) -> CellResult:
+        found, watch = ran.found, ran.watch
         cell, data, model, known_images = self.cell, self.data, self.model, self.overlap
         broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
         positions, by_position = _by_position(model, data) if found.class_space else ([], [])
@@ -197,6 +221,7 @@ class OpenCell:
             convention=found.convention,
             provenance=provenance(cost.device),
             cost=cost,
+            forward=ran.context.made[0].facts if ran.context.made else None,
             outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
             outcome_sizes={
                 name: len(flags)
@@ -204,7 +229,7 @@ class OpenCell:
                 if len(flags) != len(data)
             },
             notes=[
-                *dict.fromkeys([*notes, *by_position]),
+                *dict.fromkeys([*notes, *by_position, *ran.notes]),
                 *([watch.note] if watch.broken else []),
                 *(known_images.notes(without) if known_images else []),
             ],

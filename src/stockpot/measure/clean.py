@@ -25,7 +25,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
-@measures.register("clean")
+@measures.register("clean", passes=True)
 @in_steps
 def clean(
     model: Classifier,

@@ -25,7 +25,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import ModelRef
 
 
-@measures.register("corruption", paper="arXiv:1903.12261")
+@measures.register("corruption", paper="arXiv:1903.12261", passes=True)
 @in_steps
 def corruption(
     model: Classifier,

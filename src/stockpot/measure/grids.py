@@ -103,13 +103,15 @@ class Grids(ABC):
         """The model's right and wrong answers in every cell; taken inside `evaluating(model)`."""
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
-        key = (identify(model), *setting, self.class_space, data.columns.get(ACCEPTED))
+        how = (self.class_space, data.columns.get(ACCEPTED), context.forward)
+        key = (identify(model), *setting, *how)
         if key in _KEPT:
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
             return _KEPT[key]
         scorer: tuple[Dataset, Scorer] | None = None
         right: dict[Cell | None, list[Tensor]] = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
+        run = context.passes(model)
         shown = context.pictures.shared(
             (*setting, context.batch_size, str(context.device), geometry(model.preprocess)),
             lambda: self.pictures(model.preprocess),
@@ -121,7 +123,7 @@ class Grids(ABC):
                     own = scorer_for(model.classes, part, self.class_space)
                     scorer = (part, own.to(context.device))
                 with stage("forward"):
-                    outputs = model(pixels).float()
+                    outputs = run(pixels)
                 # Left on the device: to bring answers over is to wait for them.
                 right[cell].append(scorer[1].correct(outputs, span(rows)))
                 done += len(rows)

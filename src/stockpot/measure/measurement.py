@@ -16,6 +16,8 @@ from stockpot.engine.stages import stage
 from stockpot.measure.together.pictures import Pictures
 from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.options import Forward
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.results.schema import Finding, Flag, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
@@ -33,7 +35,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """How to run: none of it may change a number."""
+    """How to run: none of it may change a number but the precision."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     batch_size: int = 256
@@ -41,8 +43,25 @@ class Context:
     progress: Progress = no_progress
     scratch: Path | None = None
     """Where a long measure may keep what it has done, to go on from there when it was killed."""
-    pictures: Pictures = field(default_factory=Pictures, compare=False)
+    forward: Forward = field(default_factory=Forward)
+    """Precision and compilation of forward passes; this alone may change a number, by rounding."""
+    keeps: bool = False
+    """Whether models and their weights stay as they are, so that fast copies of them may too."""
+    made: list[Passes] = field(default_factory=list)
+    """What `passes` has given so far."""
+    pictures: Pictures = field(default_factory=Pictures)
     """Where measures that go in steps find their batches: the same for all models of a group."""
+
+    def passes(self, model: Classifier) -> Passes:
+        """A model as a function from pixels to float32 logits, in batches that fit.
+
+        It is to be called inside `evaluating(model)`, with pixels on the device.
+        """
+        make = kept_passes if self.keeps else Passes
+        run = make(model, self.forward, self.batch_size)
+        if run not in self.made:
+            self.made.append(run)
+        return run
 
 
 @dataclass(frozen=True)
@@ -69,13 +88,14 @@ def forward_batches(
     a GPU no pause; bringing them over makes it wait.
     """
     done = 0
+    run = context.passes(model)
     shown = context.pictures.of(data, context.batch_size, model.preprocess, context.device)
     for pixels, batch in shown:
         with stage("forward"):
-            logits = model(pixels)
+            logits = run(pixels)
         done += len(batch.rows)
         context.progress(what, done, len(data))
-        yield logits.float(), batch
+        yield logits, batch
 
 
 def span(rows: Tensor) -> slice:

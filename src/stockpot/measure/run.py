@@ -12,7 +12,7 @@ from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.engine import engines
+from stockpot.engine import engines, pick_device
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
@@ -20,9 +20,11 @@ from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.together.group import Asked, End, run_apart, run_group, split
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.options import chosen_forward
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.store import ResultStore
+from stockpot.types import BatchSize, PrecisionChoice
 
 Source = str | Path | Classifier
 Models = Source | Sequence[Source] | Mapping[str, Source]
@@ -38,7 +40,9 @@ def measure(
     out: str | Path | None = None,
     seed: int = 0,
     device: str = "auto",
-    batch_size: int = 256,
+    batch_size: BatchSize = 256,
+    precision: PrecisionChoice = "auto",
+    compile: bool = False,
     engine: str = "serial",
     unseen: bool = False,
     model_options: Mapping[str, Any] | None = None,
@@ -55,7 +59,10 @@ def measure(
         out: the run folder; results go to `out/results`, and what is there is not repeated.
         seed: the seed of everything random.
         device: `auto`, `cpu`, `cuda`, ...
-        batch_size: images per forward pass.
+        batch_size: images per forward pass, or `auto`; half of it whenever memory runs out.
+        precision: of forward passes: `fp32`, `tf32` (NVIDIA GPUs), `bf16`, or `auto` by device.
+            Attacks and searches have parameters of their own and decide in full precision.
+        compile: compile the network first; worth it for many images.
         engine: where the cells run: `serial` or `processes`.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
@@ -67,8 +74,11 @@ def measure(
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
     """
-    if batch_size < 1:
-        raise BadParameterError(f"batch_size: expected at least 1, got {batch_size}.")
+    if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
+        raise BadParameterError(
+            f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    chosen_forward(precision, compile, pick_device(device))
     cells = [
         Cell(
             model=model,
@@ -80,6 +90,8 @@ def measure(
             device=device,
             batch_size=batch_size,
             unseen=unseen,
+            precision=precision,
+            compile=compile,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),

@@ -63,6 +63,10 @@ class CellKey(_Document):
         description="A digest of the images that the model is known to have seen; which of the "
         "measured ones it has seen follows from it.",
     )
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="In which a measure's forward passes were to be made."
+    )
+    compiled: bool = Field(False, description="Whether they were to be compiled.")
 
 
 class DataFacts(_Document):
@@ -124,6 +128,17 @@ class Cost(_Document):
     )
 
 
+class ForwardFacts(_Document):
+    """How the forward passes of a measure were made in the end."""
+
+    precision: str = "fp32"
+    compiled: bool = False
+    folded: bool = Field(False, description="Batch norms folded into convolutions, on a copy.")
+    graph: bool = Field(False, description="Recorded once as a CUDA graph and replayed.")
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    batch_size: int | None = Field(None, description="Images per pass at most, in the end.")
+
+
 class Picture(_Document):
     """A few small images side by side, with what there is to say of them."""
 
@@ -172,6 +187,9 @@ class CellResult(_Document):
     convention: str = Field("", description="Named rule of the numbers, e.g. `top1:argmax`.")
     provenance: Provenance
     cost: Cost
+    forward: ForwardFacts | None = Field(
+        None, description="None where a measure does not run the model by `context.passes`."
+    )
     outcomes: dict[str, str] = Field(
         default_factory=dict,
         description="Per-image yes/no records as base64 of packed bits; length is data.n.",

@@ -58,7 +58,7 @@ AVERAGED = ("imagenet_v2", "imagenet_r", "imagenet_sketch", "objectnet", "imagen
 """The five whose mean is the usual accuracy out of distribution."""
 
 
-@measures.register("imagenet_variants", paper="arXiv:2303.03052")
+@measures.register("imagenet_variants", paper="arXiv:2303.03052", passes=True)
 @in_steps
 def imagenet_variants(
     model: Classifier,

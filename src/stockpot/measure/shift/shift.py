@@ -34,7 +34,7 @@ from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("shift", paper="arXiv:2007.00644")
+@measures.register("shift", paper="arXiv:2007.00644", passes=True)
 @in_steps
 def shift(
     model: Classifier,

@@ -24,13 +24,19 @@ from stockpot.engine import device_name
 from stockpot.engine.stages import Clock, stage, timed
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, OpenCell, open_cell
+from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress, no_progress
 from stockpot.measure.together.pictures import Pictures, geometry
 from stockpot.measure.together.steps import Steps, steps_of
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.passes import kept_passes
 from stockpot.models.kept import holding_models, model_room, weight_bytes
 from stockpot.results.schema import CellKey, CellResult, Cost
 from stockpot.score.predictions import Watch, watching
+
+MOST = 32
+"""Models that are measured together at most: what a GPU needs beside their weights is theirs too,
+and what was done of a group is lost when it is killed."""
 
 
 class Asked(NamedTuple):
@@ -62,6 +68,7 @@ def task_of(cell: Cell) -> tuple[object, ...]:
     return (
         *(cell.measure, data.name, source, options),
         *(cell.seed, cell.store, cell.device, cell.batch_size),
+        *(cell.precision, cell.compile),
     )
 
 
@@ -139,33 +146,45 @@ def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[
             held = 0
             for model, cells in list(waiting.items()):
                 # Each model is loaded for the first of its cells that is not there yet.
-                while cells and isinstance(found := _opened(cells[0]), End):
-                    cells.pop(0)
-                    yield found
-                if not cells:
+                found: OpenCell | None = None
+                while cells and found is None:
+                    first = _opened(cells[0])
+                    if isinstance(first, OpenCell):
+                        found = first
+                    else:
+                        cells.pop(0)
+                        yield first
+                if found is None:
                     del waiting[model]
                     continue
                 held += weight_bytes(found.model)
-                if opened and held > model_room(found.device):
+                if opened and (held > model_room(found.device) or len(opened) >= MOST):
                     break
                 opened[cells[0].number] = found
                 for one in waiting.pop(model):
                     task = task_of(one.cell) if shares(one.cell) else one.number
                     tasks.setdefault(task, []).append(one)
-            del found
+            found = None
+            count = len(opened)
             for together in tasks.values():
                 yield from _task(together, opened, progress, clock)
+        if count > 2:
+            kept_passes.cache_clear()  # as many as there were, they are not worth their memory
 
 
 def _task(
     asked: Sequence[Asked], opened: dict[int, OpenCell], progress: Progress, clock: Clock
 ) -> Iterator[End]:
     """One question to several models: those that see the same pictures go together."""
+    shared = shares(asked[0].cell)
     alike: dict[object, dict[int, OpenCell]] = {}
     for one in asked:
         found = opened.pop(one.number, None) or _opened(one)
         if isinstance(found, End):
             yield found
+            continue
+        if not shared:
+            yield _alone(one.number, found, progress, clock)
             continue
         seen: object = geometry(found.model.preprocess)
         # One model under two names is asked twice: who watches it must not see both.
@@ -189,6 +208,7 @@ class _Under:
     """A cell under way, and what it has taken so far."""
 
     opened: OpenCell
+    context: Context
     steps: Steps[Measurement]
     watch: Watch
     seconds: float = 0.0
@@ -201,45 +221,67 @@ def _in_step(cells: dict[int, OpenCell], progress: Progress, clock: Clock) -> It
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     clock.on(device)
+    too_large: dict[int, OpenCell] = {}
     with ExitStack() as around:
         under: dict[int, _Under] = {}
         for number, opened in cells.items():
-            steps = _begun(opened, opened.context(progress, pictures), around)
-            under[number] = _Under(opened, steps, around.enter_context(watching(opened.model)))
+            around.enter_context(evaluating(opened.model))
+            context = opened.context(progress, pictures)
+            watch = around.enter_context(watching(opened.model))
+            under[number] = _Under(opened, context, _begun(opened, context), watch)
         while under:
             for number, one in list(under.items()):
                 start, before = time.perf_counter(), pictures.seconds
+                ran: Ran | None
                 try:
                     with stage("score"):
                         next(one.steps)
-                    one.seconds += time.perf_counter() - start - (pictures.seconds - before)
+                    ran = None
                 except StopIteration as whole:
-                    one.seconds += time.perf_counter() - start - (pictures.seconds - before)
-                    _divide(clock.taken(), under.values())
-                    del under[number]
-                    yield _finished(number, one, whole.value, pictures.seconds, len(cells))
+                    ran = Ran(whole.value, one.watch, one.context)
+                except torch.OutOfMemoryError:
+                    too_large[number] = under.pop(number).opened
+                    continue
                 except Exception as problem:
                     del under[number]
                     yield End(number, None, problem)
+                    continue
+                one.seconds += time.perf_counter() - start - (pictures.seconds - before)
+                if ran is not None:
+                    _divide(clock.taken(), under.values())
+                    del under[number]
+                    seconds = one.seconds + pictures.seconds / len(cells)
+                    yield _finished(number, one.opened, ran, seconds, one.stages, len(cells))
+    del pictures
+    for number, opened in too_large.items():
+        yield _alone(number, opened, progress, clock)
 
 
-def _begun(opened: OpenCell, context: Context, around: ExitStack) -> Steps[Measurement]:
-    """A measure before its first step; one that is a plain function is a single step."""
-    entry, params = measures.get(opened.cell.measure), opened.cell.params
+def _begun(opened: OpenCell, context: Context) -> Steps[Measurement]:
+    """A measure before its first step."""
+    entry = measures.get(opened.cell.measure)
     steps = steps_of(entry.function)
-    if steps is not None:
-        around.enter_context(evaluating(opened.model))
-        begun: Steps[Measurement] = steps(
-            opened.model, opened.data, context, **entry.validate(params)
-        )
-        return begun
+    if steps is None:
+        raise TypeError(f"{entry.name} does not go in steps")
+    begun: Steps[Measurement] = steps(
+        opened.model, opened.data, context, **entry.validate(opened.cell.params)
+    )
+    return begun
 
-    def alone() -> Steps[Measurement]:
-        found: Measurement = entry(opened.model, opened.data, context, **params)
-        yield
-        return found
 
-    return alone()
+def _alone(number: int, opened: OpenCell, progress: Progress, clock: Clock) -> End:
+    """A cell that shares nothing, or for which there is too little memory beside others."""
+    if opened.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(opened.device)
+    clock.on(opened.device)
+    cell, context = opened.cell, opened.context(progress, Pictures())
+    start = time.perf_counter()
+    try:
+        with stage("score"):
+            ran = in_memory(cell.measure, opened.model, opened.data, context, cell.params)
+    except Exception as problem:
+        return End(number, None, problem)
+    return _finished(number, opened, ran, time.perf_counter() - start, clock.taken(), 1)
 
 
 def _divide(seconds: Mapping[str, float], under: Collection[_Under]) -> None:
@@ -249,19 +291,26 @@ def _divide(seconds: Mapping[str, float], under: Collection[_Under]) -> None:
             one.stages[name] = one.stages.get(name, 0.0) + spent / len(under)
 
 
-def _finished(number: int, one: _Under, found: Measurement, shared: float, count: int) -> End:
-    device = one.opened.device
+def _finished(
+    number: int,
+    opened: OpenCell,
+    ran: Ran,
+    seconds: float,
+    stages: Mapping[str, float],
+    together: int,
+) -> End:
+    device = opened.device
     cost = Cost(
-        wall_seconds=one.seconds + shared / count,
+        wall_seconds=seconds,
         device=device_name(device),
         peak_memory_bytes=(
             torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
         ),
-        images=found.images,
-        stages={name: round(seconds, 4) for name, seconds in one.stages.items()},
-        together=count,
+        images=ran.found.images,
+        stages={name: round(spent, 4) for name, spent in stages.items()},
+        together=together,
     )
     try:
-        return End(number, one.opened.finish(found, one.watch, cost))
+        return End(number, opened.finish(ran, cost))
     except Exception as problem:
         return End(number, None, problem)

@@ -169,4 +169,4 @@ def beside(source: Iterator[S], device: torch.device) -> Iterator[S]:
 
 @cache
 def _second(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
