@@ -113,11 +113,14 @@ class Cell:
             return data, known
         return unseen_part(data, known, self.model.name), replace(known, left_out=True)
 
-    def key(self, references: Mapping[str, str] | None = None) -> CellKey:
+    def key(
+        self, references: Mapping[str, str] | None = None, identity: str | None = None
+    ) -> CellKey:
         """The question this cell answers; loads the data, not the model.
 
         Args:
             references: which of its parameters name models; those of its measure by default.
+            identity: the fingerprint of its model, where that is known.
         """
         if references is None:
             references = all_references(measures.get(self.measure), self.params)
@@ -137,7 +140,7 @@ class Cell:
             params=_by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
-            model_fingerprint=identify(spec.source, own),
+            model_fingerprint=identity or identify(spec.source, own),
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
@@ -259,7 +262,7 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
             return known
         data, known_images = cell.images()
         device = pick_device(cell.device)
-        model = model_for(cell.model, data, device)
+        model = model_for(cell.model, data, device, key.model_fingerprint)
     return OpenCell(cell, key, data, known_images, model, device)
 
 
@@ -299,10 +302,12 @@ def _by_content(
     return found
 
 
-def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+def model_for(
+    spec: ModelSpec, data: Dataset, device: torch.device, state: str | None = None
+) -> Classifier:
     """The model, with a head for the data's classes where it needs one, and its defences."""
     own = _undefended(spec.options)
-    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
+    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True, state=state)
     return behind(model, _defence(spec))
 
 

@@ -17,7 +17,7 @@ from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, End, run_apart, run_group, split
+from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
@@ -121,9 +121,10 @@ def run_cells(
     results: dict[int, CellResult] = {}
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
+    identities: dict[object, str] = {}
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
-        key, known = _known(cell)
+        key, known = _known(cell, identities)
         if known is None:
             asked.append(Asked(index, cell, key))
         else:
@@ -143,7 +144,7 @@ def run_cells(
     for outcome in runner.run(job, jobs):
         if outcome.error is not None:  # a worker was killed; what it had finished is saved
             for one in jobs[outcome.job]:
-                _, known = _known(one.cell)
+                _, known = _known(one.cell, identities)
                 ended(End(one.number, known, None if known else outcome.error))
         elif not here:
             for end in outcome.value:
@@ -153,10 +154,11 @@ def run_cells(
     return [results[index] for index in range(len(cells))]
 
 
-def _known(cell: Cell) -> tuple[CellKey | None, CellResult | None]:
-    """The key of a cell, and its result where that is saved."""
+def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, CellResult | None]:
+    """The key of a cell, and its result where that is saved; a model is identified once."""
     try:
-        key = cell.key()
+        key = cell.key(identity=identities.get(model_of(cell)))
+        identities[model_of(cell)] = key.model_fingerprint
         return key, ResultStore(cell.store).find(key) if cell.store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
