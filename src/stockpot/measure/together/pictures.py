@@ -124,15 +124,14 @@ class _Stream(Generic[S]):
     def at(self, number: int) -> S | None:
         """The batch of this number, which must not lie behind; none after the last."""
         while self.number < number:
-            if self._failed is not None:  # who asks after the first gets the same answer
-                raise self._failed
             self._last = None  # room for the next one
+            self.number += 1
             try:
-                self._last = next(self._source, None)
+                self._last = None if self._failed else next(self._source, None)
             except Exception as problem:
                 self._failed = problem
-                raise
-            self.number += 1
+        if self._failed is not None:  # who asks after the first gets the same answer
+            raise self._failed
         return self._last
 
 
