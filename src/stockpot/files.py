@@ -41,6 +41,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise
 
 
+def cache_folder() -> Path:
+    """What may be lost lies here: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
+    if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stockpot"
+
+
 def is_running(process: int) -> bool:
     """Whether a process of that number exists; leftovers of one that does not may be removed."""
     try:

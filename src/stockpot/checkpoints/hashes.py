@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+from stockpot.files import cache_folder
+
 _BLOCK = 1 << 24
 _THREADS = 2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -108,8 +110,7 @@ class HashCache:
     """Hashes of files that have not changed since; kept in the user's cache folder."""
 
     def __init__(self) -> None:
-        folder = os.environ.get("STOCKPOT_CACHE") or "~/.cache/stockpot"
-        self._path = Path(folder).expanduser() / "sha256.json"
+        self._path = cache_folder() / "sha256.json"
         self._fresh: dict[str, str] = {}
 
     @cached_property

@@ -18,6 +18,8 @@ from stockpot.cli.options import (
     examples,
     library_defaults,
 )
+from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
@@ -56,19 +58,22 @@ def command(
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
     as_json: AsJson = False,
+    profile: Profile = None,
+    check_files: CheckFiles = False,
 ) -> None:
     """Measure models, print the scores and (with -o) save them.
 
     With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE. An entry of
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
-    from stockpot.cli.console import ImageProgress, err
-    from stockpot.cli.options import key_values, named
-    from stockpot.cli.scores import print_scores
-    from stockpot.measure.run import measure
+    with stage("start"):
+        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.options import key_values, named
+        from stockpot.cli.scores import print_scores
+        from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    with ImageProgress() as progress:
+    with profiled(profile, check_files=check_files), ImageProgress() as progress:
 
         def done(result: CellResult, count: int, total: int) -> None:
             err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")

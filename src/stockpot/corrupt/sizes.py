@@ -52,15 +52,15 @@ class Sizing:
 
     def batches(self, data: Dataset, size: int) -> Iterator[tuple[Batch, Tensor]]:
         """Batches as the model sees clean ones, and their pictures as they are corrupted."""
-        clean = data.batches(size, self.preprocess.fit)
+        own = self.preprocess.fit
         if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
-            for batch in clean:
+            for batch in data.batches(size, own):
                 yield batch, batch.images
             return
-        for batch, other in zip(
-            clean, _batches(data, size, self.native, PUBLISHED_SIDE), strict=True
-        ):
-            yield batch, other.images
+        cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
+        for batch, other in data.several(size, (own, cut)):
+            images = other.images
+            yield batch, images if self.native else _cropped_tensor(images, PUBLISHED_SIDE)
 
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""

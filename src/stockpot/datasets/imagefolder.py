@@ -11,17 +11,12 @@ import torch
 from stockpot.datasets import datasets
 from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import (
-    EncodedImages,
-    OnBroken,
-    content_fingerprint,
-    inspect,
-    usable_rows,
-)
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.pictures import SUFFIXES
+from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError, UnknownNameError
 
 
@@ -62,7 +57,7 @@ def imagefolder(
         relative = listing.choose(relative, root)
     targets = [numbers.of(found[name], name) for name in relative]
     names = spoken(names) if classes is None else names
-    seen = inspect([root / name for name in relative])
+    seen = inspect([root / name for name in relative], root)
     rows = usable_rows(relative, seen.broken, on_broken, str(root))
     if not rows:
         raise BadDataError(f"{root}: no image is left.")
@@ -72,7 +67,7 @@ def imagefolder(
     found_here = Dataset(
         name=place.resolve().name or "imagefolder",
         split=parted or WHOLE,
-        images=EncodedImages(tuple(root / name for name in kept), tuple(kept)),
+        images=EncodedImages(tuple(root / name for name in kept), tuple(kept), tuple(digests)),
         labels=target,
         classes=names,
         fingerprint=content_fingerprint(kept, digests, target, names),

@@ -8,19 +8,20 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 from stockpot.engine import Job, Outcome, engines, keep_freed_memory, run_all
+from stockpot.engine.cores import share_with, usable_cores
 from stockpot.errors import BadParameterError, UserError
 
 
-def _start_worker(threads: int) -> None:
+def _start_worker(threads: int, workers: int) -> None:
     # Workers share the cores; each keeps to its part.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     # Ctrl-C reaches the whole group of processes; only the first one answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
+    share_with(workers)
     import torch
 
     torch.set_num_threads(threads)
@@ -56,7 +57,7 @@ class ProcessWorkers:
             self.size,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(max(1, usable_cores() // self.size),),
+            initargs=(max(1, usable_cores() // self.size), self.size),
         )
 
     def submit(self, number: int, job: Any) -> None:
@@ -99,15 +100,3 @@ def processes(*, workers: int = 0) -> Processes:
     if workers < 0:
         raise BadParameterError(f"workers: expected 0 or more, got {workers}.")
     return Processes(workers or usable_cores())
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; a container or `taskset` often grants fewer than exist."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = min(cores, len(os.sched_getaffinity(0)))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, min(cores, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cores  # no such file, or "max": no quota

@@ -69,8 +69,10 @@ class Clock:
         """Stages with the marks around them that the device may not have passed yet."""
         self._zero: tuple[Any, float] | None = None
         """A mark, and when the device passed it."""
+        self._lanes = {_DEVICE_LANE: "device"}
         if age:
-            self.keep_span("start", self._since - age)
+            lane = threading.get_native_id()
+            self.spans.append(Span("start", lane, self._since - age, age))
 
     @property
     def is_here(self) -> bool:
@@ -104,8 +106,10 @@ class Clock:
 
     def keep_span(self, name: Stage, begin: float) -> None:
         """Keep a stage of this thread, whether it is the one that is timed or runs beside it."""
-        if self.keep:
+        # A command knows whether stages are wanted only after it has started.
+        if self.keep or name == "start":
             lane = threading.get_native_id()
+            self._lanes[lane] = threading.current_thread().name
             self.spans.append(Span(name, lane, begin, time.perf_counter() - begin))
 
     def taken(self) -> dict[str, float]:
@@ -140,7 +144,7 @@ class Clock:
 
         if torch.cuda.is_current_stream_capturing():
             return None
-        mark = torch.cuda.Event(enable_timing=True)
+        mark = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         mark.record(self._queue)  # not of a second stream, should one be in use just now
         return mark
 
@@ -169,7 +173,7 @@ class Clock:
                 "name": "thread_name",
                 "pid": process,
                 "tid": lane,
-                "args": {"name": "device" if lane == _DEVICE_LANE else f"thread {lane}"},
+                "args": {"name": self._lanes.get(lane, "")},
             }
             for lane in sorted(lanes)
         ]

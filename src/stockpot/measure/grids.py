@@ -23,6 +23,7 @@ from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.datasets.stream.transfer import moved
 from stockpot.engine.stages import stage
 from stockpot.measure.corruption_scores import Cell, Grid
 from stockpot.measure.measurement import Context, span
@@ -163,8 +164,8 @@ class MadeGrids(Grids):
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
         for batch, base in way.batches(data, context.batch_size):
-            yield InCell(batch.images.to(context.device, non_blocking=True), batch.rows, None, data)
-            images = base.to(context.device, non_blocking=True)
+            yield InCell(moved(batch.images, context.device), batch.rows, None, data)
+            images = moved(base, context.device)
             seeds = picture_seeds(context.seed, batch.rows.tolist())
             for cell in self.cells:
                 place = (int(batch.rows[0]), cell)
@@ -219,6 +220,6 @@ class StoredGrids(Grids):
             return stored_fit(picture, preprocess)
 
         for batch in part.batches(self.context.batch_size, fit if published else preprocess.fit):
-            images = batch.images.to(self.context.device, non_blocking=True)
+            images = moved(batch.images, self.context.device)
             pixels = stored_pixels(images, preprocess) if published else images
             yield InCell(pixels, batch.rows, cell, part)

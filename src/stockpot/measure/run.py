@@ -13,6 +13,7 @@ from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
+from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
@@ -106,6 +107,7 @@ def measure(
     return results
 
 
+@timed()
 def run_cells(
     cells: Sequence[Cell],
     *,
@@ -154,6 +156,7 @@ def run_cells(
     return [results[index] for index in range(len(cells))]
 
 
+@stage("load")
 def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, CellResult | None]:
     """The key of a cell, and its result where that is saved; a model is identified once."""
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -171,10 +171,10 @@ def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) 
     size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
     preprocess = from_hub(folder, default_size=size if isinstance(size, int) else size[0])
     labels = {int(index): str(label) for index, label in config.get("id2label", {}).items()}
-    known = labels or model.config.id2label  # type: ignore[union-attr]
+    names = class_names(labels or cast(Any, model.config).id2label)
     network = HuggingFaceNetwork(model, preprocess)
     origin = Origin(source, architecture, fingerprint_folder(folder))
-    return Classifier(network, preprocess, class_names(known), origin)
+    return Classifier(network, preprocess, names, origin)
 
 
 def new_huggingface(

@@ -25,6 +25,7 @@ from stockpot.report.sections import (
     leaderboards,
     run_details,
 )
+from stockpot.report.stages import stage_shares
 from stockpot.report.tasks import sweep_sections, task_sections
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
@@ -86,6 +87,7 @@ def render(
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
         "galleries": galleries(results),
+        "stages": stage_shares(results),
         "details": run_details(results),
         "models": len({result.key.model for result in results}),
         "cells": len(results),

@@ -93,8 +93,8 @@ class Pictures:
         """The batches of a dataset at a model's size, on its device."""
 
         def make() -> Iterator[Seen]:
-            for batch in data.batches(size, preprocess.fit):
-                yield Seen(batch.images.to(device, non_blocking=True), batch)
+            for batch in data.batches(size, preprocess.fit, device):
+                yield Seen(batch.images, batch)
 
         return self.shared((*told_apart(data, preprocess), size, str(device)), make, device)
 

@@ -25,8 +25,11 @@ def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
 
     What is wrong with a folder is for transformers to say too.
     """
-    name, network, room = _MADE.get(str(config.get("model_type")), ("", None, None))
-    if network is None or config.get("architectures") != [name] or "id2label" not in config:
+    kind = str(config.get("model_type"))
+    if kind not in _MADE or "id2label" not in config:
+        return None
+    name, network, room = _MADE[kind]
+    if config.get("architectures") != [name]:
         return None
     chosen = settings(config, room.USUAL, room.FIXED)
     if chosen is None or not isinstance(getattr(chosen, "image_size", 0), int):

@@ -54,7 +54,8 @@ class PatchEmbeddings(nn.Module):
         self.projection = nn.Conv2d(config.num_channels, config.hidden_size, side, stride=side)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.projection(pixels).flatten(2).transpose(1, 2)
+        maps: Tensor = self.projection(pixels)
+        return maps.flatten(2).transpose(1, 2)
 
 
 class Embeddings(nn.Module):
@@ -134,7 +135,8 @@ class Layer(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = self.dropout(self.attention(self.layernorm_before(tokens))) + tokens
-        return self.dropout(self.mlp(self.layernorm_after(tokens))) + tokens
+        result: Tensor = self.dropout(self.mlp(self.layernorm_after(tokens))) + tokens
+        return result
 
 
 class Tower(nn.Module):
