@@ -11,6 +11,7 @@ import pytest
 
 from hand_made import clean_cell
 from stockpot.errors import UserError
+from stockpot.results.headline import images_of
 from stockpot.results.schema import Score
 from stockpot.results.tables import csv_text, fill, markdown, percents, read_csv, score_row
 
@@ -53,3 +54,16 @@ def test_scores_as_columns_leave_parts_of_the_images_out() -> None:
     cell.scores.insert(0, Score(metric="accuracy", value=1.0, n=1, condition={"class": "cat"}))
     found = score_row(cell, ["accuracy", "fmr"])
     assert found == {"accuracy": 0.5, "accuracy_low": None, "accuracy_high": None}
+
+
+def test_a_measure_on_a_part_of_the_data_does_not_seem_to_stand_on_all() -> None:
+    whole = clean_cell("a", "x", np.array([True, False, True]))
+    assert images_of([whole]).startswith("3 images of x")
+    assert ";" not in images_of([whole])
+    part = whole.model_copy(
+        update={
+            "key": whole.key.model_copy(update={"measure": "audit"}),
+            "scores": [Score(metric="accuracy", value=0.5, n=2)],
+        }
+    )
+    assert images_of([whole, part]).endswith("; audit on 2")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from stockpot.cli.options import (
     AsJson,
+    BatchSize,
+    Compile,
     DataOptions,
     Device,
     ModelOptions,
     Params,
+    Precision,
     Seed,
     Split,
     examples,
@@ -23,12 +26,14 @@ from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
+    from stockpot.types import PrecisionChoice
 
 NAME = "measure"
 LIBRARY = library_defaults("stockpot.measure.run:measure")
 EXAMPLES = examples(
     "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
+    "stockpot measure runs/a --data photos/ --with corruption --precision bf16 --batch-size auto",
 )
 
 
@@ -53,7 +58,9 @@ def command(
     data_option: DataOptions = None,
     seed: Seed = LIBRARY.seed,
     device: Device = LIBRARY.device,
-    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
+    batch_size: BatchSize = LIBRARY.batch_size,
+    precision: Precision = LIBRARY.precision,
+    compiled: Compile = LIBRARY.compile,
     engine: Annotated[
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
@@ -86,6 +93,8 @@ def command(
             seed=seed,
             device=device,
             batch_size=batch_size,
+            precision=cast("PrecisionChoice", precision),
+            compile=compiled,
             engine=engine,
             unseen=unseen_only,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),

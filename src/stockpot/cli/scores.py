@@ -10,6 +10,7 @@ from stockpot.results.headline import (
     gathered_notes,
     headline_columns,
     headline_rows,
+    images_of,
     split_by_data,
 )
 from stockpot.results.schema import CellResult, Score
@@ -20,8 +21,7 @@ def print_scores(results: Sequence[CellResult]) -> None:
     """One table per dataset: models down, headline scores across."""
     for data, cells in split_by_data(results).items():
         columns = headline_columns(cells)
-        facts = cells[0].data
-        title = f"{data}: {facts.n} images of {facts.name} ({facts.split}), 95 % intervals"
+        title = f"{data}: {images_of(cells)}, 95 % intervals"
         rows = [
             [model, *(shown.text for shown in row)]
             for model, row in headline_rows(cells, columns).items()

@@ -95,9 +95,14 @@ class Cell:
     compile: bool = False
 
     @property
+    def passes(self) -> bool:
+        """Whether the measure leaves forward passes to the context; others know no precision."""
+        return self.measure in measures and measures.get(self.measure).tags.passes
+
+    @property
     def forward(self) -> Forward:
-        """How forward passes are made; a measure that makes its own knows nothing of it."""
-        if self.measure not in measures or not measures.get(self.measure).tags.passes:
+        """How forward passes are made."""
+        if not self.passes:
             return Forward()
         return chosen_forward(self.precision, self.compile, pick_device(self.device))
 
@@ -170,7 +175,9 @@ class OpenCell:
         cell, size = self.cell, self.model.preprocess.size
         return Context(
             self.device,
-            batch_of(cell.batch_size, self.device, size.height * size.width),
+            batch_of(
+                cell.batch_size, self.device, size.height * size.width if cell.passes else None
+            ),
             cell.seed,
             progress,
             self.store.scratch(self.key) if self.store else None,

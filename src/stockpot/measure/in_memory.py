@@ -6,7 +6,7 @@ measure does (corrupting, attacking) begins anew with half the batch, so that th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import Halving
-from stockpot.models.forward.passes import kept_passes
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.score.predictions import Watch, watching
 
 
@@ -33,7 +33,7 @@ class Ran:
     @property
     def notes(self) -> list[str]:
         """What there is to say of the passes."""
-        return [*self.halved, *(note for run in self.context.made for note in run.notes)]
+        return [*self.halved, *_said(self.context.made)]
 
 
 def in_memory(
@@ -52,3 +52,12 @@ def in_memory(
             halving.halve(problem)
             continue
         return Ran(found, watch, context, halving.notes)
+
+
+def _said(made: Sequence[Passes]) -> list[str]:
+    """What a reader must know of forward passes: that they were not made in full precision."""
+    unlike = {str(run.facts) for run in made if run.facts.precision != "fp32" or run.facts.compiled}
+    return [
+        *(f"forward passes in {words}" for words in sorted(unlike)),
+        *(note for run in made for note in run.notes),
+    ]

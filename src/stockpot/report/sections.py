@@ -17,6 +17,7 @@ from stockpot.results.headline import (
     gathered_notes,
     headline_columns,
     headline_rows,
+    images_of,
     split_by_data,
 )
 from stockpot.results.schema import CellResult
@@ -86,8 +87,7 @@ def leaderboards(results: Sequence[CellResult]) -> list[Leaderboard]:
             for costs in (False, True)
         ]
         tables = [_score_table(group) for group in groups if group]
-        facts = cells[0].data
-        text = f"{facts.n:,} images of {facts.name} ({facts.split}), {facts.classes} classes"
+        text = f"{images_of(cells)}; {cells[0].data.classes} classes"
         notes = gathered_notes(cells, results)
         trained = {table.model for table in corruption_tables(cells) if table.trained}
         chart = _accuracy_chart(tables[0])
@@ -206,6 +206,7 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),
+            "passes": str(cell.forward or ""),
             "n": f"{cell.data.n:,}",
             "data fingerprint": cell.data.fingerprint[:16],
             "model fingerprint": cell.model.fingerprint[:16],

@@ -71,6 +71,22 @@ def split_by_data(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     return groups
 
 
+def images_of(cells: Sequence[CellResult]) -> str:
+    """How many images of which data a table of one dataset stands on, and which measures on fewer.
+
+    A measure that looks at a part of the data must not seem to stand on all of it.
+    """
+    facts = cells[0].data
+    fewer: dict[int, list[str]] = {}
+    for measure in dict.fromkeys(cell.key.measure for cell in cells):
+        own = [cell for cell in cells if cell.key.measure == measure]
+        counts = [score.n for cell in own for score in cell.scores if score.unit == "fraction"]
+        if counts and max(counts) < facts.n:
+            fewer.setdefault(max(counts), []).append(measure)
+    parts = "".join(f"; {', '.join(names)} on {count:,}" for count, names in fewer.items())
+    return f"{facts.n:,} images of {facts.name} ({facts.split}){parts}"
+
+
 def gathered_notes(cells: Sequence[CellResult], beside: Sequence[CellResult] = ()) -> list[str]:
     """Every note once; one that is not true of all models says of which it is.
 

@@ -105,7 +105,8 @@ def _season(recipe: Recipe, name: str, folder: Path) -> Order:
             "source": _load(recipe, entry.source),
             "shots": entry.shots,
             "seed": recipe.seed,
-            "batch_size": recipe.batch_size,
+            # Which images are met together changes what is learned, so no device decides it.
+            "batch_size": 256 if recipe.batch_size == "auto" else recipe.batch_size,
             **entry.options,
             **entry.params,
         },

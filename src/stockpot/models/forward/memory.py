@@ -7,19 +7,21 @@ import torch
 AUTO = "auto"
 _PIXELS = {"cpu": 256 * 64 * 64, "cuda": 512 * 224 * 224}
 """Pixels of a batch that keep such a device busy; more of them are no faster."""
-_MOST = 2048
+_MOST, _USUAL = 2048, 256
 
 
-def batch_of(size: int | str, device: torch.device, pixels: int) -> int:
+def batch_of(size: int | str, device: torch.device, pixels: int | None) -> int:
     """Images of a batch: the number itself, or for `auto` a power of two by device and size.
 
     Args:
         size: a number, or `auto`.
         device: where the network is.
-        pixels: of one image at the network's size.
+        pixels: of one image at the network's size; none where more than passes takes memory.
     """
     if isinstance(size, int):
         return size
+    if pixels is None:
+        return _USUAL
     room = _PIXELS.get(device.type, _PIXELS["cpu"]) // max(pixels, 1)
     return min(_MOST, max(16, 1 << max(room, 1).bit_length() - 1))
 

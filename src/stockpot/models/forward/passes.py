@@ -3,7 +3,8 @@
     run = Passes(model, Forward("bf16"), size=512)
     logits = run(pixels)          # uint8 or float pixels, NCHW, any number; float32 logits
 
-A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, in the
+A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, on a GPU
+with bias, sum and ReLU in one kernel, in the
 precision that was chosen, compiled where that was asked for, and on a GPU recorded as a graph. Its
 answers to a few images must be those of the model itself in full precision up to `TOLERANCE`;
 where they are not, or a step is not possible, the result says so and the next plainer way is gone.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, cast
@@ -24,9 +25,10 @@ from torch import Tensor, nn
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.cuda_graph import Captured
+from stockpot.models.forward.ends import fuse_ends
 from stockpot.models.forward.folding import folded
-from stockpot.models.forward.half import in_half
 from stockpot.models.forward.memory import Halving
+from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
 from stockpot.results.schema import ForwardFacts
 
@@ -95,6 +97,7 @@ class Passes:
             precision=own or (self.forward.precision if "plain" not in self._steps else "fp32"),
             compiled="compiled" in self._steps,
             folded="folded" in self._steps,
+            fused="fused" in self._steps,
             graph="graph" in self._steps,
             memory_format="channels_last" if "nhwc" in self._steps else "contiguous",
             batch_size=self._halving.size,
@@ -142,6 +145,8 @@ class Passes:
             copied = (*copied, self.forward.precision)
         if self.forward.compile:
             yield (*copied, "compiled", "graph") if cuda else (*copied, "compiled")
+        if cuda and "nhwc" in copied:
+            yield (*copied, "fused", "graph")
         if cuda:
             yield (*copied, "graph")
         if copied:
@@ -154,7 +159,7 @@ class Passes:
         run: Run = network.forward if network is self.model else network
         exact = self.forward.precision != "tf32"
         if "compiled" in steps:
-            run = _of_one_size(torch.compile(network, dynamic=False), len(pixels))
+            run = _compiled(network, len(pixels))
 
         def eager(images: Tensor) -> Tensor:
             with products(tf32=not exact):
@@ -170,17 +175,20 @@ class Passes:
 
     def _copy(self, steps: tuple[str, ...], pixels: Tensor) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
-        wanted = "+".join(step for step in steps if step in ("nhwc", "bf16"))
-        if not wanted:
-            return self.model
-        if wanted not in self._copies:
+        half = "bf16" in steps
+        wanted = "+".join(step for step in steps if step in ("nhwc", "bf16", "fused"))
+        if wanted and wanted not in self._copies:
             with _unheard(self.model), products(tf32=False):
                 made = folded(self.model, pixels[:_FEW]) if "nhwc" in steps else self.model
                 if made is self.model and "nhwc" in steps:
                     raise ValueError("folded batch norms would change its answers")
-                copy = cast(Classifier, deepcopy(self.model) if made is self.model else made)
-            self._copies[wanted] = in_half(copy) if "bf16" in steps else copy
-        return self._copies[wanted]
+                copy = deepcopy(self.model) if made is self.model else made
+                if "fused" in steps and not fuse_ends(cast(nn.Module, copy), pixels[:2]):
+                    raise ValueError("no ends to fuse")
+            self._copies[wanted] = normalised(cast(Classifier, copy), half=half)
+        if wanted:
+            return self._copies[wanted]
+        return normalised(self.model, half=False) if "compiled" in steps else self.model
 
     def _plain(self, pixels: Tensor) -> Tensor:
         with products(tf32=False):
@@ -188,7 +196,7 @@ class Passes:
 
     def _say(self, words: str, steps: tuple[str, ...]) -> None:
         # That a copy which nobody asked for was not used is no news.
-        if self.forward != Forward() and set(steps) & set(_TOLD):
+        if self.forward != Forward() and set(steps) & set(_TOLD) and "fused" not in steps:
             self._said[words] = None
 
 
@@ -220,16 +228,26 @@ def _convolves(model: nn.Module) -> bool:
     return sum(isinstance(module, nn.Conv2d) for module in model.modules()) > 1
 
 
-def _of_one_size(run: Run, size: int) -> Run:
+def _compiled(network: nn.Module, size: int) -> Run:
     """Every new number of images would be compiled anew, so a short batch is filled up."""
+    run = torch.compile(network, dynamic=False)
 
     def filled(pixels: Tensor) -> Tensor:
         rows = len(pixels)
-        if rows < size:
-            pixels = torch.cat([pixels, pixels[-1:].expand(size - rows, *pixels.shape[1:])])
-        return run(pixels)[:rows]
+        # A tensor of its own: views of others would be compiled for apart.
+        rest = pixels[-1:].expand(size - rows, *pixels.shape[1:])
+        with _without_limit():
+            logits: Tensor = run(torch.cat([pixels, rest]))
+        return logits[:rows]
 
     return filled
+
+
+def _without_limit() -> AbstractContextManager[None]:
+    """The limit counts all models of a process, and beyond it nothing would be compiled."""
+    from torch._dynamo import config
+
+    return config.patch(recompile_limit=1 << 16, accumulated_recompile_limit=1 << 16)  # type: ignore[no-any-return]
 
 
 def _difference(found: Tensor, meant: Tensor) -> float:
