@@ -91,7 +91,8 @@ def main() -> None:
     looks = sum(result.cost.images for result in results)
     floor = looks / rate
     print(
-        f"{options.models} x {options.model}, {options.images} pictures, {options.measure}, {device}"
+        f"{options.models} x {options.model}, {options.images} pictures, "
+        f"{options.measure}, {device}"
     )
     print(f"bare passes    {floor:8.2f} s   {rate:,.0f} images/s")
     print(f"together       {together:8.2f} s   {together / floor:.2f} of the passes")
