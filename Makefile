@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
+# Bytecode is written on first import, for what is imported: compiling all that is installed takes
+# a minute, and compiling it anew in every process takes longer.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-data lint format bench study clean
 
@@ -11,7 +14,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Stockpot needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable . --group dev
 	touch $@
 
 demo: $(VENV)/.ready

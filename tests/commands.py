@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
+import typer.testing
 from typer.testing import CliRunner
 
 from stockpot.cli.main import app
 from stockpot.errors import UserError
+
+# The runner would build all commands anew, options and all, for every call.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 class Done(NamedTuple):

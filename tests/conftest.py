@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
+import processes  # noqa: F401 (says what the workers of an engine find imported)
 from fetched_layout import write_little_sets
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from skips import (  # noqa: F401 (hooks of pytest)

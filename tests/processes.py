@@ -16,10 +16,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from stockpot.engine.processes import PRELOADED
+
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
+PRELOADED[:] = ["preloaded"]  # the engine's workers are forks of the same server
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["preloaded"])
+_forks.set_forkserver_preload(PRELOADED)
 
 
 class Finished(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,12 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+whole_command = cache(typer.main.get_command)
+
+
 def complaint(words: list[str]) -> str:
     """What is wrong with a command's name or options; nothing where they exist."""
-    command: Any = typer.main.get_command(app)
+    command: Any = whole_command(app)
     where = "stockpot"
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         if words[0].isupper() or "|" in words[0]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from processes import Finished, Running
+
+Run = Callable[..., Finished]
 
 SOURCE = '''"""A plug-in."""
 import sys
@@ -48,19 +48,20 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def command(site: Path, *words: str) -> None:
+    from stockpot.cli.main import main
+
+    sys.path.insert(0, str(site))
+    sys.argv = ["stockpot", *words]
+    main()
+
+
 @pytest.fixture
 def stockpot(site: Path) -> Run:
     """The command line, with the plug-ins in reach; `site` may be added to before it is called."""
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-        return subprocess.run(
-            [sys.executable, "-c", "from stockpot.cli.main import main; main()", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+    def run(*words: str) -> Finished:
+        return Running(command, site, *words).wait()
 
     return run
 
@@ -89,33 +90,32 @@ def test_one_that_fails_on_import_is_answered_in_one_line(stockpot: Run) -> None
     assert "listing must not import this" in shown.stderr
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (None, "there is no module broken_soups"),
-        ("def (:\n", "SyntaxError"),
-        ("import nowhere_to_be_found\n", "ModuleNotFoundError"),
-        ("x = 1\n", "registers nothing"),
-        (SOURCE.replace("halfway", "ties"), "'ties', which is ours"),
-    ],
-)
-def test_a_broken_plugin_costs_one_line_and_no_other_name(
-    site: Path, stockpot: Run, source: str | None, words: str
-) -> None:
-    install(site, "broken", "bad = broken_soups")
-    if source is not None:
-        (site / "broken_soups.py").write_text(source)
+BROKEN: dict[str, tuple[str | None, str]] = {
+    "absent": (None, "there is no module bad_absent"),
+    "garbled": ("def (:\n", "SyntaxError"),
+    "lacking": ("import nowhere_to_be_found\n", "ModuleNotFoundError"),
+    "empty": ("x = 1\n", "registers nothing"),
+    "ours": (SOURCE.replace("halfway", "ties"), "'ties', which is ours"),
+}
+
+
+def test_a_broken_plugin_costs_one_line_and_no_other_name(site: Path, stockpot: Run) -> None:
+    for name, (source, _) in BROKEN.items():
+        install(site, name, f"{name} = bad_{name}")
+        if source is not None:
+            (site / f"bad_{name}.py").write_text(source)
     listed = stockpot("list", "fusers", "--json")
     assert listed.returncode == 0
     names = [row["name"] for row in json.loads(listed.stdout)]
     assert {"ties", "halfway"} <= set(names)
-    (line,) = listed.stderr.strip().splitlines()
-    assert "the plug-in 'bad' (broken_soups) of broken 1.2" in line
-    assert words in line
-    if source is None:  # whatever is broken about it
-        unknown = stockpot("show", "tise")
-        assert unknown.returncode == 1
-        assert "Did you mean ties" in unknown.stderr
+    lines = listed.stderr.strip().splitlines()
+    assert len(lines) == len(BROKEN)
+    for name, (_, words) in BROKEN.items():
+        (line,) = (line for line in lines if f"plug-in '{name}' (bad_{name}) of {name} 1.2" in line)
+        assert words in line
+    unknown = stockpot("show", "tise")
+    assert unknown.returncode == 1
+    assert "Did you mean ties" in unknown.stderr
 
 
 def test_names_of_a_package_that_registers_elsewhere(site: Path, stockpot: Run) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import invoke
 from processes import ENVIRONMENT, error_of, start, stockpot
 from stockpot.results.store import ResultStore
 
@@ -42,18 +43,18 @@ def test_help_and_list_are_quick_and_without_torch() -> None:
     "command", ["run", "measure", "harden", "report", "list", "show", "data get"]
 )
 def test_every_help_ends_with_two_examples(command: str) -> None:
-    text = stockpot(*command.split(), "--help").stdout
+    text = invoke(*command.split(), "--help").output
     _, _, examples = text.partition("Examples:")
     assert examples.count("stockpot ") >= 2
 
 
 def test_lists_are_json() -> None:
-    rows = json.loads(stockpot("list", "datasets", "--json").stdout)
+    rows = json.loads(invoke("list", "datasets", "--json").output)
     assert {"icons", "cifar10", "imagefolder"} <= {row["name"] for row in rows}
 
 
 def test_show_prints_parameters() -> None:
-    text = stockpot("show", "clean").stdout
+    text = invoke("show", "clean").output
     assert "class_space" in text
     assert "equal-width confidence bins" in text
 
@@ -70,7 +71,6 @@ def test_doctor_answers() -> None:
     ("arguments", "words"),
     [
         (["list", "dataset"], "Did you mean datasets"),
-        (["show", "claen"], "Did you mean clean"),
         (["validate", "recipes/dmeo.yaml"], "no recipe at recipes/dmeo.yaml"),
         (["measure", "icons-resnet", "--data", "icnos"], "Did you mean icons"),
         (["measure", "icons-resnet", "--data", "icons", "--with", "claen"], "Did you mean clean"),
@@ -80,11 +80,26 @@ def test_doctor_answers() -> None:
         (["harden", "nominl", "icons-vit", "--data", "icons", "-o", "x"], "Did you mean nominal"),
         (["measure", "a", "--data", "icons", "-p", "top"], "expected KEY=VALUE"),
         (["measure", "icons-vit", "--data", "icons", "--device", "gpu"], "got 'gpu'"),
+    ],
+)
+def test_mistakes_are_named(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*arguments)
+    assert done.exit_code == 1
+    assert words in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "claen"], "Did you mean clean"),
         (["fuse", "average", "icons-vit-plain", "icons-vit", "-o", "/dev/null/x"], "(/dev/null"),
     ],
 )
-def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str, tmp_path) -> None:
-    assert words in error_of(stockpot(*arguments, cwd=tmp_path))
+def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str) -> None:
+    assert words in error_of(stockpot(*arguments))
 
 
 def test_usage_errors_end_with_two() -> None:
@@ -127,7 +142,7 @@ models:
   a: {{load: {model}}}
   b: {{load: {model}}}
 harden:
-  c: {{method: nominal, model: a, data: toy, epochs: 40, batch_size: 8}}
+  c: {{method: nominal, model: a, data: toy, epochs: 4, batch_size: 8}}
 measure:
   with:
     - {{measure: clean, data: toy}}
@@ -195,7 +210,7 @@ def test_killed_three_times_and_run_again_gives_the_same(recipe: Path, tmp_path:
 
 
 def test_interrupt_is_one_line(recipe: Path, tmp_path: Path) -> None:
-    recipe.write_text(recipe.read_text().replace("epochs: 40", "epochs: 4000"))
+    recipe.write_text(recipe.read_text().replace("epochs: 4,", "epochs: 4000,"))
     process = start("run", recipe, "-o", tmp_path / "run")
     while not list((tmp_path / "run").rglob(".*.partial/*.pt")) and process.poll() is None:
         time.sleep(0.01)

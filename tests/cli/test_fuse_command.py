@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from commands import invoke
 from processes import error_of, stockpot
 from stockpot.results.store import load_results
 
@@ -40,15 +41,15 @@ def test_fuse_measure_and_sweep(pool: dict[str, Path], toy_file: Path, tmp_path:
     for name in mean:
         assert torch.equal(mean[name], (a[name] + b[name]) / 2)
     assert "stockpot fuse average" in (out / "README.md").read_text()
-    assert stockpot("measure", out, "--data", toy_file).returncode == 0
+    assert invoke("measure", out, "--data", toy_file).exit_code == 0
     assert "exists already" in error_of(stockpot("fuse", "average", pool["a"], "-o", out))
 
-    swept = stockpot(
+    swept = invoke(
         "fuse", "task_arithmetic", pool["a"], pool["b"], "--base", pool["base"],
         "--sweep", "scale=0.0,0.5,1.0", "--data", toy_file, "-o", tmp_path / "sweep",
         "--format", "fusionbench",
     )  # fmt: skip
-    assert swept.returncode == 0, swept.stderr
+    assert swept.exit_code == 0, swept.output
     results = load_results(tmp_path / "sweep")
     assert {r.key.model for r in results} == {"scale=0.0", "scale=0.5", "scale=1.0"}
     base = load_file(pool["base"] / "model.safetensors")
@@ -61,8 +62,8 @@ def test_fuse_measure_and_sweep(pool: dict[str, Path], toy_file: Path, tmp_path:
 
 
 def test_plan_writes_nothing(pool: dict[str, Path], tmp_path: Path) -> None:
-    plan = stockpot("fuse", "average", pool["a"], pool["b"], "--plan", "-o", tmp_path / "none")
-    assert "passes" in plan.stdout
+    plan = invoke("fuse", "average", pool["a"], pool["b"], "--plan", "-o", tmp_path / "none")
+    assert "passes" in plan.output
     assert not (tmp_path / "none").exists()
 
 
@@ -71,8 +72,8 @@ def test_similarity_of_opposite_changes(pool: dict[str, Path], tmp_path: Path) -
     mirrored = {name: 2 * base[name] - state[name] for name in state}
     save_file(mirrored, pool["b"] / "model.safetensors", metadata={"format": "pt"})
     files = ["--csv", tmp_path / "c.csv", "--plot", tmp_path / "c.svg"]
-    done = stockpot("similarity", pool["base"], f"a={pool['a']}", f"b={pool['b']}", *files)
-    assert done.returncode == 0, done.stderr
+    done = invoke("similarity", pool["base"], f"a={pool['a']}", f"b={pool['b']}", *files)
+    assert done.exit_code == 0, done.output
     row = (tmp_path / "c.csv").read_text().splitlines()[1].split(",")
     assert float(row[2]) == pytest.approx(-1.0, abs=1e-4)
     ElementTree.parse(tmp_path / "c.svg")
@@ -90,8 +91,13 @@ def test_similarity_of_opposite_changes(pool: dict[str, Path], tmp_path: Path) -
         (["average", "icons-vit", "--bn", "recompute", "-o", "x"], "needs --data"),
     ],
 )
-def test_mistakes_are_answered_with_one_line(arguments: list[str], words: str, tmp_path) -> None:
-    assert words in error_of(stockpot("fuse", *arguments, cwd=tmp_path))
+def test_mistakes_are_named(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke("fuse", *arguments)
+    assert done.exit_code == 1
+    assert words in done.output
     assert not (tmp_path / "x").exists()
 
 
@@ -100,8 +106,8 @@ def test_a_mergekit_recipe_is_followed(pool: dict[str, Path], tmp_path: Path) ->
         f"merge_method: linear\nmodels:\n  - model: {pool['a']}\n    parameters: {{weight: 3}}\n"
         f"  - model: {pool['b']}\n    parameters: {{weight: 1}}\ndtype: float32\n"
     )
-    done = stockpot("fuse", tmp_path / "m.yaml", "-o", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = invoke("fuse", tmp_path / "m.yaml", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
     a, b, fused = (
         load_file(f / "model.safetensors") for f in (pool["a"], pool["b"], tmp_path / "out")
     )
@@ -149,14 +155,14 @@ def test_batch_norm_is_estimated_anew(tmp_path: Path) -> None:
 
 
 def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:
-    few = ["--name", "contrast,fog", "--engine", "serial"]
-    done = stockpot("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
-    assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "c").rglob("*.JPEG"))) == 2 * 2 * 40
-    again = stockpot("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
-    assert "0 new files of 80" in again.stderr
-    arrays = stockpot("corrupt", toy_file, tmp_path / "n", *few, "--layout", "arrays")
-    assert arrays.returncode == 0, arrays.stderr
+    few = ["--name", "contrast,fog", "--engine", "serial", "--limit", "8"]
+    done = invoke("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "c").rglob("*.JPEG"))) == 2 * 2 * 8
+    again = invoke("corrupt", toy_file, tmp_path / "c", *few, "--severity", "1,5")
+    assert "0 new files of 16" in again.output
+    arrays = invoke("corrupt", toy_file, tmp_path / "n", *few, "--layout", "arrays")
+    assert arrays.exit_code == 0, arrays.output
     expected = {"contrast.npy", "fog.npy", "labels.npy", "stockpot.json"}
     assert {p.name for p in (tmp_path / "n").iterdir()} == expected
     wrong = stockpot("corrupt", toy_file, tmp_path / "x", "--name", "fgo")
@@ -166,15 +172,15 @@ def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:
 def test_season_chooses_and_scores_on_unseen_images(
     pool: dict[str, Path], toy_file: Path, tmp_path: Path
 ) -> None:
-    done = stockpot(
+    done = invoke(
         "season", "grid", f"a={pool['a']}", f"b={pool['b']}", "--data", toy_file,
         "--shots", "12", "-o", tmp_path / "soup",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "scored on 28 images" in done.stdout
+    assert done.exit_code == 0, done.output
+    assert "scored on 28 images" in done.output
     record = json.loads((tmp_path / "soup" / "stockpot.json").read_text())["details"]
     assert sum(record["members"].values()) == pytest.approx(1.0)
     assert len(record["selected_on"]) == 12
-    assert stockpot("measure", tmp_path / "soup", "--data", toy_file).returncode == 0
+    assert invoke("measure", tmp_path / "soup", "--data", toy_file).exit_code == 0
     wrong = stockpot("season", "gird", pool["a"], "--data", toy_file, "-o", tmp_path / "x")
     assert "Did you mean grid" in error_of(wrong)

@@ -37,6 +37,21 @@ def test_a_killed_worker_costs_what_it_ran_alone() -> None:
     assert "was killed" in str(outcomes[0].error)
 
 
+def asked(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def test_workers_see_the_variables_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the server that they fork from, which may have been started long before."""
+    engine = engines.get("processes")(workers=1)
+    monkeypatch.setenv("STOCKPOT_CACHE", "/first")
+    assert [outcome.value for outcome in engine.run(asked, ["STOCKPOT_CACHE"])] == ["/first"]
+    monkeypatch.setenv("STOCKPOT_CACHE", "/second")
+    assert [outcome.value for outcome in engine.run(asked, ["STOCKPOT_CACHE"])] == ["/second"]
+    monkeypatch.delenv("STOCKPOT_CACHE")
+    assert [outcome.value for outcome in engine.run(asked, ["STOCKPOT_CACHE"])] == [None]
+
+
 def test_workers_are_counted() -> None:
     with pytest.raises(BadParameterError):
         engines.get("processes")(workers=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from other_machine import on_another_machine
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.run import fuse
+from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from task_pools import ClipPool, make_clip_pool, random_dataset
 
@@ -42,8 +44,13 @@ def make(method: str, pool: ClipPool, out: Path, **settings: Any) -> Path:
     return fuse(method, pool.members, base=pool.base, tasks=tasks, out=out, **settings)
 
 
+@cache
+def loaded(folder: Path, **options: Any) -> Classifier:
+    return stockpot.load_model(folder, **options)
+
+
 def logits(folder: Path, data: Any, rows: Any = slice(None), **options: Any) -> Tensor:
-    model = stockpot.load_model(folder, **{"classes": data.classes, **options})
+    model = loaded(folder, **{"classes": data.classes, **options})
     with torch.no_grad():
         return model(data.images.pixels[rows])
 

@@ -83,6 +83,13 @@ SEASONERS: dict[str, dict[str, Any]] = {
     "label_free": {"step": 0.5, "low": 0.0, "high": 1.0},
 }
 by_world = pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
+OTHERWISE_NAMED = {
+    "numbered classes", "numbered labels", "words", "ids by first word", "ids by words",
+}  # fmt: skip
+KINDS = {name: world for name, world in WORLDS.items() if name not in OTHERWISE_NAMED}
+"""Without the worlds that differ from another only in how names find each other: whoever scores
+asks one function for that (`scorer_for`), and every measure is asked about all worlds."""
+by_kind = pytest.mark.parametrize("world", KINDS.values(), ids=list(KINDS))
 by_truth = pytest.mark.parametrize("truth", [True, False], ids=["right", "wrong"])
 
 
@@ -118,7 +125,7 @@ def test_measures_agree(world: World, name: str, truth: bool) -> None:
 
 
 @pytest.mark.parametrize("space", ["all", "subset"])
-@by_world
+@by_kind
 def test_both_readings_of_the_class_space_call_a_sure_answer_right(
     world: World, space: str
 ) -> None:
@@ -133,7 +140,7 @@ def test_both_readings_of_the_class_space_call_a_sure_answer_right(
 
 @by_truth
 @pytest.mark.parametrize("name", SEASONERS)
-@by_world
+@by_kind
 def test_seasoners_agree(world: World, name: str, truth: bool) -> None:
     data = pictures(world, truth)
     found = season(
@@ -153,7 +160,7 @@ def test_seasoners_agree(world: World, name: str, truth: bool) -> None:
 
 
 @by_truth
-@by_world
+@by_kind
 def test_soups_under_attack_agree(world: World, truth: bool) -> None:
     place = torch.device("cpu")
     pool = read_pool([world.model(), world.model()], place)
@@ -166,7 +173,7 @@ def test_soups_under_attack_agree(world: World, truth: bool) -> None:
 
 @by_truth
 @pytest.mark.parametrize("name", ["greedy_soup", "learned_soup"])
-@by_world
+@by_kind
 def test_fused_soups_agree(world: World, name: str, truth: bool, tmp_path: Path) -> None:
     """Held-out images: all right, or all wrong, whatever the soup."""
     members = {"a": world.model(), "b": world.model()}
@@ -183,7 +190,7 @@ def test_fused_soups_agree(world: World, name: str, truth: bool, tmp_path: Path)
 
 
 @by_truth
-@by_world
+@by_kind
 def test_the_choice_among_epochs_agrees(world: World, truth: bool) -> None:
     found = scores(world.model(), pictures(world, truth), f"linf:{TINY},l2:{TINY}")
     assert found == {"accuracy": float(truth), "robust": float(truth)}
@@ -240,7 +247,7 @@ def test_criteria_without_labels_call_the_same_source_images_right(world: World)
         assert found.score == float(truth)
 
 
-@by_world
+@by_kind
 def test_images_of_a_search_keep_their_labels(world: World) -> None:
     """What a search writes to a folder is scored like the data it came from."""
     models = {"a": world.model(), "b": world.model()}
@@ -250,7 +257,7 @@ def test_images_of_a_search_keep_their_labels(world: World) -> None:
         assert [score.value for cell in found for score in cell.scores] == [float(truth)] * 6
 
 
-@by_world
+@by_kind
 def test_published_sets_agree(world: World, tmp_path: Path) -> None:
     for truth in (True, False):
         folder = tmp_path / str(truth)
@@ -313,7 +320,7 @@ class Blind(nn.Module):
 
 @by_truth
 @pytest.mark.parametrize("name", [name for name in ORACLES if name != "zero_shot"])
-@by_world
+@by_kind
 def test_oracles_agree(
     world: World, name: str, truth: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,10 @@ def test_compiled_passes_have_one_shape(monkeypatch) -> None:
         assert off(run(images), model(images)) < 1e-5
     assert shapes == {(20, 3, 16, 16)}
     assert run.facts.compiled
+    few = Passes(model, Forward("fp32", compile=True), size=20)
+    with evaluating(model):  # a small set, and then a larger one
+        assert off(few(images[:6]), model(images[:6])) < 1e-5
+        assert off(few(images), model(images)) < 1e-5
 
 
 def test_what_cannot_be_compiled_runs_without(monkeypatch) -> None:
@@ -293,6 +297,9 @@ def test_a_recorded_pass_answers_as_the_model(precision) -> None:
         assert off(first.cpu(), meant) < TOLERANCE[precision]
         assert torch.equal(run(images), first)  # what was given back is not written over
         assert off(run(images[:5]).cpu(), meant[:5]) < TOLERANCE[precision]
+        late = Passes(model, Forward(precision), size=32)
+        late(images[:5])
+        assert off(late(images).cpu(), meant) < TOLERANCE[precision]
     assert run.facts.graph
     assert run.facts.precision == precision
     assert run.notes == []

@@ -6,6 +6,7 @@ The references are in `data/fuse`, whose README says how they were made.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ def test_up_to_rounding(name: str) -> None:
         torch.testing.assert_close(got[key], want[key], rtol=1e-5, atol=3e-7)
 
 
+@cache
 def spectral_references(method: str) -> tuple[dict[str, Tensor], set[str]]:
     """What a method makes of the pool by its formula, and where every change has full rank."""
     base, members = load_file(BASE), [load_file(path) for path in MEMBERS]

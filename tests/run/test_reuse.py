@@ -114,7 +114,12 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe]:
     data = _toy_file(place / "toy.npz")
     recipe = pico_recipe(place, data)
     stockpot.run(recipe, out=place / "run")
+    shutil.copytree(place, _aside(place))
     return place, recipe
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f"{place.name}-aside")
 
 
 def _toy_file(path: Path) -> Path:
@@ -129,14 +134,12 @@ def _toy_file(path: Path) -> Path:
 
 
 @pytest.fixture
-def copied(followed: tuple[Path, Recipe], tmp_path: Path) -> tuple[Path, Recipe]:
-    """The same in a place of its own, which the test may change."""
-    original, recipe = followed
-    place = tmp_path / "place"
-    shutil.copytree(original, place)
-    moved = yaml_moved(recipe, str(original), str(place))
-    stockpot.run(moved, out=place / "run")  # nothing to do; the given models lie elsewhere
-    return place, moved
+def copied(followed: tuple[Path, Recipe]) -> tuple[Path, Recipe]:
+    """The same, as it was; the test may change it."""
+    place, recipe = followed
+    shutil.rmtree(place)
+    shutil.copytree(_aside(place), place)
+    return place, copy.deepcopy(recipe)
 
 
 def yaml_moved(value: Any, before: str, after: str) -> Any:
@@ -210,7 +213,7 @@ def test_the_copied_place_needs_nothing(followed: tuple[Path, Recipe], tmp_path:
     """Where inputs lie decides nothing; their content does."""
     original, recipe = followed
     place = tmp_path / "place"
-    shutil.copytree(original, place)
+    shutil.copytree(_aside(original), place)
     before = marks(place / "run" / "models"), marks(place / "run" / "results")
     stockpot.run(yaml_moved(recipe, str(original), str(place)), out=place / "run")
     assert (marks(place / "run" / "models"), marks(place / "run" / "results")) == before

@@ -27,7 +27,7 @@ from stockpot.harden.trained_on import recorded, trained_on
 from stockpot.measure import measures
 from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
-from stockpot.measure.overlap import Overlap, overlap, unseen_part
+from stockpot.measure.overlap import Overlap, overlap, unseen_part, with_unseen
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import batch_of
@@ -44,6 +44,7 @@ from stockpot.results.schema import (
     ModelFacts,
     Score,
     pack_bits,
+    pack_groups,
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
@@ -199,17 +200,12 @@ class OpenCell:
         found, watch = ran.found, ran.watch
         cell, data, model, known_images = self.cell, self.data, self.model, self.overlap
         broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
-        positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-        without = (
-            known_images.scores_without(found.scores, found.outcomes, data.groups)
-            if known_images
-            else []
-        )
+        positions, by_position = by_position_told(model, data) if found.class_space else ([], [])
         trained = trained_on(cell.model.source, cell.model.options.get("revision"))
         notes = [*found.notes, *_trained_note(trained, found.scores)]
-        return CellResult(
+        result = CellResult(
             key=self.key,
-            scores=[*found.scores, *without],
+            scores=found.scores,
             data=DataFacts(
                 name=data.name,
                 split=data.split,
@@ -241,7 +237,6 @@ class OpenCell:
             notes=[
                 *dict.fromkeys([*notes, *by_position, *ran.notes]),
                 *([watch.note] if watch.broken else []),
-                *(known_images.notes(without) if known_images else []),
             ],
             flags=[
                 *found.flags,
@@ -250,9 +245,11 @@ class OpenCell:
                 *(known_images.flags if known_images else []),
             ],
             seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
+            groups=pack_groups(data.groups),
             findings=list(found.findings),
             pictures=list(found.pictures),
         )
+        return with_unseen(result, known_images) if known_images else result
 
 
 def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
@@ -280,7 +277,7 @@ def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[s
     return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
 
 
-def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
+def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
     """What to say where a model does not name its classes: they are taken in the data's order."""
     mapping = match_classes(model.classes, data.classes)
     if not mapping.by_position:

@@ -104,7 +104,7 @@ class Grids(ABC):
         """The model's right and wrong answers in every cell; taken inside `evaluating(model)`."""
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
-        how = (self.class_space, data.columns.get(ACCEPTED), context.forward)
+        how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
         key = (identify(model), *setting, *how)
         if key in _KEPT:
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
@@ -131,7 +131,8 @@ class Grids(ABC):
                 context.progress("corruption", done, total)
                 yield
         joined = {cell: torch.cat(parts).cpu().numpy() for cell, parts in right.items()}
-        grid = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
+        cells = {cell: joined[cell] for cell in self.cells}
+        grid = Grid(joined.pop(None), cells, data.groups)
         if not watch.broken:  # a grid from memory would not say what the outputs were
             while len(_KEPT) >= _GRIDS:
                 _KEPT.pop(next(iter(_KEPT)))

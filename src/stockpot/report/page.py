@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,18 @@ def write_page(
     return out
 
 
+@cache
+def _environment() -> Environment:
+    # One for all pages: it keeps the templates that it has compiled.
+    return Environment(
+        loader=PackageLoader("stockpot.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def render(
     results: Sequence[CellResult],
     *,
@@ -66,13 +79,6 @@ def render(
     figures: Sequence[Path] = (),
 ) -> str:
     """The page as text; the same results give the same page."""
-    environment = Environment(
-        loader=PackageLoader("stockpot.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     values: dict[str, Any] = {
         "title": title,
         "subtitle": subtitle,
@@ -98,7 +104,7 @@ def render(
         "filled": filled,
         "colours": Markup(page_colours()),
     }
-    return environment.get_template("page.html.j2").render(values)
+    return _environment().get_template("page.html.j2").render(values)
 
 
 class Figure(NamedTuple):

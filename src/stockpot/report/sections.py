@@ -153,14 +153,16 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
 
 
 def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
-    """Every pair of models on the same images, by paired bootstrap."""
+    """Every pair of models on the same images, by paired bootstrap over images or their groups."""
     found = []
     for data, cells in split_by_data(results).items():
         usable = [cell for cell in cells if cell.key.measure == "clean" and cell.outcomes]
         for first, second in _pairs(usable):
             if first.data.fingerprint != second.data.fingerprint:
                 continue
-            pair = paired_bootstrap(first.outcome("correct"), second.outcome("correct"))
+            groups = first.image_groups if first.groups else second.image_groups
+            right = [cell.outcome("correct") for cell in (first, second)]
+            pair = paired_bootstrap(*right, groups=groups)
             a, b = first.key.model, second.key.model
             low, high = pair.low, pair.high
             if pair.difference < 0:

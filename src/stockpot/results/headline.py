@@ -21,9 +21,6 @@ _TITLES = {
     "mean_corruption_accuracy": "mean corruption acc.",
     "mce": "mCE",
     "relative_mce": "relative mCE",
-    "unseen_accuracy": "accuracy, unseen images",
-    "unseen_robust_accuracy": "robust, unseen images",
-    "unseen_union_accuracy": "union, unseen images",
     "robust_accuracy": "robust",
     "union_accuracy": "union",
     "audited_accuracy": "audited",
@@ -116,12 +113,18 @@ def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
             if not _is_headline(score) or score.metric in _DETAILS:
                 continue
             condition = _shown_condition(score)
-            title = _TITLES.get(score.metric, score.metric.replace("_", " "))
+            title = _title(score.metric)
             shown = [str(value) for key, value in condition if key != "oracle" or several]
             title = " ".join([title, *shown])
             key = (cell.key.measure, score.metric, condition)
             columns.setdefault(key, Column(cell.key.measure, score.metric, condition, title))
     return list(columns.values())
+
+
+def _title(metric: str) -> str:
+    plain = metric.removeprefix("unseen_")
+    title = _TITLES.get(plain, plain.replace("_", " "))
+    return title if plain == metric else f"{title}, unseen images"
 
 
 def headline_rows(cells: Sequence[CellResult], columns: Sequence[Column]) -> dict[str, list[Shown]]:

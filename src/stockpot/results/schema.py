@@ -8,6 +8,8 @@ fractions here; pages print percents.
 from __future__ import annotations
 
 import base64
+import zlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -208,6 +210,11 @@ class CellResult(_Document):
     seen: str = Field(
         "", description="Which images were seen when the model was made, as outcomes are written."
     )
+    groups: str = Field(
+        "",
+        description="Which images belong together, such as copies of one original: a number for "
+        "each, as its difference to the one before in 64 bits, deflated, in base64.",
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
@@ -216,6 +223,16 @@ class CellResult(_Document):
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""
         return unpack_bits(self.outcomes[name], self.outcome_sizes.get(name, self.data.n))
+
+    @property
+    def seen_images(self) -> NDArray[np.bool_] | None:
+        """For each image whether it was seen when the model was made; None where none was."""
+        return unpack_bits(self.seen, self.data.n) if self.seen else None
+
+    @property
+    def image_groups(self) -> NDArray[np.int64] | None:
+        """For each image the number of the group it belongs to; None where each stands alone."""
+        return unpack_groups(self.groups) if self.groups else None
 
     def score(self, metric: str, **condition: Scalar) -> Score:
         """The one score of that metric whose condition contains these items."""
@@ -234,3 +251,21 @@ def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
     """The inverse of `pack_bits`."""
     packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
     return np.unpackbits(packed, count=length).astype(bool)
+
+
+def pack_groups(labels: Sequence[str] | None) -> str:
+    """Labels as text, equal ones as equal numbers; nothing where no image belongs to another.
+
+    Copies mostly lie in the order of their originals, so that the differences are few numbers.
+    """
+    if labels is None or len(set(labels)) == len(labels):
+        return ""
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    steps = np.diff(np.array([numbers[label] for label in labels], dtype="<i8"), prepend=0)
+    return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
+
+
+def unpack_groups(text: str) -> NDArray[np.int64]:
+    """The numbers that `pack_groups` gave the labels."""
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
+    return np.cumsum(steps).astype(np.int64)

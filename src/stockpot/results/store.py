@@ -42,6 +42,15 @@ def digest(key: CellKey) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+UNFINISHED = ".unfinished"
+"""Where cells keep what they have done until they are saved."""
+
+
+def scratch_name(cell: str) -> str:
+    """The folder of a cell there, by the digest of its key: another version begins anew."""
+    return f"{cell}-{package_version('stockpot')}"
+
+
 class ResultStore:
     """The result files of one run."""
 
@@ -60,7 +69,7 @@ class ResultStore:
 
         What another version of the program left there is not gone on with.
         """
-        return self.folder / ".unfinished" / f"{digest(key)}-{package_version('stockpot')}"
+        return self.folder / UNFINISHED / scratch_name(digest(key))
 
     def clear_scratch(self, key: CellKey) -> None:
         """Remove what the cell of this key has kept there."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -224,11 +225,12 @@ def _ordered(parts: list[dict[str, Tensor]], apart: int) -> dict[str, Tensor]:
 
 
 def _gather(shards: Shards, data: Dataset, scorer: Scorer) -> Evaluation:
-    names = [each.name for each in fields(Outcomes) if each.name != "labels"]
+    names = [each.name for each in fields(Outcomes) if each.name not in ("labels", "groups")]
     columns = {name: shards.column(name).numpy() for name in names}
     columns["flips"] = columns["flips"].astype("float64")
+    groups = None if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
     return Evaluation(
-        outcomes=Outcomes(labels=data.labels.numpy(), **columns),
+        outcomes=Outcomes(labels=data.labels.numpy(), groups=groups, **columns),
         shards=shards,
         confidence=shards.column("confidence"),
         before=tuple(scorer.answer(each) for each in shards.column("before").tolist()),

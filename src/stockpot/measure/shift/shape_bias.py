@@ -82,11 +82,17 @@ def shape_scores(
     by_shape: Flags = conflict & (names == shape)
     by_texture: Flags = conflict & (names == texture)
     decided = by_shape | by_texture
-    scores = [proportion("accuracy", found.right, condition)]
+    groups = None if data.groups is None else np.asarray(data.groups)
+
+    def share(metric: str, flags: Flags, among: Flags) -> Score:
+        own = None if groups is None else groups[among]
+        return proportion(metric, flags[among], condition, groups=own)
+
+    scores = [proportion("accuracy", found.right, condition, groups=groups)]
     if conflict.any():
-        scores.append(proportion("texture_decisions", by_texture[conflict], condition))
+        scores.append(share("texture_decisions", by_texture, conflict))
         scores[-1] = scores[-1].model_copy(update={"higher_is_better": None})
     if decided.any():
-        bias = proportion("shape_bias", by_shape[decided], condition)
+        bias = share("shape_bias", by_shape, decided)
         scores.append(bias.model_copy(update={"higher_is_better": None}))
     return scores

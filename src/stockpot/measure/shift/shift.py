@@ -29,7 +29,7 @@ from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
-from stockpot.results.statistics import Interval
+from stockpot.results.statistics import Groups, Interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
@@ -63,15 +63,16 @@ def shift(
     spaces = (class_space,)
     own = (yield from flags_in_steps(model, data, context, "inside", spaces))[class_space]
     found = {}
+    groups: SetGroups = {INSIDE: data.groups}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
         other = _loaded(name, chosen, context.pictures)
         flags = yield from flags_in_steps(model, other, context, name, spaces)
-        found[name] = flags[class_space]
+        found[name], groups[name] = flags[class_space], other.groups
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
-        scores=outside_scores(own, found, Line(*line) if line else None),
+        scores=outside_scores(own, found, Line(*line) if line else None, groups),
         convention=f"shift:{class_space}; mean of {len(found)} sets, each counting equally",
         images=len(own) + sum(flags.size for flags in found.values()),
         outcomes={"correct": own, **{f"outside:{name}": flags for name, flags in found.items()}},
@@ -104,26 +105,37 @@ def fit_line(inside: Sequence[float], outside: Sequence[float]) -> Line:
     return Line(float(slope), float(intercept))
 
 
+INSIDE = ""
+"""The name of the data itself among sets."""
+SetGroups = dict[str, Groups | None]
+"""For each set by name which of its images belong together."""
+
+
 def outside_scores(
-    inside: Flags, outside: Mapping[str, Flags], line: Line | None = None
+    inside: Flags,
+    outside: Mapping[str, Flags],
+    line: Line | None = None,
+    groups: Mapping[str, Groups | None] | None = None,
 ) -> list[Score]:
     """Accuracy inside, in each set outside, their mean, and the gaps."""
-    scores = [proportion("accuracy", inside)]
+    known = groups or {}
+    own = known.get(INSIDE)
+    scores = [proportion("accuracy", inside, groups=own)]
     within = float(inside.mean())
     for name, flags in outside.items():
         condition = {"set": name}
-        scores.append(proportion("outside_accuracy", flags, condition))
+        scores.append(proportion("outside_accuracy", flags, condition, groups=known.get(name)))
         scores.append(
             with_interval(
                 "gap",
                 within - float(flags.mean()),
                 min(inside.size, flags.size),
-                newcombe(inside, flags),
+                newcombe(inside, flags, (own, known.get(name))),
                 better=False,
                 condition=condition,
             )
         )
-    mean, interval = mean_of_sets(list(outside.values()))
+    mean, interval = mean_of_sets(list(outside.values()), [known.get(name) for name in outside])
     total = sum(flags.size for flags in outside.values())
     sets = {"sets": len(outside)}
     scores.append(with_interval("mean_outside_accuracy", mean, total, interval, condition=sets))

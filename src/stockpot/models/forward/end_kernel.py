@@ -1,9 +1,5 @@
 """The end of a convolution as a Triton kernel; to be imported only where there is a GPU."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,10 +8,10 @@ _BLOCK = 2048
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _end(
-    maps: Any, bias: Any, rest: Any, count: Any,
-    channels: tl.constexpr, adds: tl.constexpr, block: tl.constexpr,
-) -> None:  # fmt: skip
+def _end(  # type: ignore[no-untyped-def]
+    maps, bias, rest, count, channels: tl.constexpr, adds: tl.constexpr, block: tl.constexpr
+):
+    # No types of Python here: Triton would look them up as values.
     place = tl.program_id(0) * block + tl.arange(0, block)
     inside = place < count
     value = tl.load(maps + place, mask=inside, other=0).to(tl.float32)

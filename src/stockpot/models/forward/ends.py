@@ -44,11 +44,9 @@ class _Residual(nn.Module):
 
 def _without_bias(convolution: nn.Conv2d) -> tuple[nn.Conv2d, nn.Parameter]:
     bias = convolution.bias
-    if bias is None:
-        zeros = torch.zeros_like(convolution.weight[:, 0, 0, 0])
-        bias = nn.Parameter(zeros, requires_grad=False)
+    values = torch.zeros_like(convolution.weight[:, 0, 0, 0]) if bias is None else bias.detach()
     convolution.bias = None
-    return convolution, bias
+    return convolution, nn.Parameter(values, requires_grad=False)
 
 
 @torch.no_grad()

@@ -25,9 +25,10 @@ class Normalised(nn.Module):
         self.network = model.network
         self.preprocess = model.preprocess
         self.dtype = dtype
-        weight = next(model.parameters())
+        self.mean: Tensor
+        self.std: Tensor
         for name, values in (("mean", model.preprocess.mean), ("std", model.preprocess.std)):
-            constants = torch.tensor(values, dtype=torch.float32, device=weight.device)
+            constants = torch.tensor(values, dtype=torch.float32, device=model.device)
             self.register_buffer(name, constants.view(1, 3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:

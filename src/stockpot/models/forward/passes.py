@@ -3,11 +3,11 @@
     run = Passes(model, Forward("bf16"), size=512)
     logits = run(pixels)          # uint8 or float pixels, NCHW, any number; float32 logits
 
-A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, on a GPU
-with bias, sum and ReLU in one kernel, in the
-precision that was chosen, compiled where that was asked for, and on a GPU recorded as a graph. Its
-answers to a few images must be those of the model itself in full precision up to `TOLERANCE`;
-where they are not, or a step is not possible, the result says so and the next plainer way is gone.
+A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, in the
+precision that was chosen, compiled where that was asked for; on a GPU with bias, sum and ReLU in
+one kernel, and recorded as a graph. Its answers to a few images must be those of the model itself
+in full precision up to `TOLERANCE`; where they are not, or a step is not possible, the next plainer
+way is gone, and the result says so where a chosen precision or compilation was lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Passes:
         self.model = model
         self.forward = forward or Forward()
         self._halving = Halving(size)
-        self._runs: dict[tuple[Any, ...], Run] = {}
+        self._runs: dict[tuple[Any, ...], tuple[int, Run]] = {}
         self._copies: dict[str, nn.Module] = {}
         self._said: dict[str, None] = {}
         self._steps: set[str] = set()
@@ -105,10 +105,11 @@ class Passes:
 
     def _run_of(self, pixels: Tensor) -> Run:
         kind = (*pixels.shape[1:], pixels.dtype)
-        run = self._runs.get(kind)
-        if run is None:
-            run = self._runs[kind] = self._made(pixels)
-        return run
+        known = self._runs.get(kind)
+        # What is recorded or compiled takes as many images as it was made with, or fewer.
+        if known is None or known[0] < len(pixels):
+            known = self._runs[kind] = len(pixels), self._made(pixels)
+        return known[1]
 
     def _made(self, pixels: Tensor) -> Run:
         """The first way that gives the model's own answers to these pixels."""
@@ -140,7 +141,8 @@ class Passes:
     def _ways(self, pixels: Tensor) -> Iterator[tuple[str, ...]]:
         """From the fastest way to the plainest; below all of them is the model itself."""
         cuda = pixels.device.type == "cuda"
-        copied: tuple[str, ...] = ("nhwc", "folded") if _convolves(self.model) else ()
+        copied: tuple[str, ...] = ("nhwc",) if _has(self.model, nn.Conv2d, 2) else ()
+        copied += ("folded",) if copied and _has(self.model, nn.BatchNorm2d, 1) else ()
         if self.forward.precision != "fp32":
             copied = (*copied, self.forward.precision)
         if self.forward.compile:
@@ -223,9 +225,9 @@ def _unheard(model: nn.Module) -> Iterator[None]:
         model._forward_hooks = listeners
 
 
-def _convolves(model: nn.Module) -> bool:
-    """Whether there is more than the one convolution that cuts a picture into patches."""
-    return sum(isinstance(module, nn.Conv2d) for module in model.modules()) > 1
+def _has(model: nn.Module, kind: type[nn.Module], least: int) -> bool:
+    """Whether there are so many layers; one convolution only cuts a picture into patches."""
+    return sum(isinstance(module, kind) for module in model.modules()) >= least
 
 
 def _compiled(network: nn.Module, size: int) -> Run:
