@@ -23,6 +23,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
@@ -50,17 +51,26 @@ class Sizing:
         """Whether pictures were cropped before and are only resized for the model."""
         return self.rule == "published" and self.native is None
 
-    def batches(self, data: Dataset, size: int) -> Iterator[tuple[Batch, Tensor]]:
-        """Batches as the model sees clean ones, and their pictures as they are corrupted."""
+    def batches(
+        self, data: Dataset, size: int, device: torch.device | None = None
+    ) -> Iterator[tuple[Batch, Tensor]]:
+        """Batches as the model sees clean ones, and their pictures as they are corrupted.
+
+        Both are on the device, if one is given.
+        """
         own = self.preprocess.fit
         if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
-            for batch in data.batches(size, own):
+            for batch in data.batches(size, own, device):
                 yield batch, batch.images
             return
         cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
         for batch, other in data.several(size, (own, cut)):
-            images = other.images
-            yield batch, images if self.native else _cropped_tensor(images, PUBLISHED_SIDE)
+            images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
+            if device is None:
+                yield batch, images
+            else:
+                there = batch._replace(images=moved(batch.images, device))
+                yield there, moved(images, device)
 
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""

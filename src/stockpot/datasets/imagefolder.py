@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,12 +124,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _pictures(root: Path) -> list[str]:
-    inside = ((file, file.relative_to(root)) for file in root.rglob("*"))
-    found = [
-        place.as_posix()
-        for file, place in inside
-        if file.suffix.lower() in SUFFIXES and not _hidden(place) and file.is_file()
-    ]
+    found = [name for name in _files(root, "") if Path(name).suffix.lower() in SUFFIXES]
     if not found:
         raise BadDataError(
             f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
@@ -136,8 +132,19 @@ def _pictures(root: Path) -> list[str]:
     return found
 
 
-def _hidden(place: Path) -> bool:
-    return any(part.startswith(".") for part in place.parts)
+def _files(folder: Path | str, prefix: str) -> Iterator[str]:
+    """Names of all files below, from the first folder on, without hidden ones.
+
+    The system tells with the names which are files: asking for each would take as long as reading.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file():
+                yield f"{prefix}{entry.name}"
 
 
 def _by_folder(root: Path, files: list[str]) -> dict[str, str]:

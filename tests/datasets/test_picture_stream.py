@@ -193,16 +193,6 @@ def test_a_cache_that_is_of_no_use_does_no_harm(
     assert load_dataset(str(folder)).fingerprint == expected
 
 
-def test_the_cache_is_where_the_user_keeps_caches(tmp_path: Path, monkeypatch) -> None:
-    from stockpot.files import cache_folder
-
-    monkeypatch.delenv("STOCKPOT_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "stockpot"
-    monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path / "own"))
-    assert cache_folder() == tmp_path / "own"
-
-
 @pytest.mark.gpu
 def test_batches_arrive_whole_while_the_gpu_works() -> None:
     device = torch.device("cuda")
