@@ -10,7 +10,6 @@ soon as it is whole, and one that fails ends alone. The numbers are those of eve
 from __future__ import annotations
 
 import json
-import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,10 +21,12 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name
 from stockpot.engine.stages import Clock, stage, timed
+from stockpot.errors import UserError
 from stockpot.measure import measures
-from stockpot.measure.cells import Cell, OpenCell, open_cell
+from stockpot.measure.cells import Cell
 from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress, no_progress
+from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.measure.together.pictures import Pictures, geometry
 from stockpot.measure.together.steps import Steps, steps_of
 from stockpot.models.classifier import Classifier, evaluating
@@ -128,11 +129,10 @@ def run_apart(asked: Sequence[Asked]) -> list[End]:
 
 
 def _sendable(problem: Exception | None) -> Exception | None:
-    try:
-        pickle.loads(pickle.dumps(problem))
-    except Exception:  # one that cannot be sent must not cost the others of its group
-        return RuntimeError(f"{type(problem).__name__}: {problem}")
-    return problem
+    """An error as it can be sent; a foreign one may not be, and would cost the others theirs."""
+    if problem is None or isinstance(problem, UserError):
+        return problem
+    return RuntimeError(f"{type(problem).__name__}: {problem}")
 
 
 def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[End]:
