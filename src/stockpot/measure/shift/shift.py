@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -90,6 +89,8 @@ class Line(NamedTuple):
     def expected(self, inside: float) -> float:
         """The accuracy outside that the line gives for an accuracy inside."""
         bounded = min(max(inside, 1e-4), 1 - 1e-4)
+        from scipy.special import expit, logit
+
         return float(expit(self.intercept + self.slope * logit(bounded)))
 
 
@@ -100,6 +101,8 @@ def fit_line(inside: Sequence[float], outside: Sequence[float]) -> Line:
             "a line needs at least two models of different accuracy inside, "
             f"got {len(inside)} inside and {len(outside)} outside."
         )
+    from scipy.special import logit
+
     x, y = (logit(np.clip(values, 1e-4, 1 - 1e-4)) for values in (inside, outside))
     slope, intercept = np.polyfit(x, y, 1)
     return Line(float(slope), float(intercept))
