@@ -126,6 +126,11 @@ class Cost(_Document):
         description="Seconds by stage since the last result of the same process, in which models "
         "and data were loaded too; no part of the question.",
     )
+    together: int = Field(
+        1,
+        description="Models that went through the data together; each one's seconds are its own "
+        "and an equal part of what they shared, and of the stages it has an equal part.",
+    )
 
 
 class ForwardFacts(_Document):

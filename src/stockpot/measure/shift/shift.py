@@ -20,10 +20,11 @@ from stockpot.measure.measurement import (
     Context,
     Flags,
     Measurement,
+    flags_in_steps,
     proportion,
-    right_flags,
     with_interval,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
@@ -33,6 +34,7 @@ from stockpot.score.scorer import scorer_for
 
 
 @measures.register("shift", paper="arXiv:2007.00644", passes=True)
+@in_steps
 def shift(
     model: Classifier,
     data: Dataset,
@@ -41,7 +43,7 @@ def shift(
     outside: dict[str, Any] | None = None,
     class_space: ClassSpace = "all",
     line: tuple[float, float] | None = None,
-) -> Measurement:
+) -> Steps[Measurement]:
     """Accuracy on the data and on data from elsewhere: each gap, and the mean outside.
 
     Args:
@@ -57,13 +59,14 @@ def shift(
             "shift: expected at least one dataset outside.",
             hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
         )
-    own = right_flags(model, data, context, "inside", (class_space,))[class_space]
+    spaces = (class_space,)
+    own = (yield from flags_in_steps(model, data, context, "inside", spaces))[class_space]
     found = {}
     groups: SetGroups = {INSIDE: data.groups}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
         other = load_chosen(chosen, f"outside: {name}")
-        flags = right_flags(model, other, context, name, (class_space,))
+        flags = yield from flags_in_steps(model, other, context, name, spaces)
         found[name], groups[name] = flags[class_space], other.groups
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
     scorer = scorer_for(model.classes, data, class_space)
