@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure.measurement import Context, Flags, forward_batches
-from stockpot.models.classifier import Classifier
+from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import NONE, finite
 from stockpot.score.scorer import Scorer, scorer_for
@@ -78,8 +78,9 @@ def answers_of(
     """One pass over the images."""
     scorer = scorer_for(model.classes, data, space)
     found: list[Tensor] = []
-    for outputs, _ in forward_batches(model, data, context, what):
-        found.append(scorer.logits(outputs).cpu())
+    with evaluating(model):
+        for outputs, _ in forward_batches(model, data, context, what):
+            found.append(scorer.logits(outputs).cpu())
     logits = torch.cat(found) if found else torch.zeros(0, len(model.classes))
     logits = torch.where(finite(logits)[:, None], logits, torch.nan)
     accepted = scorer.accepted
