@@ -93,7 +93,7 @@ class Adapting(Wrapped):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # What a learner holds beside the model's weights does not move with them to a device.
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.reset()
         return self
 

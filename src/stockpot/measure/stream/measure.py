@@ -82,7 +82,7 @@ def stream(
     labels = data.labels.numpy().astype(np.int64)
     parts = pieces(stream, order, labels, len(kinds), context.seed, concentration)
     way = sizing(data, model.preprocess, size)
-    pictures = Pictures(data, way, context.device, context.seed, profile, overlays)
+    pictures = Pictures(data, len(kinds), way, context.device, context.seed, profile, overlays)
     answers = Answers(scorer_for(model.classes, data, class_space), kinds)
     skipped = _shown(model, pictures, parts, batch, answers, context)
     said: Condition = {"stream": stream, "order": order, "batch": batch}

@@ -15,7 +15,7 @@ from stockpot.corrupt.constants import Profile
 from stockpot.corrupt.sizes import Sizing
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.dataset import Dataset, TensorImages
-from stockpot.measure.corruption import CorruptedBatches
+from stockpot.measure.grids import CorruptedBatches
 
 Corruption = tuple[str, int] | None
 """A name and a severity; none leaves pictures as they are."""
@@ -33,6 +33,8 @@ class Pictures:
     """
 
     data: Dataset
+    several: int
+    """How many corruptions there are."""
     way: Sizing
     device: torch.device
     seed: int
@@ -60,9 +62,9 @@ class Pictures:
         return self.way.seen(self._made(self.data.take(rows.tolist()), rows, corruption))
 
     def _whole(self, corruption: tuple[str, int]) -> Tensor | None:
-        """All rows under a corruption, where they are small enough to be kept."""
+        """All rows under a corruption, where there is room to keep those of every corruption."""
         images = self.data.images
-        if not isinstance(images, TensorImages) or images.pixels.numel() > ROOM // 4:
+        if not isinstance(images, TensorImages) or images.pixels.numel() * self.several > ROOM:
             return None
         question = (
             *(self.data.fingerprint, self.way.origin, self.seed, str(self.device)),
