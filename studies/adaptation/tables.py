@@ -47,6 +47,11 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
                 names = (name, f"{name}_low", f"{name}_high")
                 row |= {key: _rounded(end) for key, end in zip(names, ends, strict=True)}
         rows.append(row)
+    at = {(row["data"], row["method"], row["stream"]): row for row in rows}
+    for (data, method, stream), row in at.items():
+        if method != "source":
+            source, single = at[data, "source", stream], at.get((data, method, "single"))
+            row["by the rules"] = judged(row, source, single)
     order = list(STREAMS.values())
     rows.sort(
         key=lambda row: (row["data"], METHODS.index(row["method"]), order.index(row["stream"]))
@@ -131,23 +136,24 @@ def attacks(rows: Sequence[Row]) -> str:
 
 def verdicts(rows: Sequence[Row]) -> str:
     """What the plan's rules say of each method on each stream."""
-    at = {(row["data"], row["method"], row["stream"]): row for row in rows}
-    found = []
-    for (data, method, stream), row in at.items():
-        if method == "source":
-            continue
-        said = [{"held": "helps", "did not hold": "harms"}.get(
-            Contrast(*_ends(row, "gain")).verdict, "not told apart"
-        )]  # fmt: skip
-        alone = at.get((data, method, "single"))
-        helps = alone is not None and Contrast(*_ends(alone, "gain")).verdict == "held"
-        if helps and row.get("change") is not None:
-            away = Contrast(*_ends(row, "change")).verdict == "did not hold"
-            said += ["the stream takes help away"] if away else []
-        if row["ece_low"] > at[data, "source", stream]["ece_high"]:
-            said.append("less calibrated")
-        found.append((data, f"`{method}`", stream, "; ".join(said)))
+    found = [
+        (row["data"], f"`{row['method']}`", row["stream"], row["by the rules"])
+        for row in rows
+        if row["method"] != "source"
+    ]
     return markdown(("data", "method", "stream", "by the rules"), found)
+
+
+def judged(row: Row, source: Row, single: Row | None) -> str:
+    """One method on one stream by the rules of plan.md."""
+    words = {"held": "helps", "did not hold": "harms"}
+    said = [words.get(Contrast(*_ends(row, "gain")).verdict, "not told apart")]
+    helped = single is not None and Contrast(*_ends(single, "gain")).verdict == "held"
+    if helped and "change" in row and Contrast(*_ends(row, "change")).verdict == "did not hold":
+        said.append("the stream takes help away")
+    if row["ece_low"] > source["ece_high"]:
+        said.append("less calibrated")
+    return "; ".join(said)
 
 
 def main(run: str) -> None:
