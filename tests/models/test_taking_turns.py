@@ -12,6 +12,7 @@ from torch import nn
 
 from models.test_forward_passes import Small, off, pictures
 from pico import make_classifier
+from stockpot.checkpoints.resolve import resolve
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward import passes
 from stockpot.models.forward.alike import likeness
@@ -20,10 +21,17 @@ from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import with_ends
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import TOLERANCE, Passes
-from stockpot.models.load import load_model
+from stockpot.models.huggingface import load_huggingface, load_to_ask, new_huggingface
+from stockpot.models.preprocess import Preprocess
+from stockpot.types import ImageSize
 from towers import of_hub
 
+VIT = {
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
+    "image_size": 16, "patch_size": 8,
+}  # fmt: skip
 RESNET = {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 8, "layer_type": "basic"}
+TINY = {"resnet": RESNET, "vit": VIT}
 
 
 class Recorder:
@@ -67,11 +75,7 @@ def small(seed: int) -> Classifier:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", ["resnet", "vit"])
 def test_members_take_turns_and_answer_as_themselves(recordings, kind, precision) -> None:
-    settings = RESNET if kind == "resnet" else {
-        "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-        "intermediate_size": 32, "image_size": 16, "patch_size": 8,
-    }  # fmt: skip
-    first = of_hub(kind, **settings)
+    first = of_hub(kind, **TINY[kind])
     members = [member(first, seed) for seed in range(3)]
     runs = [Passes(model, Forward(precision), size=8) for model in members]
     images = pictures(12)
@@ -205,19 +209,18 @@ def test_a_kernel_that_fails_or_is_wrong_is_not_taken(recordings, monkeypatch) -
     assert run.facts.graph
 
 
-def test_models_of_one_architecture_from_folders_are_alike(tmp_path) -> None:
-    from stockpot.models.huggingface import new_huggingface
-    from stockpot.models.preprocess import Preprocess
-    from stockpot.types import ImageSize
-
+@pytest.mark.parametrize("kind", ["resnet", "vit"])
+def test_models_of_one_architecture_from_folders_are_alike(tmp_path, kind) -> None:
     side = ImageSize(16, 16)
     found = []
     for seed in range(2):
-        model = new_huggingface(
-            "resnet", classes=("a", "b"), preprocess=Preprocess(side, side), seed=seed, **RESNET
-        )
-        found.append(likeness(load_model(str(model.save(tmp_path / str(seed))))))
-    assert found[0] == found[1] is not None
+        folder = new_huggingface(
+            kind, classes=("a", "b"), preprocess=Preprocess(side, side), seed=seed, **TINY[kind]
+        ).save(tmp_path / str(seed))
+        place = resolve(str(folder))
+        found.append([likeness(load(place)) for load in (load_to_ask, load_huggingface)])
+    assert found[0] == found[1]
+    assert None not in found[0]
 
 
 def test_a_block_that_adds_at_its_end_has_the_same_slopes() -> None:

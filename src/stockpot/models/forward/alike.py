@@ -19,8 +19,8 @@ _PLAIN = (
 )
 _OF_MODULES = frozenset(vars(nn.Module()))
 _HOOKS = [name for name in _OF_MODULES if name.endswith("_hooks") and "state_dict" not in name]
-_WHENCE = {"_name_or_path", "name_or_path", "_commit_hash"}
-"""Where a configuration was read from, which changes nothing."""
+_WHENCE = {"_name_or_path", "name_or_path", "_commit_hash", "_weight_conversions"}
+"""Where weights were read from and under which names, which changes nothing."""
 _DEEPEST = 8
 
 
