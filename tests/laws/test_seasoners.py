@@ -22,6 +22,7 @@ QUICK = {
     "gradient": {"steps": 5, "scope": "block"},
     "racing": {},
     "label_free": {"step": 0.2},
+    "coda": {"labels": 3},
 }
 MEMBERS = {"linear": linear_member, "batch-norm": norm_member}
 CASES = [(name, kind) for name in QUICK for kind in MEMBERS]

@@ -122,3 +122,14 @@ def test_unlabelled_images_show_the_better_end_of_the_grid(criterion: str) -> No
     found = season("label_free", [dull, teacher], images, source=images, shots=40,
                    criterion=criterion, low=0.0, high=1.0, step=1.0)  # fmt: skip
     assert found.weights == (0.0, 1.0)
+
+
+def test_few_labels_tell_the_better_member() -> None:
+    teacher = linear_member(1)
+    images = toy_images(80, teacher)
+    found = season("coda", [linear_member(5), teacher, linear_member(7)], images,
+                   shots=40, labels=15, step=1.0)  # fmt: skip
+    assert found.weights == (0.0, 1.0, 0.0)
+    notes = found.record.details["notes"]
+    assert notes["labels"] == len(set(notes["asked"])) == 15
+    assert found.accuracy.value == 1.0

@@ -100,3 +100,14 @@ def test_labels_tell_coda_the_better_of_two_models_in_any_order() -> None:
     assert one.best() == pytest.approx(other.best(), rel=1e-12)
     # Only images on which they differ can tell; those that are labelled are not asked again.
     assert set(one.candidates().tolist()) == {i for i in range(20, 40) if i % 2}
+
+
+def test_any_of_several_right_classes_counts_as_a_hit() -> None:
+    said = np.array([[0, 0], [1, 1], [2, 2]])
+    odds = np.full((3, 2, 3), 1 / 3)
+    one, other = (Coda(odds.copy(), rate=1.0, said=said) for _ in range(2))
+    one.add(0, 0, np.array([True, True, False]))
+    assert one.best()[0] == pytest.approx(one.best()[1])
+    assert one.best()[0] > one.best()[2]
+    other.add(0, 0)
+    assert other.best()[0] > other.best()[1] == pytest.approx(other.best()[2])

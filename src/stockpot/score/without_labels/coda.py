@@ -35,11 +35,14 @@ class Coda:
     rate: float = 0.01
     """How much a label counts."""
     multiplier: float = 2.0
+    said: Numbers = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    """The class that each model says, -1 for none; the most probable one by default."""
     labelled: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         classes = self.probabilities.shape[2]
-        self.said: Numbers = self.probabilities.argmax(axis=2)
+        if not self.said.size:
+            self.said = self.probabilities.argmax(axis=2)
         consensus = np.eye(classes)[self.probabilities.mean(axis=0).argmax(axis=1)]
         confusion = np.einsum("nc,hnj->hcj", consensus, self.probabilities)
         confusion /= np.maximum(confusion.sum(axis=2, keepdims=True), 1e-6)
@@ -48,10 +51,19 @@ class Coda:
         self.counts: Floats = self.multiplier * (base + self.prior * confusion)
         self._look()
 
-    def add(self, image: int, label: int) -> None:
-        """Learn the label of an image; the order of labels does not matter."""
-        models = np.arange(len(self.said))
-        self.counts[models, label, self.said[:, image]] += self.rate
+    def add(self, image: int, label: int, right: NDArray[np.bool_] | None = None) -> None:
+        """Learn the label of an image; the order of labels does not matter.
+
+        Args:
+            image: its number.
+            label: its class.
+            right: who is right about it, where more than one class is; else who says `label`.
+        """
+        said = self.said[:, image]
+        hit = said == label if right is None else right
+        # Who says nothing is wrong, whatever it is taken for.
+        other = np.where(said < 0, (label + 1) % self.counts.shape[1], said)
+        self.counts[np.arange(len(said)), label, np.where(hit, label, other)] += self.rate
         self.labelled.append(image)
         self._look()
 
