@@ -1,4 +1,4 @@
-"""The whole study on a CPU, in some minutes: answers once, then estimates and rehearsed choices.
+"""The whole study: answers once, then estimates and rehearsed choices.
 
     python studies/label_free/study.py
 
@@ -20,6 +20,7 @@ from tables import SEEDS, STEPS, from_data
 import stockpot
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
+from stockpot.engine import pick_device
 from stockpot.files import write_atomic
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import model_specs
@@ -70,19 +71,26 @@ def targets(clean: Dataset) -> Iterator[tuple[str, Dataset]]:
 
 
 def answered(pool: str) -> tuple[PoolAnswers, dict[str, PoolAnswers]]:
-    """What all models say to source and targets; kept, as it takes the longest."""
-    path = KEPT / f"{pool}.pt"
-    if path.exists():
-        found: tuple[PoolAnswers, dict[str, PoolAnswers]] = torch.load(path, weights_only=False)
-        return found
+    """What all models say to source and targets; kept model by model, as it takes the longest."""
     source, clean = parts(pool)
-    specs, context = model_specs(POOLS[pool]), Context(keeps=True)
-    made = pool_answers(specs, source, context), {
-        name: pool_answers(specs, data, context) for name, data in targets(clean)
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(made, path)
-    return made
+    sets = {"source": source, **dict(targets(clean))}
+    context = Context(device=pick_device("auto"), keeps=True)
+    found: dict[str, list[PoolAnswers]] = {name: [] for name in sets}
+    for spec in model_specs(POOLS[pool]):
+        path = KEPT / f"{spec.name}.pt"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made = {name: pool_answers([spec], data, context) for name, data in sets.items()}
+            torch.save(made, path)
+        for name, answers in torch.load(path, weights_only=False).items():
+            found[name].append(answers)
+    together = {name: _together(parts_of) for name, parts_of in found.items()}
+    return together.pop("source"), together
+
+
+def _together(answers: list[PoolAnswers]) -> PoolAnswers:
+    names = tuple(name for each in answers for name in each.names)
+    return PoolAnswers(names, tuple(one for each in answers for one in each.answers))
 
 
 def estimated(pool: str) -> list[dict[str, Any]]:
@@ -110,18 +118,21 @@ def estimated(pool: str) -> list[dict[str, Any]]:
 
 
 def rehearsed(pool: str) -> list[dict[str, Any]]:
-    """A row for each target, way of asking, seed and number of labels."""
+    """A row for each target, way of asking and number of labels: means over seeds."""
     rows = []
     for target, answers in answered(pool)[1].items():
         probabilities, said = answers.probabilities, answers.said
         accuracy = answers.right.mean(axis=1)
         wanted = answers.answers[0].wanted[:, 0]
         for method, seeds in SEEDS.items():
-            for seed in range(seeds):
-                rows += [
-                    {"pool": pool, "target": target, "method": method, "seed": seed} | row
-                    for row in _run(method, probabilities, said, wanted, accuracy, seed)
-                ]
+            runs = [
+                list(_run(method, probabilities, said, wanted, accuracy, seed))
+                for seed in range(seeds)
+            ]
+            for step in zip(*runs, strict=True):
+                means = {key: float(np.mean([row[key] for row in step])) for key in step[0]}
+                about = {"pool": pool, "target": target, "method": method, "seeds": seeds}
+                rows.append({**about, **means, "labels": int(means["labels"])})
     return rows
 
 
@@ -158,7 +169,10 @@ def main() -> None:
         for name, make in (("estimates", estimated), ("labels", rehearsed)):
             rows = [row for pool in POOLS for row in make(pool)]
             write_atomic(HERE / f"{name}.csv", csv_text(rounded(rows)))
-    fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{n}.csv") for n in ("estimates", "labels"))))
+    fill(
+        HERE / "README.md",
+        from_data(*(read_csv(HERE / f"{n}.csv") for n in ("estimates", "labels"))),
+    )
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def choose(
         asked=found.asked,
         trace=tuple(names[best] for best in found.trace),
         accuracy=truth,
-        **{**known, "notes": (*known.get("notes", ()), *found.notes)},
+        **{**known, "notes": (*known.get("notes", ()), *_told(target), *found.notes)},
     )
 
 
@@ -255,6 +255,16 @@ def _without_labels(
             + ("" if line.fit > 0.95 else " (below 0.95: not to be trusted)")
         )
     return {"estimates": found, "notes": tuple(notes)}
+
+
+def _told(target: PoolAnswers) -> list[str]:
+    """What a reader must know of the models' answers."""
+    notes = []
+    for name, answers in zip(target.names, target.answers, strict=True):
+        notes += [f"{name}: {note}" for note in answers.scorer.notes]
+        if silent := int((~answers.answered).sum()):
+            notes.append(f"{name}: {silent} of {len(answers)} outputs were NaN or infinite: wrong")
+    return notes
 
 
 def _question(specs: list[ModelSpec], images: Dataset, method: Method, seed: int) -> str:

@@ -26,7 +26,8 @@ def expected_losses(probabilities: Floats) -> Floats:
     said = probabilities.argmax(axis=2)
     images = np.arange(probabilities.shape[1])
     expected: Floats = (1 - surrogate[images, said]).sum(axis=0)
-    return np.maximum(expected, _FLOOR * expected.mean() + 1e-12)
+    raised: Floats = np.maximum(expected, _FLOOR * expected.mean() + 1e-12)
+    return raised
 
 
 def chances(expected: Floats, labelled: Numbers) -> Floats:

@@ -61,7 +61,7 @@ def transport(labels: Numbers, target: Floats, seed: int = 0) -> Transport:
 def _shared_out(counts: Numbers, total: int) -> Numbers:
     """Whole numbers in the proportions of `counts`: the largest remainders are rounded up."""
     exact = counts / counts.sum() * total
-    whole = np.floor(exact).astype(np.int64)
+    whole: Numbers = np.floor(exact).astype(np.int64)
     order = np.argsort(whole - exact, kind="stable")
     whole[order[: total - int(whole.sum())]] += 1
     return whole
