@@ -49,13 +49,12 @@ N_SOURCE, N_TARGET = 400, 300
 
 def parts(pool: str) -> tuple[Dataset, Dataset]:
     """Source and target, which share no image."""
+    known, asked = N_SOURCE, N_TARGET
     if pool == "icons":
-        return load_dataset("icons", split="val", limit=N_SOURCE), load_dataset(
-            "icons", limit=N_TARGET
-        )
-    both = load_dataset("cifar10", limit=N_SOURCE + N_TARGET)
+        return load_dataset("icons", split="val", limit=known), load_dataset("icons", limit=asked)
+    both = load_dataset("cifar10", limit=known + asked)
     order = np.random.default_rng(0).permutation(len(both))
-    return both.take(np.sort(order[:N_SOURCE])), both.take(np.sort(order[N_SOURCE:]))
+    return both.take(np.sort(order[:known])), both.take(np.sort(order[known:]))
 
 
 def targets(clean: Dataset) -> Iterator[tuple[str, Dataset]]:
