@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from stockpot.measure.unlabelled.selection import Method
 from stockpot.results.tables import markdown
 
 STEPS = (0, 5, 10, 20, 30)
-SEEDS: dict[Method, int] = {"coda": 1, "active_testing": 20, "random": 20}
+SEEDS = {"coda": 1, "coda, rate 1": 1, "active_testing": 20, "random": 20}
 ESTIMATES = ("atc_confidence", "atc_entropy", "doc", "cot", "aline_s", "aline_d")
 ORDERED = ("source", *ESTIMATES, "nuclear_norm")
 Rows = Sequence[dict[str, Any]]
@@ -144,7 +143,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str]:
     return row["pool"], row["target"]
 
 
-def _by_target(rows: Rows, method: Method) -> dict[tuple[str, str], float]:
+def _by_target(rows: Rows, method: str) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row["method"] == method:

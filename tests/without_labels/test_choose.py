@@ -55,7 +55,7 @@ MODELS = pool(0.25, 0.9, 0.5)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_rehearsal_finds_the_best_model(method: Method) -> None:
     data = make_dataset(120)
-    found = choose(MODELS, data=data, oracle=True, method=method, budget=25, sure=1.0)
+    found = choose(MODELS, data=data, oracle=True, method=method, budget=25, sure=1.0, rate=1.0)
     assert found.best == "m0.9"
     assert found.labels == 25
     assert len(found.trace) == 26
@@ -168,7 +168,7 @@ def test_the_command() -> None:
     words = ["choose", "icons-nominal", "icons-linf", "--data", "icons", "--limit", "6"]
     done = invoke(*words, "--oracle", "--budget", "2")
     assert done.exit_code == 0
-    assert "6 images, 2 labels, coda" in done.output
+    assert "6 images, 2 labels, active_testing" in done.output
     assert "best: icons-" in done.output
     for wrong, said in (
         (["--method", "guess"], "guess"),

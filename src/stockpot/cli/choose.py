@@ -58,7 +58,7 @@ def command(
         typer.Option("--source-option", "-s", metavar="KEY=VALUE", help="An option of the source."),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", help="coda, active_testing or random.")
+        str, typer.Option("--method", help="active_testing, coda or random.")
     ] = LIBRARY.method,
     budget: Annotated[int, typer.Option(help="At most so many labels.")] = LIBRARY.budget,
     sure: Annotated[
@@ -67,6 +67,9 @@ def command(
     batch: Annotated[
         int, typer.Option(help="Pictures to ask for at a time, in the file.")
     ] = LIBRARY.batch,
+    rate: Annotated[
+        float, typer.Option(help="For coda: how much a label counts beside the consensus.")
+    ] = LIBRARY.rate,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     model_option: ModelOptions = None,
@@ -97,8 +100,8 @@ def command(
     with ImageProgress() as progress:
         found = choose(
             named(models, "model"), data=data, labels=labels, oracle=oracle, source=chosen,
-            method=method, budget=budget, sure=sure, batch=batch, seed=seed, device=device,  # type: ignore[arg-type]
-            batch_size=batch_size, model_options=key_values(model_option, "-m"),
+            method=method, budget=budget, sure=sure, batch=batch, rate=rate, seed=seed,  # type: ignore[arg-type]
+            device=device, batch_size=batch_size, model_options=key_values(model_option, "-m"),
             data_options={key: value for key, value in options.items() if value is not None},
             progress=progress,
         )  # fmt: skip

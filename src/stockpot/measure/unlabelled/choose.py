@@ -68,10 +68,11 @@ def choose(
     labels: str | Path | None = None,
     oracle: bool = False,
     source: Any = None,
-    method: Method = "coda",
+    method: Method = "active_testing",
     budget: int = 100,
     sure: float = 0.95,
     batch: int = 10,
+    rate: float = 0.01,
     seed: int = 0,
     device: str = "auto",
     batch_size: int = 256,
@@ -90,10 +91,13 @@ def choose(
         oracle: the data's own labels answer, one at a time, as a rehearsal.
         source: labelled images of the kind that the models were made for: adds the accuracies
             foretold without labels.
-        method: `coda`; `active_testing`: images that may cost most, weighed without bias; `random`.
+        method: `active_testing`: images that may cost most, weighed without bias; `coda`; `random`.
+            Where nobody is asked, the consensus of the models (`coda`) ranks them.
         budget: at most so many labels.
         sure: ask no more once a model is the best one with this probability.
         batch: pictures to ask for at a time in the file.
+        rate: for `coda`, how much a label counts beside the consensus of the models; the authors'
+            value hardly moves a choice among few models, 1 counts it in full.
         seed: of draws, and of the order of equals.
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass.
@@ -110,10 +114,12 @@ def choose(
         raise BadParameterError(
             f"expected budget >= 0, batch >= 1 and 0 < sure <= 1, got {budget}, {batch} and {sure}."
         )
+    if labels is None and not oracle:
+        method = "coda"
     images, knows = _images(data, specs, dict(data_options or {}), oracle)
     context = Context(pick_device(device), batch_size, seed, progress)
     target = pool_answers(specs, images, context)
-    way = selection(method, target.probabilities, target.said, seed)
+    way = selection(method, target.probabilities, target.said, seed, rate)
     known: dict[str, Any] = {}
     if source is not None:
         known = _without_labels(specs, source, images, target, context)

@@ -42,7 +42,9 @@ class Selection(ABC):
         """Learn a label, and who is right where more than one class is."""
 
 
-def selection(method: Method, probabilities: Floats, said: Numbers, seed: int = 0) -> Selection:
+def selection(
+    method: Method, probabilities: Floats, said: Numbers, seed: int = 0, rate: float = 0.01
+) -> Selection:
     """A way to choose among models.
 
     Args:
@@ -50,16 +52,17 @@ def selection(method: Method, probabilities: Floats, said: Numbers, seed: int = 
         probabilities: models x images x classes.
         said: the class that each model says, -1 for none; models x images.
         seed: of draws, and of the order of equals.
+        rate: how much a label counts beside the consensus, for `coda`.
     """
     if method == "coda":
-        return _Consensus(probabilities, said, seed)
+        return _Consensus(probabilities, said, seed, rate)
     weights = expected_losses(probabilities) if method == "active_testing" else None
     return _Drawn(said, weights, seed)
 
 
 class _Consensus(Selection):
-    def __init__(self, probabilities: Floats, said: Numbers, seed: int) -> None:
-        self.state = Coda(probabilities, said=said)
+    def __init__(self, probabilities: Floats, said: Numbers, seed: int, rate: float) -> None:
+        self.state = Coda(probabilities, said=said, rate=rate)
         self.lot = np.random.default_rng(seed).permutation(said.shape[1])
 
     def best(self) -> Floats:

@@ -54,5 +54,7 @@ def nuclear_norm(probabilities: Tensor) -> Tensor:
     images, classes = table.shape[-2:]
     # The singular values are roots of the eigenvalues of a small matrix.
     square = table.mT @ table if classes <= images else table @ table.mT
-    values: Tensor = torch.linalg.eigvalsh(square).clamp_min(0.0).sqrt().sum(dim=-1)
-    return values / (min(images, classes) * images) ** 0.5
+    values = torch.linalg.eigvalsh(square).clamp_min(0.0).sqrt().sum(dim=-1)
+    most = float(min(images, classes) * images) ** 0.5
+    found: Tensor = values / most
+    return found

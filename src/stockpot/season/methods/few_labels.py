@@ -24,6 +24,7 @@ def coda(
     context: Context,
     *,
     labels: Natural = 20,
+    rate: Positive = 1.0,
     low: float = 0.0,
     high: float = 1.0,
     step: Positive = 0.5,
@@ -32,6 +33,7 @@ def coda(
 
     Args:
         labels: how many; 0 goes by the consensus of all soups alone.
+        rate: how much a label counts beside the consensus of all soups; 0.01 for the authors.
         low: the smallest weight of the grid's soups.
         high: the largest weight.
         step: the distance of grid points; 1 leaves the members alone to choose among.
@@ -42,7 +44,7 @@ def coda(
     answered = torch.stack([finite(each) for each in outputs]).cpu().numpy()
     odds = torch.stack(outputs).double().softmax(dim=2).cpu().numpy()
     odds = np.nan_to_num(odds, nan=1 / odds.shape[2])
-    known = Coda(odds, said=np.where(answered, odds.argmax(axis=2), -1))
+    known = Coda(odds, rate=rate, said=np.where(answered, odds.argmax(axis=2), -1))
     labels_of = shots.scorer.targets.cpu().numpy()
     right = torch.stack([shots.scorer.right(each, slice(None))[:, 0] for each in outputs])
     hits = right.cpu().numpy()
