@@ -72,7 +72,7 @@ def choose(
     budget: int = 100,
     sure: float = 0.95,
     batch: int = 10,
-    rate: float = 0.01,
+    rate: float = 1.0,
     seed: int = 0,
     device: str = "auto",
     batch_size: int = 256,
@@ -97,7 +97,7 @@ def choose(
         sure: ask no more once a model is the best one with this probability.
         batch: pictures to ask for at a time in the file.
         rate: for `coda`, how much a label counts beside the consensus of the models; the authors'
-            value hardly moves a choice among few models, 1 counts it in full.
+            0.01 hardly moves a choice among few models.
         seed: of draws, and of the order of equals.
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass.

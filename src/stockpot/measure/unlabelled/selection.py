@@ -43,7 +43,7 @@ class Selection(ABC):
 
 
 def selection(
-    method: Method, probabilities: Floats, said: Numbers, seed: int = 0, rate: float = 0.01
+    method: Method, probabilities: Floats, said: Numbers, seed: int = 0, rate: float = 1.0
 ) -> Selection:
     """A way to choose among models.
 
