@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +53,15 @@ def mean_over(rows: Rows, values: Sequence[float]) -> Mean:
     names, owners = np.unique(keys, return_inverse=True)
     sums = np.bincount(owners, weights=values, minlength=len(names))
     sizes = np.bincount(owners, minlength=len(names))
-    drawn = np.random.default_rng(0).integers(0, len(names), (2000, len(names)))
+    drawn = _drawn(len(names))
     means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return Mean(float(np.mean(values)), float(low), float(high))
+
+
+@cache
+def _drawn(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(0, count, (2000, count))
 
 
 def errors(rows: Rows) -> str:

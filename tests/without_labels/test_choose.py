@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+import stockpot
 from commands import invoke
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot import choose
@@ -162,6 +163,22 @@ def test_accuracies_are_foretold_from_a_source_that_is_kept_apart(
             value, ends = told[method]
             assert ends.low <= value <= ends.high
             assert value == pytest.approx(found.accuracy[name].value, abs=0.2)
+
+
+def test_the_measure_reads_no_label_of_what_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockpot.measure.unlabelled.estimates.RESAMPLES", 40)
+    data = make_dataset(90)
+    source, target = data.take(range(50)), data.take(range(50, 90))
+    poisoned = replace(target, labels=(target.labels + 1) % 4, fingerprint="another")
+    first, second = (
+        stockpot.measure(MODELS["m0.5"], {"label_free": {"source": source}}, data=each)[0]
+        for each in (target, poisoned)
+    )
+    assert first.score("accuracy").value != second.score("accuracy").value
+    told = [score for score in first.scores if score.metric != "accuracy"]
+    assert len(told) == 5
+    assert told == [score for score in second.scores if score.metric != "accuracy"]
+    assert "source 50 of toy:test" in first.convention
 
 
 def test_the_command() -> None:
