@@ -135,6 +135,4 @@ def _print(found: Choice, labels: Path | None) -> None:
     for note in found.notes:
         out.print(f"note: {note}")
     if labels is not None and found.asked:
-        out.print(
-            f"{len(found.asked)} pictures to label in {labels}; then run the same command again"
-        )
+        out.print(f"to label in {labels}: {len(found.asked)}; then run the same command again")

@@ -227,7 +227,7 @@ def _asked(
             trace.append(int(way.best().argmax()))
     used = len(trace) - 1
     enough = used >= budget or way.best().max() >= sure
-    notes = [f"{waiting} pictures in {path} wait for a label"] if waiting else []
+    notes = [f"still without a label in {path}: {waiting}"] if waiting else []
     if waiting or enough:
         asked = [line.file for line in lines if not line.label] if not enough else []
         return _Progress(used, tuple(trace), tuple(asked), tuple(notes))
