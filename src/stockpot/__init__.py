@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stockpot.fuse.similarity import similarity
     from stockpot.harden.run import harden
     from stockpot.measure.run import measure
+    from stockpot.measure.unlabelled.choose import choose
     from stockpot.models.load import load_model
     from stockpot.registries import names as list
     from stockpot.report.page import report
@@ -32,6 +33,7 @@ _ROOMS = (
     "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
 )  # fmt: skip
 _FUNCTIONS = {
+    "choose": "stockpot.measure.unlabelled.choose:choose",
     "compare": "stockpot.results.compare:compare",
     "list": "stockpot.registries:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
@@ -43,6 +45,7 @@ __all__ = [
     "UserError",
     "attack",
     "audit",
+    "choose",
     "compare",
     "corrupt",
     "explain",

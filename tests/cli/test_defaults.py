@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from stockpot.attack.run import attack
-from stockpot.cli import corrupt, explain, fuse, measure, season
+from stockpot.cli import choose, corrupt, explain, fuse, measure, season
 from stockpot.cli.options import library_defaults
 from stockpot.fuse.request import Options
 
@@ -22,6 +22,7 @@ OWN = {"device"}
     ("command", "function"),
     [
         (season, "stockpot.season.run:season"),
+        (choose, "stockpot.measure.unlabelled.choose:choose"),
         (measure, "stockpot.measure.run:measure"),
         (explain, "stockpot.explain.run:explain"),
         (corrupt, "stockpot.corrupt.apply:corrupt"),

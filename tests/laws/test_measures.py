@@ -98,6 +98,7 @@ ROWS = {
         Row("calibration", {"held_out": "content", "bins": 5}, "accuracy"),
         Row("conformal", {"alpha": 0.2}, "accuracy"),
         Row("selective", {}, "accuracy"),
+        Row("label_free", {"source": "content"}, "accuracy"),
         Row(
             "certified",
             {"sigma": 1e-6, "n": 6, "n0": 1, "alpha": 0.05, "step": 1e-6},

@@ -21,7 +21,8 @@ QUICK = {
     "learned": {"steps": 5},
     "gradient": {"steps": 5, "scope": "block"},
     "racing": {},
-    "label_free": {"step": 0.2},
+    "label_free": {"step": 0.5, "low": -0.5, "high": 1.5},
+    "coda": {"labels": 3},
 }
 MEMBERS = {"linear": linear_member, "batch-norm": norm_member}
 CASES = [(name, kind) for name in QUICK for kind in MEMBERS]

@@ -71,6 +71,7 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "oracle_audit": ({"generator": "colour", "budget": 1}, ("accuracy",)),
     "ood": ({"far": {"elsewhere": make_dataset(8, classes=("no", "such"))}}, ("accuracy",)),
     "calibration": ({"held_out": "content"}, ("accuracy",)),
+    "label_free": ({"source": "content"}, ("accuracy",)),
     "conformal": ({"methods": ("lac",)}, ("accuracy",)),
     "selective": ({"coverages": (0.5, 1.0)}, ("accuracy", "selective_accuracy")),
     "certified": (
@@ -89,6 +90,7 @@ SEASONERS: dict[str, dict[str, Any]] = {
     "gradient": {"steps": 2},
     "racing": {"low": 0.0, "high": 1.0},
     "label_free": {"step": 0.5, "low": 0.0, "high": 1.0},
+    "coda": {"labels": 2},
 }
 by_world = pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
 OTHERWISE_NAMED = {

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 from season.toys import linear_member, norm_member, toy_images
 from stockpot.errors import UserError
-from stockpot.season.criteria import atc_accuracy, entropy, temperature
+from stockpot.score.without_labels.confidence import atc_accuracy, entropy
+from stockpot.season.criteria import temperature
 from stockpot.season.methods.racing import race
 from stockpot.season.run import season
 
@@ -108,3 +109,27 @@ def test_label_free_is_not_won_by_large_logits() -> None:
     ]  # fmt: skip
     assert notes[0]["score"] == pytest.approx(notes[1]["score"], rel=1e-3)
     assert notes[1]["temperature"] == pytest.approx(10 * notes[0]["temperature"], rel=1e-2)
+
+
+@pytest.mark.parametrize("criterion", ["doc", "nuclear_norm"])
+def test_unlabelled_images_show_the_better_end_of_the_grid(criterion: str) -> None:
+    # The other member answers all alike: it is unsure, and of few classes.
+    teacher, dull = linear_member(1), linear_member(1)
+    with torch.no_grad():
+        for parameter in dull.parameters():
+            parameter *= 0
+    images = toy_images(80, teacher)
+    found = season("label_free", [dull, teacher], images, source=images, shots=40,
+                   criterion=criterion, low=0.0, high=1.0, step=1.0)  # fmt: skip
+    assert found.weights == (0.0, 1.0)
+
+
+def test_few_labels_tell_the_better_member() -> None:
+    teacher = linear_member(1)
+    images = toy_images(80, teacher)
+    found = season("coda", [linear_member(5), teacher, linear_member(7)], images,
+                   shots=40, labels=15, step=1.0)  # fmt: skip
+    assert found.weights == (0.0, 1.0, 0.0)
+    notes = found.record.details["notes"]
+    assert notes["labels"] == len(set(notes["asked"])) == 15
+    assert found.accuracy.value == 1.0

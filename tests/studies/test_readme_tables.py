@@ -18,7 +18,7 @@ from stockpot.results.tables import filled, read_csv
 
 STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
-LABELS = ("point", "threshold", "runs", "n", "n outside")
+LABELS = ("point", "threshold", "runs", "n", "n outside", "labels", "seeds")
 Tables = Callable[[float], dict[str, str]]
 
 
@@ -39,6 +39,8 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         return lambda nudge: make(rows(study, "rows", nudge))
     if study == "robust_finetuning":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
+    if study == "label_free":
+        return lambda nudge: make(*(rows(study, name, nudge) for name in ("estimates", "labels")))
     names = ("pools", "fusion", "generalisation", "robustness")
     return lambda nudge: make({name: rows(study, name, nudge) for name in names})
 
@@ -49,6 +51,7 @@ PLACES = {
     "clip_fusion": {"pools", "sweep", "generalisation", "severities"},
     "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
             "augment"},
+    "label_free": {"errors", "order", "regret", "stated"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "robust_soups": {"choosing full", "choosing quarter", "choosing quarter-affine"},
 }  # fmt: skip

@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    choose,
     compare,
     convert,
     corrupt,
@@ -61,7 +62,7 @@ _MAKING = (
     export,
     convert,
 )
-_JUDGING = (compare, transfer, sign, verify)
+_JUDGING = (compare, choose, transfer, sign, verify)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +79,32 @@ def imagefolder(
     if files is not None:
         found_here = replace(found_here, split=f"{found_here.split}[{listing.name}]")
     return found_here
+
+
+def unlabelled_folder(path: str | Path, classes: int | str | Sequence[str]) -> Dataset:
+    """All pictures below a folder. Labels are all 0 and mean nothing: nobody may score by them.
+
+    Args:
+        path: the folder; how its pictures lie in folders says nothing.
+        classes: those that the pictures may have, as for `imagefolder`.
+    """
+    root = Path(path).expanduser()
+    names = resolve_classes([], classes)
+    files = sorted(_pictures(root))
+    seen = inspect([root / name for name in files], root)
+    usable_rows(files, seen.broken, "stop", str(root))
+    nothing = torch.zeros(len(files), dtype=torch.long)
+    return Dataset(
+        name=root.resolve().name or "imagefolder",
+        split=WHOLE,
+        images=EncodedImages(
+            tuple(root / name for name in files), tuple(files), tuple(seen.digests)
+        ),
+        labels=nothing,
+        classes=names,
+        fingerprint=content_fingerprint(files, seen.digests, nothing, names),
+        columns={"file": tuple(files)},
+    )
 
 
 def spoken(classes: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,8 +11,14 @@ import torch
 from torch import Tensor
 
 from stockpot.score.scorer import Scorer
+from stockpot.score.without_labels.confidence import (
+    atc_accuracy,
+    doc_accuracy,
+    entropy,
+    nuclear_norm,
+)
 
-Criterion = Literal["entropy", "atc", "agreement"]
+Criterion = Literal["entropy", "atc", "agreement", "doc", "nuclear_norm"]
 Losses = Callable[[Tensor], Tensor]
 """From logits to the loss of each image."""
 
@@ -35,7 +41,7 @@ def judge(
     """Score one soup by its logits on labelled source images and on unlabelled target images.
 
     Args:
-        criterion: `entropy`, `atc` or `agreement`.
+        criterion: how to judge.
         known: logits on the source.
         scorer: what is right for the source.
         target: logits on the target.
@@ -78,6 +84,11 @@ def judge_all(
     if criterion == "atc":
         sure = (known / heat).softmax(dim=2)
         return atc_accuracy(-entropy(sure), right, -entropy(odds))
+    if criterion == "doc":
+        sure = (known / heat).softmax(dim=2)
+        return doc_accuracy(sure.amax(dim=2), right, odds.amax(dim=2))
+    if criterion == "nuclear_norm":
+        return nuclear_norm(odds)
     # Counted agreements would tie; the cross-entropy to the ensemble does not.
     return (ensemble * odds.clamp(min=1e-12).log()).sum(dim=2).mean(dim=1)
 
@@ -112,26 +123,3 @@ def temperature(logits: Tensor, losses: Losses) -> float:
 
 def _inverse(log_temperature: float) -> Tensor:
     return torch.tensor(-log_temperature, dtype=torch.float64).exp()
-
-
-def entropy(probabilities: Tensor) -> Tensor:
-    """The entropy of each row, in nats."""
-    return -torch.xlogy(probabilities, probabilities).sum(dim=-1)
-
-
-def atc_accuracy(source: Tensor, correct: Tensor, target: Tensor) -> Tensor:
-    """Average Thresholded Confidence (arXiv:2201.04234), for each row of models.
-
-    The threshold is where as many source images lie above it as the model has right; the estimate
-    is the share of target images above it.
-
-    Args:
-        source: a confidence of each source image, higher is surer; models x images.
-        correct: whether the model was right about it.
-        target: the same confidence of the target images.
-    """
-    wrong = (~correct).sum(dim=-1, keepdim=True)
-    threshold = source.sort(dim=-1).values.gather(-1, (wrong - 1).clamp(min=0))
-    # A model that is right everywhere is believed down to its least sure source image.
-    above = torch.where(wrong > 0, target > threshold, target >= threshold)
-    return above.double().mean(dim=-1)

@@ -69,7 +69,7 @@ def held_out_answers(
     why = ""
     if chosen != "content":
         try:
-            other, flags = _apart(_other(data, context, chosen), model, data)
+            other, flags = kept_apart(_other(data, context, chosen), model, data)
         except UserError as problem:
             if chosen != "val":
                 raise
@@ -112,7 +112,9 @@ def _other(data: Dataset, context: Context, chosen: str | dict[str, Any] | Datas
     return context.sibling("val")
 
 
-def _apart(other: Dataset, model: Classifier, data: Dataset) -> tuple[Dataset, tuple[Flag, ...]]:
+def kept_apart(
+    other: Dataset, model: str | Classifier, data: Dataset
+) -> tuple[Dataset, tuple[Flag, ...]]:
     """The images that are not measured and, as far as is known, not trained on."""
     hashes = image_hashes(other.images)
     out = np.isin(hashes, image_hashes(data.images))

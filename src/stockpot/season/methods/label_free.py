@@ -36,7 +36,8 @@ def label_free(
     Args:
         criterion: `entropy`: sure about each image, and varied over all; `atc`: the accuracy that
             the share of confident images foretells; `agreement`: with the output ensemble of
-            all members.
+            all members; `doc`: the source's accuracy less the confidence that is lost;
+            `nuclear_norm`: of the table of predictions, sure and varied at once.
         marginal: the weight of variety (the entropy of the mean prediction) in `entropy`.
         low: the smallest weight; 0 makes the soups convex.
         high: the largest weight.

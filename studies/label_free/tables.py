@@ -1,0 +1,157 @@
+"""The tables of the page, from the CSV files beside it, by the rules of plan.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from stockpot.results.tables import markdown
+
+STEPS = (0, 5, 10, 20, 30)
+SEEDS = {"coda": 1, "coda, rate 1": 1, "active_testing": 20, "random": 20}
+ESTIMATES = ("atc_confidence", "atc_entropy", "doc", "cot", "aline_s", "aline_d")
+ORDERED = ("source", *ESTIMATES, "nuclear_norm")
+Rows = Sequence[dict[str, Any]]
+Floats = NDArray[np.float64]
+
+
+class Mean(NamedTuple):
+    """A mean over targets, all rows of a target together, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def shown(self, factor: float = 100, digits: int = 1, sign: str = "") -> str:
+        """As text, in percent by default."""
+        low, high = (f"{factor * end:{sign}.{digits}f}" for end in (self.low, self.high))
+        return f"{factor * self.value:{sign}.{digits}f} [{low}, {high}]"
+
+    def verdict(self, above: str, below: str) -> str:
+        """What the interval decides."""
+        return above if self.low > 0 else below if self.high < 0 else "undecided"
+
+
+def from_data(estimates: Rows, labels: Rows) -> dict[str, str]:
+    """All tables by their places."""
+    return {
+        "errors": errors(estimates),
+        "order": order(estimates),
+        "regret": regret(labels),
+        "stated": stated(labels),
+    }
+
+
+def mean_over(rows: Rows, values: Sequence[float]) -> Mean:
+    """The mean of the rows; intervals resample whole targets."""
+    keys = [f"{row['pool']} {row['target']}" for row in rows]
+    names, owners = np.unique(keys, return_inverse=True)
+    sums = np.bincount(owners, weights=values, minlength=len(names))
+    sizes = np.bincount(owners, minlength=len(names))
+    drawn = _drawn(len(names))
+    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return Mean(float(np.mean(values)), float(low), float(high))
+
+
+@cache
+def _drawn(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(0, count, (2000, count))
+
+
+def errors(rows: Rows) -> str:
+    """How far estimates are from the truth, and whether they beat the source's accuracy."""
+    shown = []
+    for pool in (*dict.fromkeys(row["pool"] for row in rows), "both"):
+        own = [row for row in rows if pool in (row["pool"], "both")]
+        for name in ("source", *ESTIMATES):
+            wrong = [abs(row[name] - row["truth"]) for row in own]
+            known = [abs(row["source"] - row["truth"]) for row in own]
+            gain = mean_over(own, [a - b for a, b in zip(known, wrong, strict=True)])
+            inside = "-"
+            if name != "source":
+                held = [row[f"{name}_low"] <= row["truth"] <= row[f"{name}_high"] for row in own]
+                inside = f"{100 * float(np.mean(held)):.0f}"
+            verdict = "-" if name == "source" else gain.verdict("helps", "harms")
+            gained = "-" if name == "source" else gain.shown(sign="+")
+            error = mean_over(own, wrong).shown()
+            shown.append([pool, f"`{name}`", len(own), error, gained, inside, verdict])
+    heads = ["pool", "estimate", "cells", "error, points", "less than `source`"]
+    return markdown([*heads, "intervals that hold, %", "verdict"], shown)
+
+
+def order(rows: Rows) -> str:
+    """Spearman's correlation over the models of each target."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["pool"], row["target"]), []).append(row)
+    shown = []
+    for name in ORDERED:
+        line: list[object] = [f"`{name}`"]
+        for pool in (*dict.fromkeys(pool for pool, _ in groups), "both"):
+            own = {key: part for key, part in groups.items() if pool in (key[0], "both")}
+            found = [
+                spearmanr([r[name] for r in part], [r["truth"] for r in part]).statistic
+                for part in own.values()
+            ]
+            heads = [{"pool": a, "target": b} for a, b in own]
+            line.append(mean_over(heads, np.nan_to_num(found)).shown(1, 2))
+        shown.append(line)
+    pools = dict.fromkeys(row["pool"] for row in rows)
+    return markdown(["estimate", *(f"{pool}: correlation" for pool in pools), "both"], shown)
+
+
+def regret(rows: Rows) -> str:
+    """What is lost by the choice after so many labels, and whether chance would do as well."""
+    shown = []
+    for labels in STEPS:
+        own = [row for row in rows if row["labels"] == labels]
+        by_chance = _by_target(own, "random")
+        for method in SEEDS:
+            part = [row for row in own if row["method"] == method]
+            lost = mean_over(part, [row["regret"] for row in part])
+            near = mean_over(part, [row["near"] for row in part])
+            saved, verdict = "-", "-"
+            if method != "random":
+                gain = [by_chance[_key(row)] - row["regret"] for row in part]
+                found = mean_over(part, gain)
+                saved, verdict = found.shown(sign="+"), found.verdict("fewer", "more")
+            shown.append(
+                [labels, f"`{method}`", lost.shown(), near.shown(digits=0), saved, verdict]
+            )
+    heads = ["labels", "asked by", "regret, points", "within a point of the best, %"]
+    return markdown([*heads, "less regret than `random`", "labels needed"], shown)
+
+
+def stated(rows: Rows) -> str:
+    """Whether a stated probability is worth its name, at the most labels."""
+    shown = []
+    for method in SEEDS:
+        part = [row for row in rows if row["method"] == method and row["labels"] == max(STEPS)]
+        said = mean_over(part, [row["stated"] for row in part])
+        near = mean_over(part, [row["near"] for row in part])
+        gap = mean_over(part, [row["near"] - row["stated"] for row in part])
+        verdict = "believable" if gap.high >= 0 else "too sure"
+        shown.append(
+            [f"`{method}`", said.shown(), near.shown(digits=0), gap.shown(sign="+"), verdict]
+        )
+    return markdown(
+        ["asked by", "stated, %", "within a point of the best, %", "difference", "verdict"], shown
+    )
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return row["pool"], row["target"]
+
+
+def _by_target(rows: Rows, method: str) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row["method"] == method:
+            found.setdefault(_key(row), []).append(row["regret"])
+    return {key: float(np.mean(values)) for key, values in found.items()}
