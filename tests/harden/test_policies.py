@@ -72,6 +72,16 @@ def test_every_change_is_torchvision_s(kinds: dict[str, Kind], recorded: dict[st
     assert {name: digest(kind) for name, kind in kinds.items()} == recorded
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["randaugment", "trivialaugment"])
+def test_a_gpu_makes_the_same_pictures(name: str) -> None:
+    pixels = (pictures()[:1] / 255).expand(60, -1, -1, -1)
+    here = augment(pixels, (name,), torch.Generator().manual_seed(4))
+    there = augment(pixels.cuda(), (name,), torch.Generator().manual_seed(4)).cpu()
+    # A pixel whose place lies on the border of two may be either; there are few.
+    assert float((here != there).double().mean()) < 1e-3
+
+
 @pytest.mark.parametrize("name", ["randaugment", "trivialaugment"])
 def test_a_seed_fixes_the_draws_and_each_image_has_its_own(name: str) -> None:
     pixels = (pictures()[:1] / 255).expand(60, -1, -1, -1)

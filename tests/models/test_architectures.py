@@ -160,6 +160,16 @@ def test_norms_are_folded_without_another_answer(name: str) -> None:
         torch.testing.assert_close(faster(pictures()), model(pictures()), atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.gpu
+@every_one
+def test_a_gpu_gives_the_same_logits(name: str) -> None:
+    model = make(name, **TINY[name])
+    here = model(pictures())
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        there = model.cuda()(pictures().cuda()).cpu()
+    torch.testing.assert_close(here, there, atol=1e-4, rtol=1e-4)
+
+
 def test_branches_that_stochastic_depth_may_drop() -> None:
     for name, blocks in (("cifar_resnet", 6), ("cifar_resnext", 3)):
         assert len(residual_branches(make(name, **TINY[name]))) == blocks

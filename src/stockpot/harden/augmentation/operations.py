@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _GREY = (0.2989, 0.587, 0.114)
-_SMOOTH = torch.tensor([[1.0, 1.0, 1.0], [1.0, 5.0, 1.0], [1.0, 1.0, 1.0]]) / 13
 
 
 def identity(levels: Tensor, magnitude: Tensor) -> Tensor:
@@ -37,12 +36,15 @@ def contrast(levels: Tensor, magnitude: Tensor) -> Tensor:
 
 def sharpness(levels: Tensor, magnitude: Tensor) -> Tensor:
     """Away from a smoothed copy, or towards it; the border stays."""
-    channels, height, width = levels.shape[1:]
+    height, width = levels.shape[2:]
     if min(height, width) <= 2:
         return levels
-    kernel = _SMOOTH.to(levels).expand(channels, 1, 3, 3)
+    # Nine neighbours, the middle one five times: whole numbers, so that every device adds alike.
+    rows = [slice(k, height - 2 + k) for k in range(3)]
+    columns = [slice(k, width - 2 + k) for k in range(3)]
+    total = sum((levels[:, :, r, c] for r in rows for c in columns), 4 * levels[:, :, 1:-1, 1:-1])
     smooth = levels.clone()
-    smooth[:, :, 1:-1, 1:-1] = F.conv2d(levels, kernel, groups=channels).round()
+    smooth[:, :, 1:-1, 1:-1] = (total / 13).round()
     return _blend(levels, smooth, magnitude)
 
 
@@ -125,17 +127,9 @@ def _sampled(levels: Tensor, **entries: Tensor) -> Tensor:
     default = {"a": one, "b": 0 * one, "c": 0 * one, "d": 0 * one, "e": one, "f": 0 * one} | entries
     matrix = torch.stack([default[key] for key in "abcdef"], dim=1).view(n, 2, 3).to(levels)
     half = torch.tensor([width / 2, height / 2], device=levels.device)
-    across = torch.arange(width, device=levels.device) + (0.5 - width / 2)
-    down = torch.arange(height, device=levels.device) + (0.5 - height / 2)
-    places = torch.stack(
-        [
-            across.expand(height, width),
-            down[:, None].expand(height, width),
-            torch.ones(height, width, device=levels.device),
-        ],
-        dim=-1,
-    ).to(levels)
-    grid = places.view(1, -1, 3).expand(n, -1, -1).bmm(matrix.transpose(1, 2) / half)
-    return F.grid_sample(
-        levels, grid.view(n, height, width, 2), mode="nearest", align_corners=False
-    )
+    # Written out, because a product of matrices may be rounded to fewer digits on a GPU.
+    across, down, there = (matrix / half.view(1, 2, 1)).view(n, 1, 1, 2, 3).unbind(dim=-1)
+    x = (torch.arange(width, device=levels.device) + (0.5 - width / 2)).view(1, 1, width, 1)
+    y = (torch.arange(height, device=levels.device) + (0.5 - height / 2)).view(1, height, 1, 1)
+    grid = across * x + down * y + there
+    return F.grid_sample(levels, grid, mode="nearest", align_corners=False)
