@@ -32,6 +32,7 @@ NAME = "measure"
 LIBRARY = library_defaults("stockpot.measure.run:measure")
 EXAMPLES = examples(
     "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
+    "stockpot measure cifar10-nominal --data cifar10 --with ood -p far=mnist,icons",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
     "stockpot measure runs/a --data photos/ --with corruption --precision bf16 --batch-size auto",
 )

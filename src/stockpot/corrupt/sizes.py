@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -126,6 +127,16 @@ def one_size(images: Images) -> ImageSize | None:
         return ImageSize(*images.pixels.shape[2:])
     if not isinstance(images, EncodedImages):
         return None
+    if images not in _sizes:
+        _sizes[images] = _one_size(images)
+    return _sizes[images]
+
+
+_sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
+"""Every model of a run asks, and each time all headers would be read."""
+
+
+def _one_size(images: EncodedImages) -> ImageSize | None:
     found: ImageSize | None = None
     for item in images.items:
         with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:

@@ -51,11 +51,11 @@ class Processes:
     """Freshly started processes."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self.size = workers
 
     def open(self, function: Callable[[Job], Any], jobs: int) -> ProcessWorkers:
         """Start as many as there are jobs, and no more than were asked for."""
-        return ProcessWorkers(function, min(self.workers, max(1, jobs)))
+        return ProcessWorkers(function, min(self.size, max(1, jobs)))
 
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run jobs as workers become free; a failing job does not stop the others."""

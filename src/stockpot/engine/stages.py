@@ -63,6 +63,7 @@ class Clock:
         self._since = time.perf_counter()
         self._seconds: dict[str, float] = {"start": age} if age else {}
         self._device: torch.device | None = None
+        self._queue: Any = None
         self._mark: Any = None
         self._marks: deque[tuple[str, Any, Any]] = deque()
         """Stages with the marks around them that the device may not have passed yet."""
@@ -89,7 +90,7 @@ class Clock:
         torch.cuda.synchronize(device)
         now = time.perf_counter()
         self._count(self._running, now - self._since)
-        self._device = device
+        self._device, self._queue = device, torch.cuda.current_stream(device)
         self._mark = self._marked()
         self._zero = (self._mark, now)
 
@@ -144,7 +145,7 @@ class Clock:
         if torch.cuda.is_current_stream_capturing():
             return None
         mark = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        mark.record(torch.cuda.current_stream(self._device))
+        mark.record(self._queue)  # not of a second stream, should one be in use just now
         return mark
 
     def _passed(self) -> None:

@@ -7,7 +7,7 @@ measure does (corrupting, attacking) begins anew with half the batch, so that th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,10 +21,25 @@ from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.score.predictions import Watch, watching
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A measure that has ended: what it found, what the model answered, and how it was run."""
+
+    found: Measurement
+    watch: Watch
+    context: Context
+    halved: list[str] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say of the passes."""
+        return [*self.halved, *_said(self.context.made)]
+
+
 def in_memory(
     measure: str, model: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
-) -> tuple[Measurement, Watch, list[str]]:
-    """What a measure found, what the model answered, and what there is to say of the passes."""
+) -> Ran:
+    """A measure by itself."""
     halving = Halving(context.batch_size)
     while True:
         context.made.clear()
@@ -36,7 +51,7 @@ def in_memory(
             kept_passes.cache_clear()
             halving.halve(problem)
             continue
-        return found, watch, [*halving.notes, *_said(context.made)]
+        return Ran(found, watch, context, halving.notes)
 
 
 def _said(made: Sequence[Passes]) -> list[str]:

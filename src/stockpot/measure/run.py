@@ -16,13 +16,14 @@ from stockpot.engine import engines, pick_device
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
-from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
+from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
 from stockpot.results.manifest import add_cells
-from stockpot.results.schema import CellResult
+from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
@@ -114,38 +115,56 @@ def run_cells(
     progress: Progress = no_progress,
     done: Done | None = None,
 ) -> list[CellResult]:
-    """Run cells on an engine; what is already saved is read back."""
+    """Run cells on an engine; what is already saved is read back.
+
+    Models that are asked the same are measured together (`together/group.py`).
+    """
     runner = engines.get(engine)()
-    job = partial(run_cell, progress=progress) if engine == "serial" else run_cell
     results: dict[int, CellResult] = {}
-    waiting: list[int] = []
+    failures: list[tuple[Cell, Exception]] = []
+    asked: list[Asked] = []
+    identities: dict[object, str] = {}
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
-        known = _finished(cell)
+        key, known = _known(cell, identities)
         if known is None:
-            waiting.append(index)
+            asked.append(Asked(index, cell, key))
         else:
             results[index] = known
             _tell(done, known, len(results), len(cells))
-    failures: list[tuple[Cell, Exception]] = []
-    for outcome in runner.run(job, [cells[index] for index in waiting]):
-        index = waiting[outcome.job]
-        if outcome.error is not None:
-            failures.append((cells[index], outcome.error))
-            continue
-        results[index] = outcome.value
-        _tell(done, outcome.value, len(results), len(cells))
+
+    def ended(end: End) -> None:
+        if end.error is not None:
+            failures.append((cells[end.number], end.error))
+        elif end.result is not None:
+            results[end.number] = end.result
+            _tell(done, end.result, len(results), len(cells))
+
+    jobs = split(asked, runner.size)
+    here = engine == "serial"
+    job = partial(run_group, progress=progress, told=ended) if here else run_apart
+    for outcome in runner.run(job, jobs):
+        if outcome.error is not None:  # a worker was killed; what it had finished is saved
+            for one in jobs[outcome.job]:
+                _, known = _known(one.cell, identities)
+                ended(End(one.number, known, None if known else outcome.error))
+        elif not here:
+            for end in outcome.value:
+                ended(end)
     if failures:
         _raise(failures, len(results))
     return [results[index] for index in range(len(cells))]
 
 
 @stage("load")
-def _finished(cell: Cell) -> CellResult | None:
+def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, CellResult | None]:
+    """The key of a cell, and its result where that is saved; a model is identified once."""
     try:
-        return ResultStore(cell.store).find(cell.key()) if cell.store else None
+        key = cell.key(identity=identities.get(model_of(cell)))
+        identities[model_of(cell)] = key.model_fingerprint
+        return key, ResultStore(cell.store).find(key) if cell.store else None
     except UserError:
-        return None  # the cell itself will fail with this, and the others will not
+        return None, None  # the cell itself will fail with this, and the others will not
 
 
 def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:

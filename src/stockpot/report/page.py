@@ -28,6 +28,7 @@ from stockpot.report.sections import (
 )
 from stockpot.report.stages import stage_shares
 from stockpot.report.tasks import sweep_sections, task_sections
+from stockpot.report.unknowns import unknown_sections
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
@@ -89,6 +90,7 @@ def render(
         "scatters": [found for pair in axes if (found := scatter_section(results, pair))],
         "robust_sections": robust_sections(results),
         "audits": audit_sections(results),
+        "unknowns": unknown_sections(results),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),

@@ -33,7 +33,10 @@ class Score(_Document):
     ci_high: float | None = None
     ci_method: str = Field("", description="For example `wilson-95`; empty where exact.")
     higher_is_better: bool | None = Field(True, description="None where no direction is better.")
-    unit: Literal["fraction", "nats", "count", "seconds", "bytes", "per_second"] = "fraction"
+    unit: Literal[
+        "fraction", "nats", "count", "seconds", "bytes", "per_second",
+        "classes", "radius", "factor", "score",
+    ] = "fraction"  # fmt: skip
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )
@@ -122,6 +125,11 @@ class Cost(_Document):
         default_factory=dict,
         description="Seconds by stage since the last result of the same process, in which models "
         "and data were loaded too; no part of the question.",
+    )
+    together: int = Field(
+        1,
+        description="Models that went through the data together; each one's seconds are its own "
+        "and an equal part of what they shared, and of the stages it has an equal part.",
     )
 
 

@@ -205,9 +205,12 @@ class Passes:
 _TOLD = ("compiled", "bf16", "tf32")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=32)
 def kept_passes(model: Classifier, forward: Forward, size: int) -> Passes:
-    """The passes of a model whose weights stay as they are; the last ones are kept."""
+    """The passes of a model whose weights stay as they are; those of the last ones are kept.
+
+    Whoever has asked for many clears them.
+    """
     return Passes(model, forward, size)
 
 
