@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -43,6 +43,8 @@ class RandomTexts:
     weight: float
     start: Classifier | None = None
     tower: TextTower | None = None
+    plain: Tensor = field(default_factory=lambda: torch.empty(0))
+    """The tokens that stand for something."""
 
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Keep a copy of the model, and find the text tower that belongs to it."""
@@ -54,6 +56,9 @@ class RandomTexts:
                 "reads the random texts.",
                 hint="Start from a CLIP or SigLIP folder, not from a tower that was fine-tuned.",
             )
+        tokenizer = self.tower.network.tokenizer
+        special = set(tokenizer.all_special_ids)
+        self.plain = torch.tensor([i for i in range(len(tokenizer)) if i not in special])
         self.start = frozen(model)
 
     def __call__(self, step: Step) -> Tensor:
@@ -74,11 +79,9 @@ class RandomTexts:
         assert self.tower is not None
         network = self.tower.network
         tokenizer, config = network.tokenizer, cast(Any, network.model.config)
-        special = sorted(set(tokenizer.all_special_ids))
-        plain = torch.tensor([i for i in range(len(tokenizer)) if i not in set(special)])
         most = getattr(config.text_config, "max_position_embeddings", 77) - 2
         shape = (self.texts, min(self.length, most))
-        drawn = plain[torch.randint(len(plain), shape, generator=generator)]
+        drawn = self.plain[torch.randint(len(self.plain), shape, generator=generator)]
         first, last = tokenizer.bos_token_id, tokenizer.eos_token_id
         ends = [torch.full((self.texts, 1), end) for end in (first, last) if end is not None]
         tokens = torch.cat([*ends[:-1], drawn, *ends[-1:]], dim=1).to(network.head.device)
