@@ -42,10 +42,12 @@ def tokenizer() -> object:
     return new_tokenizer((f"a photo of a {name}." for name in CLASSES), 300, 12)
 
 
-def dual(kind: str) -> Classifier:
+def dual(kind: str, layers: int = 3) -> Classifier:
     from transformers import AutoConfig, AutoModel
 
-    config = AutoConfig.for_model(kind, vision_config=VISION, text_config=TEXT, projection_dim=8)
+    few = {"num_hidden_layers": layers}
+    towers = {"vision_config": VISION | few, "text_config": TEXT | few}
+    config = AutoConfig.for_model(kind, **towers, projection_dim=8)
     model = _lively(lambda: AutoModel.from_config(config))
     prompts = tuple((f"a photo of a {name}.",) for name in CLASSES)
     return classifier(ZeroShotNetwork(model, tokenizer(), PLAIN, prompts, "pico"))
@@ -70,9 +72,9 @@ def _lively(build) -> nn.Module:
     return model.eval()
 
 
-def two_towers() -> Classifier:
+def two_towers(layers: int = 3) -> Classifier:
     """A dual encoder of which everything is trained."""
-    model = dual("clip")
+    model = dual("clip", layers)
     assert isinstance(model.network, ZeroShotNetwork)
     model.network.train_both_towers()
     return model

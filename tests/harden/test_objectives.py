@@ -21,10 +21,10 @@ from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.augmix import disagreement, mixture
+from stockpot.harden.augmentation.augmix import disagreement, mixture
+from stockpot.harden.augmentation.simple_changes import CHANGES, equalize, rotate, translate_x
 from stockpot.harden.loop import Step, train
 from stockpot.harden.run import split_params
-from stockpot.harden.simple_changes import CHANGES, equalize, rotate, translate_x
 
 NORMS = {"norms": "linf,l2,l1", "eps": "0.02,0.2,1", "steps": 4}
 

@@ -20,7 +20,8 @@ from stockpot.harden import hardeners
 from stockpot.harden.augment import augment
 from stockpot.harden.loop import Objective, Resume, train
 from stockpot.models.classifier import Classifier
-from towers import two_towers
+from stockpot.models.fine_tuned import with_trained_head
+from towers import dual, two_towers
 
 
 class Row(NamedTuple):
@@ -35,6 +36,8 @@ ROWS = [
     Row("nominal", {"label_smoothing": 0.1, "mixup": 0.2, "cutmix": 1.0}),
     Row("stability"),
     Row("augmix"),
+    Row("pixmix", {"count": 8}),
+    Row("deep_augment"),
     Row("dynamic_augment", {"generator": "colour"}),
     Row("adversarial", {**SHORT, "clean": 0.5}),
     Row("trades", SHORT),
@@ -50,6 +53,9 @@ ROWS = [
     Row("l2_sp"),
     Row("lp_ft", {"points": 3}),
     Row("wise_kd"),
+    Row("function_space"),
+    Row("lipsum_ft", {"texts": 4, "length": 3}),
+    Row("carot", {"every": 2}),
     Row("counterfactual", {"bank": 12, "fill": "multi"}),
 ]
 SETTINGS: dict[str, Any] = {"epochs": 2, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
@@ -78,8 +84,11 @@ class Restless(nn.Module):
 
 
 def make_model(row: Row) -> Classifier:
-    if hardeners.get(row.name).tags.towers == "both":
-        model = two_towers()
+    tags = hardeners.get(row.name).tags
+    if tags.towers == "both" or tags.texts:
+        model = dual("clip", layers=1) if tags.texts else two_towers(layers=1)
+        if tags.head == "trained":
+            with_trained_head(model)
         for module in model.modules():
             if isinstance(getattr(module, "dropout", None), float):
                 module.dropout = 0.3  # of attention

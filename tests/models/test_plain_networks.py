@@ -31,9 +31,9 @@ def written(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
     """transformers' network with weights and statistics drawn at random, saved."""
     from transformers import AutoConfig, AutoModelForImageClassification
 
-    from stockpot.models.huggingface import _teach_own_architectures
+    from stockpot.models.architectures.named import teach_transformers
 
-    _teach_own_architectures()
+    teach_transformers()
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, **SMALL, **settings)
     model = AutoModelForImageClassification.from_config(config).eval()

@@ -11,16 +11,16 @@ import torch
 from pico import make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import UserError
+from stockpot.models.architectures.named import settings_of
+from stockpot.models.architectures.wide_resnet import (
+    WideResNetConfig,
+    WideResNetForImageClassification,
+)
 from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.load import load_model
 from stockpot.models.new import new_model
 from stockpot.models.preprocess import Preprocess
-from stockpot.models.wide_resnet import (
-    WideResNetConfig,
-    WideResNetForImageClassification,
-    by_short_name,
-)
 from stockpot.types import ImageSize
 
 SIDE = ImageSize(32, 32)
@@ -46,7 +46,7 @@ def fill(model: torch.nn.Module) -> None:
 
 
 def test_the_published_one_has_36_5_million_weights() -> None:
-    assert by_short_name("wrn-28-10") == {"depth": 28, "widen_factor": 10}
+    assert settings_of("wrn-28-10", 32) == ("wide_resnet", {"depth": 28, "widen_factor": 10})
     with torch.device("meta"):
         model = WideResNetForImageClassification(WideResNetConfig(num_labels=10))
     assert sum(parameter.numel() for parameter in model.parameters()) == 36_479_194
@@ -79,7 +79,5 @@ def test_it_is_made_saved_and_loaded(tmp_path: Path) -> None:
     assert float(filters.detach().std()) == pytest.approx(
         (2 / (9 * 64)) ** 0.5, rel=0.05
     )  # as published
-    with pytest.raises(
-        UserError, match=r"depth: expected 10, 16, 22, 28, \.\.\. \(6 n \+ 4\), got 11"
-    ):
+    with pytest.raises(UserError, match=r"depth: expected 10, 16, 22, \.\.\. \(6 n \+ 4\), got 11"):
         make("wrn-11-1")

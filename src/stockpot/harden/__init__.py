@@ -21,6 +21,8 @@ class HardenerTags(Tags):
     """Whether a text head becomes weights that are trained."""
     towers: Literal["image", "both"] = "image"
     """Of a dual encoder, its image tower or both."""
+    texts: bool = False
+    """Whether it reads the text tower of a dual encoder without training it."""
     holds: tuple[str, ...] = ()
     """Corruptions of the benchmark that its own changes of pictures are, or come near."""
 

@@ -13,12 +13,20 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from stockpot.harden.randaugment import randaugment
+from stockpot.harden.augmentation.policies import randaugment, trivialaugment
 from stockpot.types import Check
 
 _TRIES = 10
 """Draws of a box before an image gets its middle."""
-Augmentation = Literal["flip", "crop", "random_resized_crop", "affine", "colour", "randaugment"]
+Augmentation = Literal[
+    "flip",
+    "crop",
+    "random_resized_crop",
+    "affine",
+    "colour",
+    "randaugment",
+    "trivialaugment",
+]
 Augmentations = Annotated[
     tuple[Augmentation, ...], Check(lambda value: (value,) if isinstance(value, str) else value)
 ]
@@ -34,6 +42,7 @@ def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generato
         "affine": affine,
         "colour": colour,
         "randaugment": randaugment,
+        "trivialaugment": trivialaugment,
     }
     for name in names:
         pixels = steps[name](pixels, generator)

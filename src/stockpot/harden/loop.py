@@ -25,6 +25,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentations, augment
+from stockpot.harden.budget import epochs_within
 from stockpot.harden.distributed import (
     average_gradients,
     generator_of,
@@ -109,6 +110,7 @@ def train(
     report: Report | None = None,
     question: str = "",
     epochs: Epochs = 30,
+    compute: NonNegative = 0.0,
     batch_size: Count = 128,
     optimizer: Literal["adamw", "sgd"] = "adamw",
     lr: Positive = 1e-3,
@@ -137,6 +139,8 @@ def train(
 
     Args:
         epochs: passes over the data; 0 leaves the model as it is.
+        compute: instead of `epochs`, as many of them as fit into so many 10^15 floating-point
+            operations (one forward and backward pass per image), to compare at equal compute.
         batch_size: images per step; a last incomplete batch is dropped when there are others.
         optimizer: `adamw`, or `sgd` with Nesterov momentum.
         lr: the peak learning rate.
@@ -173,6 +177,8 @@ def train(
     device = model.device
     feed, labels = Feed(data.images, model.preprocess.fit, device), data.labels.to(device)
     per_epoch = max(1, len(labels) // batch_size)
+    if compute:
+        epochs = epochs_within(model, per_epoch * min(batch_size, len(labels)), compute)
     total = epochs * per_epoch
     if total:
         _begin(objective, model, data, validation)

@@ -123,6 +123,8 @@ def _train(
         dual_encoder(classifier).renew_head()
     classifier.cpu()
     history = seen_in("training", images)
+    for source in entry.referred(own, "data").values():
+        history |= seen_in("training", training_data(source))
     if held_out is not None:
         history |= seen_in("validation", held_out)
     seen_by_parent = seen_of(model)
@@ -170,7 +172,7 @@ training = Entry(
 """The loop's own parameters; every method takes them besides its own."""
 
 
-_NEWER = ("decay_norms", "betas", "milestones", "gamma", "drop_path")
+_NEWER = ("decay_norms", "betas", "milestones", "gamma", "drop_path", "compute")
 """Options that earlier records do not have. At their defaults they stay out, so that a model made
 before they were there is known again."""
 
@@ -200,6 +202,8 @@ def hardening_record(
     inputs = [model_input("model", model), *data_inputs("data", images)]
     if own.get("oracle") == "zero_shot" and not (own["oracle_params"] or {}).get("model"):
         inputs.append(model_input("oracle_params.model", expert_for(images.name)))
+    for name, source in hardeners.get(method).referred(own, "data").items():
+        inputs += data_inputs(name, training_data(source))
     held_out = validation_data(validation)
     if held_out is not None:
         inputs += data_inputs("validation", held_out)

@@ -28,6 +28,8 @@ _ENDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("convShortcut", "conv2"), ("conv2",)),  # wide ResNets, whose branch ends in a convolution
     (("downsample", "bn3"), ("bn3",)),  # bottlenecks of torchvision and timm
     (("downsample", "bn2"), ("bn2",)),  # and their basic blocks
+    (("shortcut", "bn3"), ("bn3",)),  # ResNeXt for small pictures
+    (("shortcut", "bn2"), ("bn2",)),  # and ResNets
 )
 """What a block of a family has, and the parts whose output is added to what passes by."""
 

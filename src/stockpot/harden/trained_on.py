@@ -21,6 +21,7 @@ from stockpot.models.classifier import Classifier
 AUGMENTATIONS: Mapping[str, tuple[str, ...]] = {
     "colour": ("brightness", "contrast", "saturate"),
     "randaugment": ("brightness", "contrast", "saturate"),
+    "trivialaugment": ("brightness", "contrast", "saturate"),
 }
 """The loop's augmentations that hold corruptions."""
 

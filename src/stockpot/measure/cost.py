@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.flops import flops_of
 from stockpot.results.schema import Score
 from stockpot.types import Count
 
@@ -41,10 +40,8 @@ def cost(
         )
     first = next(iter(data.batches(min(batch, len(data)), model.preprocess.fit))).images
     images = first.repeat(-(-batch // len(first)), 1, 1, 1)[:batch].to(context.device)
+    flops = flops_of(model, images[:1])
     with evaluating(model):
-        # Fused attention hides its products from the counter on some devices; plain one does not.
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            model(images[:1])
         peak = _peak_memory(lambda: model(images), context.device)
         whole = _timed(lambda: model(images), repeats, context.device)
         single = _timed(lambda: model(images[:1]), repeats, context.device)
@@ -58,7 +55,7 @@ def cost(
     return Measurement(
         scores=[
             _exact("parameters", model.parameter_count, "count"),
-            _exact("flops_per_image", counter.get_total_flops(), "count"),
+            _exact("flops_per_image", flops, "count"),
             _spread("images_per_second", rates, "per_second", True, condition),
             _spread("latency", single, "seconds", False, condition | {"batch": 1}),
             _exact("peak_memory", peak, "bytes", condition),

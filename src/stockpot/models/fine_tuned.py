@@ -33,13 +33,33 @@ _CLASSES = {
 }
 
 
+class TextTower:
+    """The dual encoder that a tower was taken from, to be asked about texts; never a part of it.
+
+    It is no module, so nothing trains, saves or copies it with the tower.
+    """
+
+    def __init__(self, network: ZeroShotNetwork) -> None:
+        self.network = network
+
+    def __deepcopy__(self, _: object) -> TextTower:
+        return self  # it never changes
+
+
 class FineTunedNetwork(nn.Module):
     """An image tower with its projection and a linear head on the unit-length embedding."""
 
     def __init__(
-        self, tower: nn.Module, head: nn.Linear, preprocess: Preprocess, classes: tuple[str, ...]
+        self,
+        tower: nn.Module,
+        head: nn.Linear,
+        preprocess: Preprocess,
+        classes: tuple[str, ...],
+        texts: TextTower | None = None,
     ) -> None:
         super().__init__()
+        self.texts = texts
+        """Where it came from, if that is still at hand."""
         self.tower = tower
         self.classifier = head
         self.preprocess = preprocess
@@ -102,12 +122,17 @@ def with_trained_head(model: Classifier) -> None:
     with torch.no_grad():
         rows = network.scale() * network.head
         offset = getattr(network.model, "logit_bias", None)
-        head = nn.Linear(rows.shape[1], rows.shape[0], device=rows.device, dtype=rows.dtype)
+        # Without a random start, which would move the caller's random numbers.
+        with torch.device("meta"):
+            head = nn.Linear(rows.shape[1], rows.shape[0], dtype=rows.dtype)
+        head = head.to_empty(device=rows.device)
         head.weight.copy_(rows)
         head.bias.fill_(0.0 if offset is None else float(offset))
     for parameter in tower.parameters():
         parameter.requires_grad_(True)
-    model.network = FineTunedNetwork(tower, head, network.preprocess, model.classes)
+    model.network = FineTunedNetwork(
+        tower, head, network.preprocess, model.classes, TextTower(network)
+    )
 
 
 def _tower(model: Any) -> nn.Module:

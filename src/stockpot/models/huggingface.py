@@ -17,6 +17,7 @@ from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.architectures.named import settings_of, teach_transformers
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
@@ -150,7 +151,7 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
     """Load an image classifier with its own head."""
     from transformers import AutoModelForImageClassification
 
-    _teach_own_architectures()
+    teach_transformers()
     folder = place.local()
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
     return _classifier(model, folder, type(model).__name__, name or place.text)
@@ -184,11 +185,9 @@ def new_huggingface(
     import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
-    from stockpot.models.wide_resnet import MODEL_TYPE, by_short_name
-
-    _teach_own_architectures()
-    if wide := by_short_name(model_type):
-        model_type, config = MODEL_TYPE, {**wide, **config}
+    teach_transformers()
+    model_type, usual = settings_of(model_type, preprocess.size[0])
+    config = {**usual, **config}
     labels = dict(enumerate(classes))
     reverse = {label: index for index, label in labels.items()}
     try:
@@ -211,20 +210,3 @@ def class_names(id2label: dict[int, str]) -> tuple[str, ...]:
     if all(label == f"LABEL_{index}" for index, label in enumerate(ordered)):
         return tuple(str(index) for index in range(len(ordered)))
     return tuple(ordered)
-
-
-def _teach_own_architectures() -> None:
-    """Tell transformers of the networks that it does not have; again does nothing."""
-    from transformers import AutoConfig, AutoModelForImageClassification
-
-    from stockpot.models.lenet import LeNetConfig, LeNetForImageClassification
-    from stockpot.models.small_resnet import SmallResNetConfig, SmallResNetForImageClassification
-    from stockpot.models.wide_resnet import WideResNetConfig, WideResNetForImageClassification
-
-    for config, network in (
-        (LeNetConfig, LeNetForImageClassification),
-        (SmallResNetConfig, SmallResNetForImageClassification),
-        (WideResNetConfig, WideResNetForImageClassification),
-    ):
-        AutoConfig.register(config.model_type, config, exist_ok=True)
-        AutoModelForImageClassification.register(config, network, exist_ok=True)

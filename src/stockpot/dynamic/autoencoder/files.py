@@ -38,7 +38,10 @@ def load_autoencoder(source: str | Path) -> Autoencoder:
         groups, activation = _PUBLISHED_GROUPS, ACTIVATIONS[0]
         state = read_tensors(place)
     ours = {name: tensor.float() for name, tensor in to_ours(state).items()}
-    model = Autoencoder(infer(ours, groups=groups, activation=activation))
+    shape = infer(ours, groups=groups, activation=activation)
+    # Weights that are drawn and overwritten at once must not move the caller's random numbers.
+    with torch.random.fork_rng(devices=[]):
+        model = Autoencoder(shape)
     fill(model, ours, str(source))
     # Channels last is the faster layout for these convolutions on every device.
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -134,7 +134,7 @@ class Stem(nn.Module):
 
 
 class SmallStem(nn.Module):
-    """The first layer for small pictures (`models/small_resnet.py`)."""
+    """The first layer for small pictures (`models/architectures/small_resnet.py`)."""
 
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__()

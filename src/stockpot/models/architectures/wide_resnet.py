@@ -7,22 +7,19 @@ kind have, so that one's file fits the other.
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
-from transformers.modeling_outputs import ImageClassifierOutputWithNoAttention
+from transformers import PretrainedConfig
+
+from stockpot.models.architectures.convolutional import (
+    ConvolutionalNetwork,
+    check_depth,
+    check_positive,
+)
 
 MODEL_TYPE = "wide_resnet"
-_SHORT = re.compile(r"(?:wrn|wide_resnet)[-_](\d+)[-_](\d+)")
-
-
-def by_short_name(name: str) -> dict[str, int] | None:
-    """Depth and width of `wrn-28-10` and the like; none for any other name."""
-    found = _SHORT.fullmatch(name.lower())
-    return {"depth": int(found[1]), "widen_factor": int(found[2])} if found else None
 
 
 class WideResNetConfig(PretrainedConfig):  # type: ignore[misc]
@@ -36,10 +33,8 @@ class WideResNetConfig(PretrainedConfig):  # type: ignore[misc]
     def __init__(
         self, depth: int = 28, widen_factor: int = 10, dropout: float = 0.0, **settings: Any
     ) -> None:
-        if depth < 10 or (depth - 4) % 6:
-            raise ValueError(f"depth: expected 10, 16, 22, 28, ... (6 n + 4), got {depth}")
-        if widen_factor < 1:
-            raise ValueError(f"widen_factor: expected at least 1, got {widen_factor}")
+        check_depth(depth, 6, 4)
+        check_positive(widen_factor=widen_factor)
         super().__init__(**settings)
         self.depth = depth
         self.widen_factor = widen_factor
@@ -81,15 +76,14 @@ class _Stage(nn.Module):
         return seen
 
 
-class WideResNetForImageClassification(PreTrainedModel):  # type: ignore[misc]
+class WideResNetForImageClassification(ConvolutionalNetwork):
     """One convolution, three stages of blocks, the mean over places, and a linear head."""
 
     config_class = WideResNetConfig
-    main_input_name = "pixel_values"
 
     def __init__(self, config: WideResNetConfig) -> None:
         super().__init__(config)
-        count, dropout = (config.depth - 4) // 6, config.dropout
+        count, dropout = check_depth(config.depth, 6, 4), config.dropout
         first, second, third = (width * config.widen_factor for width in (16, 32, 64))
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.block1 = _Stage(count, 16, first, 1, dropout)
@@ -99,17 +93,7 @@ class WideResNetForImageClassification(PreTrainedModel):  # type: ignore[misc]
         self.fc = nn.Linear(third, config.num_labels)
         self.post_init()
 
-    def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, nn.Linear):
-            nn.init.kaiming_uniform_(module.weight, a=5**0.5)
-            nn.init.zeros_(module.bias)
-        else:
-            super()._init_weights(module)
-
-    def forward(self, pixel_values: Tensor, **_: Any) -> ImageClassifierOutputWithNoAttention:
-        """Logits of normalised pixels."""
-        maps = self.block3(self.block2(self.block1(self.conv1(pixel_values))))
-        seen = F.adaptive_avg_pool2d(F.relu(self.bn1(maps)), 1).flatten(1)
-        return ImageClassifierOutputWithNoAttention(logits=self.fc(seen))
+    def maps(self, pixels: Tensor) -> Tensor:
+        """The maps of the last stage, after norm and ReLU."""
+        seen = self.block3(self.block2(self.block1(self.conv1(pixels))))
+        return F.relu(self.bn1(seen))

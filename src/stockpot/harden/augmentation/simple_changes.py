@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -99,3 +99,19 @@ CHANGES: dict[str, Change] = {
     "translate_x": translate_x,
     "translate_y": translate_y,
 }
+
+
+def one_change(pixels: Tensor, active: Tensor, generator: Generator, severity: float) -> Tensor:
+    """One change of random kind and strength for each active image; images of a kind together."""
+    n = len(pixels)
+    kinds = torch.randint(len(CHANGES), (n,), generator=generator)
+    levels = (0.1 + (severity - 0.1) * torch.rand(n, generator=generator)) / 10
+    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
+    result = pixels.clone()
+    for index, change in enumerate(CHANGES.values()):
+        rows = (active & (kinds == index)).nonzero()[:, 0]
+        if len(rows):
+            here = rows.to(pixels.device)
+            level, sign = levels[rows].to(pixels), signs[rows].to(pixels)
+            result[here] = change(pixels[here], level, sign)
+    return result

@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
+from stockpot.harden.augmentation.simple_changes import one_change
 from stockpot.harden.loop import Objective, Step
-from stockpot.harden.simple_changes import CHANGES
 from stockpot.types import Count, Natural, NonNegative
 
 
@@ -63,26 +63,10 @@ def mixture(
         lengths = torch.randint(1, 4, (n,), generator=generator)
         lengths = torch.full_like(lengths, depth) if depth else lengths
         for place in range(int(lengths.max())):
-            changed = _change(changed, lengths > place, generator, severity)
+            changed = one_change(changed, lengths > place, generator, severity)
         mixed = mixed + shares[:, chain].to(pixels).view(-1, 1, 1, 1) * changed
     share = keep.to(pixels).view(-1, 1, 1, 1)
     return (1 - share) * pixels + share * mixed
-
-
-def _change(pixels: Tensor, active: Tensor, generator: Generator, severity: float) -> Tensor:
-    """One change of random kind and strength for each active image; images of a kind together."""
-    n = len(pixels)
-    kinds = torch.randint(len(CHANGES), (n,), generator=generator)
-    levels = (0.1 + (severity - 0.1) * torch.rand(n, generator=generator)) / 10
-    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
-    result = pixels.clone()
-    for index, change in enumerate(CHANGES.values()):
-        rows = (active & (kinds == index)).nonzero()[:, 0]
-        if len(rows):
-            here = rows.to(pixels.device)
-            level, sign = levels[rows].to(pixels), signs[rows].to(pixels)
-            result[here] = change(pixels[here], level, sign)
-    return result
 
 
 def _shares(n: int, width: int, alpha: float, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,1 @@
+"""Training on changed pictures: published lists of changes, mixtures, and the methods of them."""

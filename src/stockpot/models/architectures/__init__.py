@@ -1,0 +1,1 @@
+"""Networks for small pictures that transformers does not have, one per file."""
