@@ -76,6 +76,19 @@ def test_cells_are_what_corrupt_makes(toy_data) -> None:
     assert (found.outcomes["gaussian_noise:5"] == expected.numpy()).all()
 
 
+def test_a_family_is_asked_for_by_its_name(toy_data) -> None:
+    """Its mean runs over its own ten, and its name stands in the convention."""
+    model = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
+    found = corruption(
+        model, toy_data, Context(), corruptions="cifar-10-c-bar", severities=3, baseline="none"
+    )
+    assert found.convention == "mce:none:CIFAR-10-C-bar:10-of-10x1"
+    errors = [s.value for s in found.scores if s.metric == "error"]
+    assert len(errors) == 10
+    assert find(found.scores, "mce").value == pytest.approx(np.mean(errors))
+    assert len(chosen_corruptions("imagenet-c-bar")) == 10
+
+
 @pytest.mark.parametrize("batch", [1, 13, 64])
 def test_batch_size_changes_nothing(toy_data, batch: int) -> None:
     model = make_classifier(ReadsLabel(4))

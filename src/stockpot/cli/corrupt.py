@@ -21,6 +21,7 @@ LIBRARY = library_defaults("stockpot.corrupt.apply:corrupt")
 EXAMPLES = examples(
     "stockpot corrupt photos/ photos-c/ --name all --severity 1-5",
     "stockpot corrupt cifar10 CIFAR-10-C/ --layout arrays",
+    "stockpot corrupt photos/ photos-c-bar/ --name imagenet-c-bar",
 )
 PROFILES = ("auto", "imagenet", "inception", "tinyimagenet", "cifar")
 
@@ -42,7 +43,9 @@ class Job(NamedTuple):
 def command(
     source: Annotated[str, typer.Argument(metavar="IN", help="A folder, file or dataset name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the corrupted images go.")],
-    name: Annotated[str, typer.Option(help="benchmark, extra, all, a group, or names.")] = "all",
+    name: Annotated[
+        str, typer.Option(help="benchmark, extra, all, a group, a family, or names.")
+    ] = "all",
     severity: Annotated[str, typer.Option(help="Such as 1-5 or 1,3,5.")] = "1-5",
     layout: Annotated[
         str, typer.Option(help="pictures (ImageNet-C folders) or arrays (CIFAR-10-C .npy).")

@@ -3,6 +3,7 @@
 ImageNet-C, its variant for Inception networks, Tiny-ImageNet-C and CIFAR-10-C have constants of
 their own, since a blur of ten pixels is another thing at each size.
 
+The sets that came after it (ImageNet-C-bar) have tables of their own, which are joined here.
 Each row holds severities 1 to 5; the comment above it names what the numbers are. They are the
 constants of the benchmark's authors (Hendrycks and Dietterich, arXiv:1903.12261, Apache-2.0 code).
 Lengths are in pixels unless a comment says "of the side".
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from stockpot.corrupt.bar import strengths as bar
 from stockpot.types import ImageSize
 
 Profile = Literal["imagenet", "inception", "tinyimagenet", "cifar"]
@@ -192,11 +194,17 @@ TINYIMAGENET: dict[str, Rows] = {
     ),
 }
 
+
+def _single(table: dict[str, bar.Strengths]) -> dict[str, Rows]:
+    """Rows of one constant each."""
+    return {name: ((a,), (b,), (c,), (d,), (e,)) for name, (a, b, c, d, e) in table.items()}
+
+
 TABLES: dict[Profile, dict[str, Rows]] = {
-    "imagenet": IMAGENET,
-    "inception": INCEPTION,
-    "tinyimagenet": TINYIMAGENET,
-    "cifar": CIFAR,
+    "imagenet": IMAGENET | _single(bar.LARGE),
+    "inception": INCEPTION | _single(bar.LARGE),
+    "tinyimagenet": TINYIMAGENET | _single(bar.SMALL),
+    "cifar": CIFAR | _single(bar.SMALL),
 }
 NATIVE_SIDE: dict[Profile, int] = {
     "imagenet": 224,

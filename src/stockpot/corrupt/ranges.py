@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from stockpot.corrupt import BENCHMARK, EXTRA, GROUPS, SEVERITIES, corruptions
+from stockpot.datasets.corrupted.families import FAMILIES, Family
 from stockpot.errors import BadParameterError, UnknownNameError
 from stockpot.types import Check
 
 
 def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
-    """Names from `benchmark`, `extra`, `all`, a group such as `noise`, or names by comma."""
+    """Names from `benchmark`, `extra`, `all`, a group such as `noise`, a family, or names."""
     words = wanted.split(",") if isinstance(wanted, str) else [str(word) for word in wanted]
+    families = {each.name.lower(): each.corruptions for each in made_families()}
     sets = {"benchmark": BENCHMARK, "extra": EXTRA, "all": (*BENCHMARK, *EXTRA), **GROUPS}
+    sets |= families
     found: dict[str, None] = {}
     for word in (word.strip() for word in words):
         if word not in sets and word not in corruptions:
@@ -22,6 +25,18 @@ def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
     if not found:
         raise BadParameterError("corruptions: expected at least one.")
     return tuple(found)
+
+
+def made_families() -> list[Family]:
+    """The published sets beside ImageNet-C whose corruptions can be made here."""
+    known = set(corruptions.names())
+    return [each for each in FAMILIES if each.graded and set(each.corruptions) <= known]
+
+
+def family_of_names(names: Iterable[str]) -> Family | None:
+    """The set beside ImageNet-C that all of these belong to, over which a mean then runs."""
+    wanted = set(names)
+    return next((each for each in made_families() if wanted <= set(each.corruptions)), None)
 
 
 def chosen_severities(wanted: str | int | Iterable[int]) -> tuple[int, ...]:
@@ -74,6 +89,6 @@ Severities = Annotated[str | tuple[int, ...], Check(_severities)]
 Severity = Annotated[int, Check(_severity)]
 """One severity, 1 to 5."""
 Corruptions = Annotated[str | tuple[str, ...], Check(_corruptions)]
-"""Corruptions: `benchmark`, `extra`, `all`, a group such as `noise`, or names."""
+"""Corruptions: `benchmark`, `extra`, `all`, a group such as `noise`, a family, or names."""
 CorruptionNames = Annotated[tuple[str, ...], Check(_names)]
 """Corruptions, each by its own name."""

@@ -17,7 +17,12 @@ from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt, image_size, picture_seeds
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import Severities, chosen_corruptions, chosen_severities
+from stockpot.corrupt.ranges import (
+    Severities,
+    chosen_corruptions,
+    chosen_severities,
+    family_of_names,
+)
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
@@ -53,8 +58,9 @@ def corruption(
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
 
     Args:
-        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names; those of a
-            folder with corruptions of its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
+        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, a family such as
+            `imagenet-c-bar` or `cifar-10-c-bar`, or names; those of a folder with corruptions of
+            its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
         severities: such as `1-5`, `1,3,5` or 3.
         baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
             any model, which is then measured in the same way.
@@ -78,6 +84,7 @@ def corruption(
         recipe = f"read from {stored.description} (size={size}: {cut})"
     else:
         names = chosen_corruptions(corruptions)
+        family = family_of_names(names) or family
         cells = [(name, severity) for name in names for severity in levels]
         measured = _Grids(data, context, cells, profile, size, overlays, class_space)
         grid = measured.of(model)

@@ -1,6 +1,7 @@
 """Published sets of corrupted pictures with corruptions of their own, by the names of these.
 
-They are read and never made here; ImageNet-C and what shares its corruptions is in `corrupt`.
+Those whose corruptions `corrupt` knows can be made as well; the others are only read. ImageNet-C
+and what shares its corruptions is in `corrupt`.
 """
 
 from __future__ import annotations
