@@ -82,6 +82,7 @@ ROWS = {
             {"corruptions": ("contrast", "shot_noise"), "severities": (1,), "baseline": "none"},
             "accuracy",
         ),
+        Row("perturbation", {"perturbations": ("brightness", "shot_noise")}, None),
         Row("adversarial", {"norms": "linf", "eps": "1/255", "steps": 3}, "accuracy"),
         Row("audit", {"eps": "1/255", "budget": 150}, "accuracy"),
         Row("shift", {"outside": {"elsewhere": make_dataset(20)}}, "mean_outside_accuracy"),

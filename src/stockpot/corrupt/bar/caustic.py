@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.bar.places import CIRCLE, per_picture, rows_and_columns, sample, side_of
+from stockpot.corrupt.bar.places import (
+    CIRCLE,
+    on_every_pixel,
+    per_picture,
+    rows_and_columns,
+    sample,
+    side_of,
+)
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.levels import truncate
@@ -34,7 +41,7 @@ def caustics(pixels: Tensor, time: Tensor, size: Tensor) -> Tensor:
     down, right = (
         (place / per_picture(size)).remainder(1) * CIRCLE - _FAR for place in (rows, columns)
     )
-    down, right = torch.broadcast_tensors(down, right)
+    down, right = on_every_pixel(down, right)
     # Sines of numbers near zero are exact; forty circles bring the places there.
     near_down, near_right = down + 40 * CIRCLE, right + 40 * CIRCLE
     first, second = near_down, near_right

@@ -28,6 +28,12 @@ def per_picture(values: Tensor) -> Tensor:
     return values[:, None, None]
 
 
+def on_every_pixel(down: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of rows and of columns, each at every place where these meet."""
+    shape = torch.broadcast_shapes(down.shape, right.shape)
+    return down.expand(shape), right.expand(shape)
+
+
 def sample(values: Tensor, down: Tensor, right: Tensor) -> Tensor:
     """Floats N x C x H x W, read between pixels at places N x H x W; black outside."""
     count, channels, height, width = values.shape

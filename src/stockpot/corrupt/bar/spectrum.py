@@ -57,5 +57,5 @@ def coloured(half: Tensor, pixels: Tensor, *, colour: Literal["blue", "brown"]) 
     phases = torch.cat([half, turned], 3) * CIRCLE
     centred = torch.polar(amplitude.expand_as(phases), phases)
     spectrum = centred.roll((height // 2, width // 2), (2, 3))
-    noise = torch.fft.ifft2(spectrum).real
-    return noise / noise.std((2, 3), correction=0, keepdim=True)
+    noise: Tensor = torch.fft.ifft2(spectrum).real
+    return noise.div(noise.std((2, 3), correction=0, keepdim=True))

@@ -51,7 +51,8 @@ def zoom_matrix(size: int, factor: float, device: torch.device) -> Tensor:
     """
     longer = round(size * factor)
     first = (longer - size) // 2
-    places = np.arange(first, first + size) * ((size - 1) / max(longer - 1, 1))
+    places = np.arange(first, first + size, dtype=np.float64)
+    places *= (size - 1) / max(longer - 1, 1)
     return torch.from_numpy(_weights(places, size)).float().to(device)
 
 

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.bar.places import CIRCLE, per_picture, rows_and_columns, sample, side_of
+from stockpot.corrupt.bar.places import (
+    CIRCLE,
+    on_every_pixel,
+    per_picture,
+    rows_and_columns,
+    sample,
+    side_of,
+)
 from stockpot.corrupt.constants import NATIVE_SIDE, Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.levels import truncate
@@ -30,9 +37,7 @@ def twirl(pixels: Tensor, angles: Tensor, pinch: float) -> Tensor:
     tall, wide = (length // tiles for length in pixels.shape[2:])
     radius = min(tall, wide) / 2
     row, column = rows // tall, columns // wide
-    down, right = torch.broadcast_tensors(
-        rows - row * tall - tall / 2, columns - column * wide - wide / 2
-    )
+    down, right = on_every_pixel(rows - row * tall - tall / 2, columns - column * wide - wide / 2)
     apart = (down.square() + right.square()).sqrt()
     # What is left over beyond the last whole tile stays as it is.
     inside = (apart <= radius) & (apart >= 5e-4) & (row < tiles) & (column < tiles)
@@ -64,4 +69,4 @@ def sway(pixels: Tensor, waves: Tensor, phases: Tensor, swing: float) -> Tensor:
     right = columns + swing * torch.sin(
         CIRCLE * columns / per_picture(waves[:, 1]) + per_picture(phases[:, 1])
     )
-    return truncate(sample(pixels.float(), *torch.broadcast_tensors(down, right)))
+    return truncate(sample(pixels.float(), *on_every_pixel(down, right)))

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
-from stockpot.corrupt.bar.places import CIRCLE, per_picture, rows_and_columns, side_of
+from stockpot.corrupt.bar.places import (
+    CIRCLE,
+    on_every_pixel,
+    per_picture,
+    rows_and_columns,
+    side_of,
+)
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.levels import truncate
@@ -90,7 +96,7 @@ def plasma(
     """Blend with plasma: places that wander with sines of one another, some rounds long."""
     rows, columns = rows_and_columns(pixels)
     when, size = per_picture(time), per_picture(scale)
-    right, down = torch.broadcast_tensors(columns / size, rows / size)
+    down, right = on_every_pixel(rows / size, columns / size)
     finer, later, weaker = 1.0, 1.0, torch.ones_like(when)
     for step in range(_ROUNDS):
         going = (per_picture(rounds) > step).float()
