@@ -64,6 +64,9 @@ def command(
     codec: Annotated[
         str, typer.Option(help="Of jpeg_compression: auto, libjpeg-9 or libjpeg-turbo.")
     ] = "auto",
+    tiles: Annotated[
+        str, typer.Option(help="Of mosaic and stickers: procedural, or a folder or dataset.")
+    ] = "procedural",
     data_option: DataOptions = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
@@ -82,7 +85,7 @@ def command(
     from stockpot.corrupt.constants import profile_for
     from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
     from stockpot.corrupt.sizes import corrupted_size
-    from stockpot.corrupt.stored.record import claim, corruption_record
+    from stockpot.corrupt.stored.record import OWNERS, claim, corruption_record
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import engines, pick_device
     from stockpot.errors import BadParameterError
@@ -110,16 +113,15 @@ def command(
         "profile": profile_for(shown) if profile == "auto" else profile,
         "device": str(place),
     }
-    chosen = {"overlays": overlays, "codec": codec}
+    chosen = {"overlays": overlays, "codec": codec, "tiles": tiles}
     record = corruption_record(
         data, layout=layout, size=shown, format=format, **settings | chosen | {"device": place.type}
     )
     claim(out, record, data, names)
-    owners = {"frost": "overlays", "jpeg_compression": "codec"}
     jobs = [
         Job(
             *(source, options, str(out), one, severities, layout, format),
-            settings | {"side": size} | {key: chosen[key] for key in [owners.get(one)] if key},
+            settings | {"side": size} | {key: chosen[key] for key in [OWNERS.get(one)] if key},
         )
         for one in names
     ]

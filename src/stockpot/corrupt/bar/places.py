@@ -30,7 +30,7 @@ def per_picture(values: Tensor) -> Tensor:
 
 def on_every_pixel(down: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers of rows and of columns, each at every place where these meet."""
-    shape = torch.broadcast_shapes(down.shape, right.shape)
+    shape = (down + right).shape
     return down.expand(shape), right.expand(shape)
 
 

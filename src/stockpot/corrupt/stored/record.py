@@ -20,6 +20,16 @@ from stockpot.models.inputs import data_inputs
 from stockpot.results.provenance import provenance
 from stockpot.types import ImageSize
 
+OWNERS = {
+    "frost": "overlays",
+    "jpeg_compression": "codec",
+    "mosaic": "tiles",
+    "stickers": "tiles",
+}
+"""Corruptions with a parameter of their own."""
+PLAIN = {"tiles": "procedural"}
+"""Parameters of which a record speaks only where they are not as usual."""
+
 
 def corruption_record(
     data: Dataset,
@@ -30,6 +40,7 @@ def corruption_record(
     size: ImageSize,
     overlays: str,
     codec: str,
+    tiles: str = PLAIN["tiles"],
     format: str,
     device: str,
 ) -> Record:
@@ -44,6 +55,7 @@ def corruption_record(
     }
     if layout == "pictures":
         parameters["format"] = format
+    parameters |= {key: value for key, value in {"tiles": tiles}.items() if value != PLAIN[key]}
     return Record(
         verb="corrupt",
         method=layout,
@@ -70,13 +82,12 @@ def claim(out: Path, record: Record, data: Dataset, names: tuple[str, ...]) -> N
             f"{out} holds files and no {RECORD} that says how they were made.",
             hint="Choose an empty folder.",
         )
-    settings = {key: record.parameters[key] for key in ("overlays", "codec")}
-    owners = {"frost": "overlays", "jpeg_compression": "codec"}
+    settings = PLAIN | record.parameters
     told = {
         name: describe(
             name,
             record.parameters["profile"],
-            **({owners[name]: settings[owners[name]]} if name in owners else {}),
+            **({OWNERS[name]: settings[OWNERS[name]]} if name in OWNERS else {}),
         )
         for name in names
     }

@@ -40,6 +40,14 @@ FAMILIES = (
             "transverse_chromatic_abberation",
         ),
     ),
+    # arXiv:2506.16950, folders of its release
+    Family(
+        "LAION-C",
+        (
+            *("geometric_shapes", "glitched", "luminance_checkerboard", "mosaic", "stickers"),
+            "vertical_lines",
+        ),
+    ),
     # arXiv:2203.01441
     Family(
         "ImageNet-3DCC",
