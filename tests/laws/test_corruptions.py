@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from stockpot.corrupt import BENCHMARK, EXTRA, GROUPS, SEVERITIES, corruptions
-from stockpot.corrupt.apply import corrupt, describe, picture_seeds
+from stockpot.corrupt.apply import constants_for, corrupt, describe, picture_seeds
 from stockpot.corrupt.constants import NATIVE_SIDE, TABLES, profile_for
 from stockpot.corrupt.ranges import chosen_corruptions, made_families
 from stockpot.corrupt.weather.crystals import TEXTURES, overlays
@@ -180,6 +180,41 @@ def test_severity_raises_the_distance(name: str, side: int) -> None:
         for severity in (1, 5)
     ]
     assert distance[1] > distance[0]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_severity_may_lie_between_two(name: str) -> None:
+    """Whole numbers are the published ones; between them distances lie between, in the mean."""
+    images = photographs(32).repeat(8, 1, 1, 1)
+    assert torch.equal(corrupt(images, name, 5.0), corrupt(images, name, 5))
+    apart = {"glass_blur": "steps and passes", "elastic_transform": "different scales"}
+    if name in apart:
+        with pytest.raises(BadParameterError, match=f"between 4 and 5: .*{apart[name]}"):
+            corrupt(images, name, 4.5, profile="cifar" if name != "glass_blur" else "imagenet")
+        return
+    low, middle, high = (
+        float((corrupt(images, name, severity).float() - images).square().mean())
+        for severity in (4, 4.5, 5)
+    )
+    # What is drawn anew at each severity moves the mean a little.
+    assert 0.8 * min(low, high) <= middle <= 1.2 * max(low, high)
+
+
+def test_constants_between_severities() -> None:
+    def at(name: str, severity: float, side: int = 224) -> tuple[float, ...]:
+        return constants_for(name, severity, "auto", ImageSize(side, side))
+
+    assert at("gaussian_noise", 2.5) == pytest.approx((0.15,))
+    assert at("gaussian_noise", 4.25) == pytest.approx((0.29,))
+    assert at("motion_blur", 4.3) == pytest.approx((16, 12.9)), "a radius is whole"
+    assert at("elastic_transform", 3.5)[0] == pytest.approx(0.06 * 244 / 224)
+    assert at("spatter", 4.5)[5] == 1
+    for name, severity in (("spatter", 3.5), ("saturate", 2.5), ("elastic_transform", 1.5)):
+        with pytest.raises(BadParameterError, match=f"{name} has nothing between"):
+            at(name, severity)
+    for wrong in (0.5, 5.01, float("nan"), True):
+        with pytest.raises(BadParameterError, match="expected a number from 1 to 5"):
+            at("fog", wrong)
 
 
 def test_the_ripple_of_elastic_transform_grows() -> None:

@@ -33,7 +33,7 @@ class Job(NamedTuple):
     options: dict[str, Any]
     out: str
     name: str
-    severities: tuple[int, ...]
+    severities: tuple[int | float, ...]
     layout: str
     format: str
     settings: dict[str, Any]
@@ -46,7 +46,7 @@ def command(
     name: Annotated[
         str, typer.Option(help="benchmark, extra, all, a group, a family, or names.")
     ] = "all",
-    severity: Annotated[str, typer.Option(help="Such as 1-5 or 1,3,5.")] = "1-5",
+    severity: Annotated[str, typer.Option(help="Such as 1-5 or 1,2.5,4.")] = "1-5",
     layout: Annotated[
         str, typer.Option(help="pictures (ImageNet-C folders) or arrays (CIFAR-10-C .npy).")
     ] = "pictures",

@@ -28,7 +28,7 @@ from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.measure import measures
-from stockpot.measure.corruption_scores import Grid, grid_scores
+from stockpot.measure.corruption_scores import Cell, Grid, grid_scores
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
@@ -61,7 +61,7 @@ def corruption(
         corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, a family such as
             `imagenet-c-bar` or `cifar-10-c-bar`, or names; those of a folder with corruptions of
             its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
-        severities: such as `1-5`, `1,3,5` or 3.
+        severities: such as `1-5`, `1,2.5,5` or 3; between whole ones constants are interpolated.
         baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
             any model, which is then measured in the same way.
         profile: whose constants: `imagenet` (224 px), `inception` (299 px), `tinyimagenet` (64 px),
@@ -171,7 +171,7 @@ class _Grids:
         self,
         data: Dataset,
         context: Context,
-        cells: list[tuple[str, int]],
+        cells: list[Cell],
         profile: Profile | Literal["auto"],
         size: SizeRule,
         overlays: Overlays,
@@ -194,7 +194,7 @@ class _Grids:
         way = sizing(data, model.preprocess, self.size)
         whole = self._set(way)
         scorer = scorer_for(model.classes, data, self.class_space)
-        right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
+        right: dict[Cell | None, list[NDArray[np.bool_]]]
         right = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
         with evaluating(model), watching(model) as watch:
@@ -231,7 +231,7 @@ class _Grids:
     def _corrupted(
         self,
         images: Tensor,
-        cell: tuple[str, int],
+        cell: Cell,
         seeds: list[int],
         whole: Hashable,
         place: Hashable,
@@ -251,7 +251,7 @@ def _stored_grid(
     model: Classifier,
     data: Dataset,
     context: Context,
-    cells: list[tuple[str, int]],
+    cells: list[Cell],
     stored: CorruptionSet,
     class_space: ClassSpace,
     size: SizeRule,

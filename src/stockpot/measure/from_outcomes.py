@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.corrupt.between import plain
 from stockpot.corrupt.ranges import family_of_names
 from stockpot.dynamic.task import Rules
 from stockpot.measure.corruption_scores import Grid, grid_scores
@@ -113,7 +114,7 @@ def _published(result: CellResult) -> Scores:
 
 def _corruption(result: CellResult) -> Scores:
     cells = {
-        (str(score.condition["corruption"]), int(str(score.condition["severity"])))
+        (str(score.condition["corruption"]), plain(float(str(score.condition["severity"]))))
         for score in result.scores
         if score.metric == "error"
     }
@@ -121,9 +122,9 @@ def _corruption(result: CellResult) -> Scores:
     grid = Grid(
         result.outcome("correct"),
         {
-            (name, int(severity)): result.outcome(f"{name}:{severity}")
+            (name, plain(float(severity))): result.outcome(f"{name}:{severity}")
             for name, _, severity in order
-            if (name, int(severity)) in cells
+            if (name, plain(float(severity))) in cells
         },
         result.image_groups,
     )
