@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from stockpot.charts import Mark, whiskers
+from stockpot.report.stages import in_words
 from stockpot.results.headline import (
     Column,
     Shown,
@@ -207,10 +208,12 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),
+            "passes": str(cell.forward or ""),
             "n": f"{cell.data.n:,}",
             "data fingerprint": cell.data.fingerprint[:16],
             "model fingerprint": cell.model.fingerprint[:16],
             "time": f"{cell.cost.wall_seconds:.1f} s on {cell.cost.device}",
+            "stages": in_words(cell.cost.stages),
             "code": _code(cell),
             "made": cell.provenance.created,
         }

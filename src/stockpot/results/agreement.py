@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau, spearmanr
 
 from stockpot.errors import BadDataError
 from stockpot.results.groups import by_group
@@ -168,4 +167,6 @@ def _correlation(
     a, b = first[usable], second[usable]
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
+    from scipy.stats import kendalltau, spearmanr  # a second, for what few runs ask
+
     return float((spearmanr if kind == "spearman" else kendalltau)(a, b).statistic)

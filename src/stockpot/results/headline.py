@@ -29,6 +29,11 @@ _TITLES = {
     "outside_accuracy": "outside",
     "mean_outside_accuracy": "mean outside",
     "same_classes_accuracy": "same classes inside",
+    "adaptive_ece": "adaptive ECE",
+    "classwise_ece": "classwise ECE",
+    "brier": "Brier",
+    "aurc": "AURC",
+    "excess_aurc": "excess AURC",
 }
 # How a search went: it is in the file, and would be a column too many on a page.
 _DETAILS = (
@@ -40,6 +45,8 @@ _DETAILS = (
     "model_queries",
     "oracle_queries",
     "code_flip_rate",
+    "empty_sets",
+    "smoothed_abstention",
 )
 
 
@@ -175,14 +182,14 @@ def _thousands(value: float) -> str:
 
 
 def _is_headline(score: Score) -> bool:
-    return (
-        not {"class", "corruption", "severity", "turn", "group", "curve"} & score.condition.keys()
-    )
+    parts = {"class", "corruption", "severity", "turn", "group", "curve", "detector"}
+    return not parts & score.condition.keys()
 
 
 def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:
     # How a cost was timed is a detail; the norm of an attack is not.
-    kept = ("norm", "eps", "baseline", "generator", "oracle", "set", "space")
+    kept = ("norm", "eps", "baseline", "generator", "oracle", "set", "space", "scaling",
+            "method", "sigma")  # fmt: skip
     return tuple((key, score.condition[key]) for key in kept if key in score.condition)
 
 

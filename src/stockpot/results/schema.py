@@ -33,7 +33,10 @@ class Score(_Document):
     ci_high: float | None = None
     ci_method: str = Field("", description="For example `wilson-95`; empty where exact.")
     higher_is_better: bool | None = Field(True, description="None where no direction is better.")
-    unit: Literal["fraction", "nats", "count", "seconds", "bytes", "per_second"] = "fraction"
+    unit: Literal[
+        "fraction", "nats", "count", "seconds", "bytes", "per_second",
+        "classes", "radius", "factor", "score",
+    ] = "fraction"  # fmt: skip
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )
@@ -65,6 +68,10 @@ class CellKey(_Document):
         description="A digest of the images that the model is known to have seen; which of the "
         "measured ones it has seen follows from it.",
     )
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="In which a measure's forward passes were to be made."
+    )
+    compiled: bool = Field(False, description="Whether they were to be compiled.")
 
 
 class DataFacts(_Document):
@@ -114,6 +121,35 @@ class Cost(_Document):
     peak_memory_bytes: int | None = None
     images: int = Field(0, description="Forward passes, counted in images.")
     queries: int | None = None
+    stages: dict[str, float] = Field(
+        default_factory=dict,
+        description="Seconds by stage since the last result of the same process, in which models "
+        "and data were loaded too; no part of the question.",
+    )
+    together: int = Field(
+        1,
+        description="Models that went through the data together; each one's seconds are its own "
+        "and an equal part of what they shared, and of the stages it has an equal part.",
+    )
+
+
+class ForwardFacts(_Document):
+    """How the forward passes of a measure were made in the end."""
+
+    precision: str = "fp32"
+    compiled: bool = False
+    folded: bool = Field(False, description="Batch norms folded into convolutions, on a copy.")
+    fused: bool = Field(False, description="Bias, sum and ReLU of a block in one kernel.")
+    graph: bool = Field(False, description="Recorded once as a CUDA graph and replayed.")
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    batch_size: int | None = Field(None, description="Images per pass at most, in the end.")
+
+    def __str__(self) -> str:
+        layout = "NHWC" if self.memory_format == "channels_last" else ""
+        steps = {"compiled": self.compiled, "folded": self.folded, "fused": self.fused}
+        steps |= {"CUDA graph": self.graph}
+        said = [self.precision, *(name for name, done in steps.items() if done), layout]
+        return ", ".join(filter(None, said))
 
 
 class Picture(_Document):
@@ -164,6 +200,9 @@ class CellResult(_Document):
     convention: str = Field("", description="Named rule of the numbers, e.g. `top1:argmax`.")
     provenance: Provenance
     cost: Cost
+    forward: ForwardFacts | None = Field(
+        None, description="None where a measure does not run the model by `context.passes`."
+    )
     outcomes: dict[str, str] = Field(
         default_factory=dict,
         description="Per-image yes/no records as base64 of packed bits; length is data.n.",

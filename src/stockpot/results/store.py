@@ -27,12 +27,16 @@ from stockpot.results.signing import SIGNATURE
 _GROUPING = {"entry", "training_seed", "sweep"}
 """Fields of a key that say how cells belong together and change nothing about the question."""
 
+_FORWARD = {"precision": "fp32", "compiled": False}
+
 
 def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
     # With the data's own words a question reads as before keys had words, and its answer is found.
     plain = not key.words or key.words.startswith("data:")
     left_out = _GROUPING | ({"words"} if plain else set()) | (set() if key.seen else {"seen"})
+    # In full precision too: questions of before keys had one are questions in full precision.
+    left_out |= {name for name in _FORWARD if getattr(key, name) == _FORWARD[name]}
     question = key.model_dump(mode="json", exclude=left_out)
     text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

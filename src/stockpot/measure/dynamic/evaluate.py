@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.folding import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.oracle import Rule
-from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
+from stockpot.dynamic.search import Batch, Found, search_in_parts
 from stockpot.dynamic.task import Task
 from stockpot.dynamic.ways.way import Way
 from stockpot.measure.dynamic.answers import NO_ANSWERS, SIGNS, Answers, answered
@@ -23,6 +22,8 @@ from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.folding import folded
+from stockpot.models.forward.memory import Halving
 from stockpot.score.predictions import predictions
 from stockpot.score.scorer import Model, Scorer
 

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
+from stockpot.measure.chosen_data import load_chosen
 from stockpot.measure.measurement import (
     Context,
     Flags,
     Measurement,
+    flags_in_steps,
     proportion,
-    right_flags,
     with_interval,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
@@ -33,7 +33,8 @@ from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("shift", paper="arXiv:2007.00644")
+@measures.register("shift", paper="arXiv:2007.00644", passes=True)
+@in_steps
 def shift(
     model: Classifier,
     data: Dataset,
@@ -42,7 +43,7 @@ def shift(
     outside: dict[str, Any] | None = None,
     class_space: ClassSpace = "all",
     line: tuple[float, float] | None = None,
-) -> Measurement:
+) -> Steps[Measurement]:
     """Accuracy on the data and on data from elsewhere: each gap, and the mean outside.
 
     Args:
@@ -58,13 +59,14 @@ def shift(
             "shift: expected at least one dataset outside.",
             hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
         )
-    own = right_flags(model, data, context, "inside", (class_space,))[class_space]
+    spaces = (class_space,)
+    own = (yield from flags_in_steps(model, data, context, "inside", spaces))[class_space]
     found = {}
     groups: SetGroups = {INSIDE: data.groups}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
-        other = _loaded(name, chosen)
-        flags = right_flags(model, other, context, name, (class_space,))
+        other = load_chosen(chosen, f"outside: {name}")
+        flags = yield from flags_in_steps(model, other, context, name, spaces)
         found[name], groups[name] = flags[class_space], other.groups
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
     scorer = scorer_for(model.classes, data, class_space)
@@ -87,6 +89,8 @@ class Line(NamedTuple):
     def expected(self, inside: float) -> float:
         """The accuracy outside that the line gives for an accuracy inside."""
         bounded = min(max(inside, 1e-4), 1 - 1e-4)
+        from scipy.special import expit, logit
+
         return float(expit(self.intercept + self.slope * logit(bounded)))
 
 
@@ -97,6 +101,8 @@ def fit_line(inside: Sequence[float], outside: Sequence[float]) -> Line:
             "a line needs at least two models of different accuracy inside, "
             f"got {len(inside)} inside and {len(outside)} outside."
         )
+    from scipy.special import logit
+
     x, y = (logit(np.clip(values, 1e-4, 1 - 1e-4)) for values in (inside, outside))
     slope, intercept = np.polyfit(x, y, 1)
     return Line(float(slope), float(intercept))
@@ -149,17 +155,3 @@ def outside_scores(
             )
         )
     return scores
-
-
-def _loaded(name: str, chosen: Any) -> Dataset:
-    if isinstance(chosen, Dataset):
-        return chosen
-    if isinstance(chosen, str):
-        return load_dataset(chosen)
-    if not isinstance(chosen, dict) or "dataset" not in chosen:
-        raise BadParameterError(
-            f"outside: expected a dataset's name, or options with `dataset`, for {name!r}, "
-            f"got {chosen!r}."
-        )
-    options = {key: value for key, value in chosen.items() if key != "dataset"}
-    return load_dataset(str(chosen["dataset"]), **options)

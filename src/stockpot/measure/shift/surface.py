@@ -11,10 +11,11 @@ from stockpot.measure.measurement import (
     Context,
     Flags,
     Measurement,
+    flags_in_steps,
     proportion,
-    right_flags,
     with_interval,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
@@ -23,7 +24,8 @@ from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("surface", paper="arXiv:1807.01697")
+@measures.register("surface", paper="arXiv:1807.01697", passes=True)
+@in_steps
 def surface(
     model: Classifier,
     data: Dataset,
@@ -32,7 +34,7 @@ def surface(
     by: str = "family",
     unseen: str | tuple[str, ...] = (),
     class_space: ClassSpace = "all",
-) -> Measurement:
+) -> Steps[Measurement]:
     """Accuracy by style, family, concept or any other column, and the gap to unseen ones.
 
     A column's values are compared as a whole, so that no name that contains another is held out
@@ -59,7 +61,8 @@ def surface(
             f"unseen: no image has {by} {', '.join(unknown)}.",
             hint=f"There are {', '.join(sorted(set(groups.tolist()))[:12])}.",
         )
-    right = right_flags(model, data, context, "surface", (class_space,))[class_space]
+    found = yield from flags_in_steps(model, data, context, "surface", (class_space,))
+    right = found[class_space]
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
         scores=[
