@@ -52,7 +52,7 @@ def test_the_room_holds_the_nineteen_and_what_came_later() -> None:
     assert corruptions.names() == sorted(ALL)
     assert len(BENCHMARK) == 15
     families = {each.name for each in made_families()}
-    assert {"ImageNet-C-bar", "CIFAR-10-C-bar", "LAION-C"} <= families
+    assert {"ImageNet-C-bar", "CIFAR-10-C-bar", "LAION-C", "Style"} <= families
     assert {corruptions.get(name).tags.family for name in LATER} == families
     assert chosen_corruptions("all") == NINETEEN, "what came later is asked for by name"
     assert all(set(table) == set(ALL) for table in TABLES.values())

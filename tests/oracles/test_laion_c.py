@@ -20,7 +20,7 @@ from stockpot.corrupt.laion.glitched import glitch
 from stockpot.corrupt.laion.luminance import light_squares
 from stockpot.corrupt.laion.mosaic import put_together
 from stockpot.corrupt.laion.pasted import draw_shapes, paste
-from stockpot.corrupt.laion.tiles import tiles
+from stockpot.corrupt.other_pictures import other_pictures
 from stockpot.errors import UserError
 
 DATA = Path(__file__).parent / "data"
@@ -120,6 +120,6 @@ def test_pictures_of_others_can_be_the_tiles(tmp_path: Path) -> None:
     made = corrupt(photograph(), "mosaic", 5, tiles=str(tmp_path))
     colours = {tuple(pixel) for pixel in made[0].flatten(1).T.tolist()}
     assert colours == {(255, 0, 0), (0, 0, 255)}
-    assert tiles("procedural", 8, torch.device("cpu")).shape == (1024, 3, 8, 8)
+    assert other_pictures("procedural", 8, torch.device("cpu")).shape == (1024, 3, 8, 8)
     with pytest.raises(UserError):
         corrupt(photograph(), "stickers", 1, tiles=str(tmp_path / "nowhere"))

@@ -67,6 +67,12 @@ def command(
     tiles: Annotated[
         str, typer.Option(help="Of mosaic and stickers: procedural, or a folder or dataset.")
     ] = "procedural",
+    styles: Annotated[
+        str, typer.Option(help="Of style_transfer: procedural, or a folder or dataset.")
+    ] = "procedural",
+    features: Annotated[
+        str, typer.Option(help="Of style_transfer: haar, or an autoencoder such as small-vqgan.")
+    ] = "haar",
     data_option: DataOptions = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
@@ -114,6 +120,7 @@ def command(
         "device": str(place),
     }
     chosen = {"overlays": overlays, "codec": codec, "tiles": tiles}
+    chosen |= {"styles": styles, "features": features}
     record = corruption_record(
         data, layout=layout, size=shown, format=format, **settings | chosen | {"device": place.type}
     )
@@ -121,7 +128,7 @@ def command(
     jobs = [
         Job(
             *(source, options, str(out), one, severities, layout, format),
-            settings | {"side": size} | {key: chosen[key] for key in [OWNERS.get(one)] if key},
+            settings | {"side": size} | {key: chosen[key] for key in OWNERS.get(one, ())},
         )
         for one in names
     ]

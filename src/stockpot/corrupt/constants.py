@@ -202,11 +202,16 @@ def _single(table: dict[str, bar.Strengths]) -> dict[str, Rows]:
     return {name: ((a,), (b,), (c,), (d,), (e,)) for name, (a, b, c, d, e) in table.items()}
 
 
+STYLE: dict[str, Rows] = {
+    # how far on the way to another picture's statistics
+    "style_transfer": ((0.2,), (0.4,), (0.6,), (0.8,), (1.0,)),
+}
+
 TABLES: dict[Profile, dict[str, Rows]] = {
-    "imagenet": IMAGENET | _single(bar.LARGE) | LAION_C,
-    "inception": INCEPTION | _single(bar.LARGE) | LAION_C,
-    "tinyimagenet": TINYIMAGENET | _single(bar.SMALL) | LAION_C,
-    "cifar": CIFAR | _single(bar.SMALL) | LAION_C,
+    "imagenet": IMAGENET | _single(bar.LARGE) | LAION_C | STYLE,
+    "inception": INCEPTION | _single(bar.LARGE) | LAION_C | STYLE,
+    "tinyimagenet": TINYIMAGENET | _single(bar.SMALL) | LAION_C | STYLE,
+    "cifar": CIFAR | _single(bar.SMALL) | LAION_C | STYLE,
 }
 NATIVE_SIDE: dict[Profile, int] = {
     "imagenet": 224,

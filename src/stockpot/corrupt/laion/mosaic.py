@@ -10,9 +10,8 @@ from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.laion.strengths import SIDE
-from stockpot.corrupt.laion.tiles import PROCEDURAL
-from stockpot.corrupt.laion.tiles import tiles as small_pictures
 from stockpot.corrupt.levels import truncate
+from stockpot.corrupt.other_pictures import PROCEDURAL, other_pictures
 
 
 @corruptions.register("mosaic", paper="arXiv:2506.16950", family="LAION-C")
@@ -28,7 +27,7 @@ def mosaic(
         tiles: which small pictures: `procedural` patterns, or a dataset or folder.
     """
     side = max(2, round(constants[0] * min(pixels.shape[2:]) / SIDE))
-    return put_together(pixels, small_pictures(tiles, side, pixels.device))
+    return put_together(pixels, other_pictures(tiles, side, pixels.device))
 
 
 def put_together(pixels: Tensor, pictures: Tensor) -> Tensor:

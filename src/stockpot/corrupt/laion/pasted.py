@@ -15,8 +15,7 @@ from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.laion.strengths import SIDE
-from stockpot.corrupt.laion.tiles import PROCEDURAL
-from stockpot.corrupt.laion.tiles import tiles as small_pictures
+from stockpot.corrupt.other_pictures import PROCEDURAL, other_pictures
 
 _STICKER = 16
 _SIZES = (6, 16)
@@ -38,7 +37,7 @@ def stickers(
     (count,) = constants
     height, width = pixels.shape[2:]
     side = max(2, round(_STICKER * min(height, width) / SIDE))
-    shown = small_pictures(tiles, side, pixels.device)
+    shown = other_pictures(tiles, side, pixels.device)
     down = draws.integers(0, height - side, (int(count),))
     right = draws.integers(0, width - side, (int(count),), 1)
     which = (draws.uniform((int(count),), 2) * len(shown)).long()

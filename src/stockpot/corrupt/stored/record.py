@@ -20,14 +20,15 @@ from stockpot.models.inputs import data_inputs
 from stockpot.results.provenance import provenance
 from stockpot.types import ImageSize
 
-OWNERS = {
-    "frost": "overlays",
-    "jpeg_compression": "codec",
-    "mosaic": "tiles",
-    "stickers": "tiles",
+OWNERS: dict[str, tuple[str, ...]] = {
+    "frost": ("overlays",),
+    "jpeg_compression": ("codec",),
+    "mosaic": ("tiles",),
+    "stickers": ("tiles",),
+    "style_transfer": ("styles", "features"),
 }
-"""Corruptions with a parameter of their own."""
-PLAIN = {"tiles": "procedural"}
+"""Corruptions with parameters of their own."""
+PLAIN = {"tiles": "procedural", "styles": "procedural", "features": "haar"}
 """Parameters of which a record speaks only where they are not as usual."""
 
 
@@ -40,11 +41,14 @@ def corruption_record(
     size: ImageSize,
     overlays: str,
     codec: str,
-    tiles: str = PLAIN["tiles"],
     format: str,
     device: str,
+    **others: str,
 ) -> Record:
-    """What decides the files of a folder, whichever corruptions are in it."""
+    """What decides the files of a folder, whichever corruptions are in it.
+
+    `others` are the parameters that are named only where they are not as usual.
+    """
     parameters: dict[str, Any] = {
         "profile": profile,
         "size": str(size),
@@ -55,7 +59,7 @@ def corruption_record(
     }
     if layout == "pictures":
         parameters["format"] = format
-    parameters |= {key: value for key, value in {"tiles": tiles}.items() if value != PLAIN[key]}
+    parameters |= {key: value for key, value in others.items() if value != PLAIN[key]}
     return Record(
         verb="corrupt",
         method=layout,
@@ -87,7 +91,7 @@ def claim(out: Path, record: Record, data: Dataset, names: tuple[str, ...]) -> N
         name: describe(
             name,
             record.parameters["profile"],
-            **({OWNERS[name]: settings[OWNERS[name]]} if name in OWNERS else {}),
+            **{key: settings[key] for key in OWNERS.get(name, ())},
         )
         for name in names
     }

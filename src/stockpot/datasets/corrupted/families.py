@@ -48,6 +48,8 @@ FAMILIES = (
             "vertical_lines",
         ),
     ),
+    # Not published as a set: style transfer by feature statistics (arXiv:1703.06868).
+    Family("Style", ("style_transfer",)),
     # arXiv:2203.01441
     Family(
         "ImageNet-3DCC",

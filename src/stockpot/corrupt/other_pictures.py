@@ -1,4 +1,4 @@
-"""The small pictures that mosaics and stickers are made of."""
+"""Other pictures: what mosaics and stickers are made of, and styles are taken from."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PROCEDURAL = "procedural"
 _MADE = 1024
 _READ = 4096
 """So many pictures of a dataset at most."""
-_SIDE = 56
+_SIDE = 64
 
 
 @lru_cache(maxsize=16)
-def tiles(source: str, side: int, device: torch.device) -> Tensor:
-    """Small pictures as floats 0 to 255, K x 3 x side x side.
+def other_pictures(source: str, side: int, device: torch.device) -> Tensor:
+    """Pictures as floats 0 to 255, K x 3 x side x side.
 
     Args:
         source: `procedural`, or any dataset or folder of pictures.
-        side: of a tile.
+        side: to which they are brought.
         device: where they are wanted.
     """
     whole = _stripes() if source == PROCEDURAL else _read(source)
