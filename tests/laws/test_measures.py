@@ -90,6 +90,7 @@ ROWS = {
         Row("audit", {"eps": "1/255", "budget": 150}, "accuracy"),
         Row("shift", {"outside": {"elsewhere": make_dataset(20)}}, "mean_outside_accuracy"),
         Row("surface", {"unseen": ("new",)}, "unseen_accuracy"),
+        Row("factors", {"by": "family"}, "accuracy"),
         Row("shape_bias", {}, "accuracy"),
         Row("dynamic", {"generator": "colour", "oracle": "none", "budget": 3}, "accuracy"),
         Row("published", {}, None, little_published_set),
