@@ -293,6 +293,9 @@ def test_a_gpu_makes_the_same_pixels(name: str, side: int) -> None:
         difference = (here.int() - there.cpu().int()).abs()
         if name == "jpeg_compression":
             assert difference.float().mean() < 0.5
+        elif name in ("cocentric_sine_waves", "blue_noise_sample"):
+            # A ring or a threshold ends between two pixels; the last bit decides for which.
+            assert (difference <= 1).float().mean() >= 0.995
         else:
             assert (difference <= 1).float().mean() >= 0.999
             assert (difference == 0).float().mean() >= 0.95
