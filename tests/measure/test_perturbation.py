@@ -24,6 +24,7 @@ from stockpot.errors import UserError
 from stockpot.measure.measurement import Context
 from stockpot.measure.perturbation.flips import Sequence
 from stockpot.measure.perturbation.perturbation import perturbation, photograph
+from stockpot.results.headline import headline_columns
 from stockpot.types import ImageSize
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "data"
@@ -163,6 +164,8 @@ def test_a_model_is_its_own_yardstick(pico_vit: Path) -> None:
     assert result.score("mfr").value == pytest.approx(1)
     assert result.score("mt5d").value == pytest.approx(1)
     assert result.score("mfr").condition["baseline"] == "pico-vit"
+    shown = [column.title for column in headline_columns([result])]
+    assert not any("flip" in title for title in shown), "single perturbations are details"
 
 
 def test_mistakes_are_explained() -> None:

@@ -192,7 +192,7 @@ def _scores(
     left_out: dict[str, None] = {}
     for metric, mean, ratio, mean_ratio, unit, mine, theirs in (
         ("flip_probability", "mfp", "flip_rate", "mfr", "fraction", found.flips, "flips"),
-        ("top5_distance", "mut5d", "top5_ratio", "mt5d", "count", found.distances, "distances"),
+        ("top5_distance", "mut5d", "top5_ratio", "mt5d", "score", found.distances, "distances"),
     ):
         per_image = {name: values.mean(1, dtype=np.float64) for name, values in mine.items()}
         divided: dict[str, Values] = {}
