@@ -1,5 +1,7 @@
 """Draws docs/corruptions.png: the 19 corruptions at 5 severities, beside the clean picture.
 
+The families that came later are drawn smaller, at severities 1, 3 and 5, as JPEG.
+
     python docs/contact_sheet.py
 
 The picture is NASA's portrait of Eileen Collins, which is in the public domain.
@@ -15,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
 from stockpot.corrupt.apply import corrupt
+from stockpot.corrupt.ranges import chosen_corruptions
 
 TILE, GAP, LABEL = 92, 3, 132
 HERE = Path(__file__).parent
@@ -24,6 +27,30 @@ def main() -> None:
     """Corrupt, lay out, save."""
     with np.load(HERE.parent / "tests" / "oracles" / "data" / "corruptions.npz") as file:
         clean = torch.from_numpy(file["images_224"][:1]).permute(0, 3, 1, 2).contiguous()
+    draw_nineteen(clean)
+    for family in ("imagenet-c-bar", "cifar-10-c-bar", "laion-c,style"):
+        draw_later(clean, family)
+
+
+def draw_later(clean: torch.Tensor, family: str) -> None:
+    """Two corruptions side by side in a row, three severities each."""
+    names, levels = chosen_corruptions(family), (1, 3, 5)
+    tile, width = 84, 3 * 84 + 12
+    rows = -(-len(names) // 2)
+    sheet = Image.new("RGB", (2 * width, rows * (tile + 20)), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
+    for number, name in enumerate(names):
+        left, top = number % 2 * width, number // 2 * (tile + 20)
+        pen.text((left + 2, top + 3), name, "black", font)
+        for column, severity in enumerate(levels):
+            made = corrupt(clean, name, severity, seed=12)[0].permute(1, 2, 0)
+            picture = Image.fromarray(made.numpy()).resize((tile, tile), Image.Resampling.LANCZOS)
+            sheet.paste(picture, (left + column * (tile + 2), top + 18))
+    sheet.save(HERE / f"{family.partition(',')[0]}.jpg", quality=82, optimize=True)
+
+
+def draw_nineteen(clean: torch.Tensor) -> None:
+    """The sheet of ImageNet-C."""
     names = BENCHMARK + EXTRA
     width = LABEL + (len(SEVERITIES) + 1) * (TILE + GAP)
     sheet = Image.new("RGB", (width, 24 + len(names) * (TILE + GAP)), "white")

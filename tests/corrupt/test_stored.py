@@ -85,6 +85,8 @@ def test_another_question_into_the_same_folder_is_refused(photos: Path, tmp_path
         (("--codec", "libjpeg-turbo"), "codec libjpeg-9 -> libjpeg-turbo"),
         (("--format", "png"), "format jpeg -> png"),
         (("--overlays", "photographs"), "overlays procedural -> photographs"),
+        (("--tiles", str(photos)), "tiles"),
+        (("--features", "small-vqgan"), "features"),
     ):
         done = invoke(*words, *more)
         assert done.exit_code == 1
@@ -112,6 +114,18 @@ def test_the_same_question_goes_on_and_takes_further_corruptions(
     assert record.parameters["codec"] == "libjpeg-9"
     assert set(record.details["corruptions"]) == {"contrast", "frost"}
     assert record.details["classes"] == ["cat", "dog"]
+
+
+def test_later_families_are_written_by_name(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "later"
+    words = ("corrupt", photos, out, "--name", "laion-c,style", "--severity", "2.5", "--size", "32")
+    done = invoke(*words, "--engine", "serial", "--format", "png", "--tiles", photos)
+    assert done.exit_code == 0, done.output
+    record = json.loads((out / "stockpot.json").read_text())
+    assert record["parameters"]["tiles"] == str(photos)
+    assert "styles" not in record["parameters"], "what is as usual is not said"
+    assert f"tiles={photos}" in record["details"]["corruptions"]["stickers"]
+    assert len(list(out.glob("*/2.5/*/*.png"))) == 7 * 4
 
 
 def test_a_folder_of_unknown_origin_is_refused(photos: Path, tmp_path: Path) -> None:

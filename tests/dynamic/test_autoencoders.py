@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.files import load_autoencoder, save_autoencoder
-from stockpot.dynamic.autoencoder.keys import to_diffusers, to_ours
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generators import generators
 from stockpot.errors import UserError
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.files import load_autoencoder, save_autoencoder
+from stockpot.models.autoencoder.keys import to_diffusers, to_ours
+from stockpot.models.autoencoder.model import Autoencoder
 
 PICO = Architecture(
     channels=32, multipliers=(1, 2), groups=32, latent_channels=4, code_size=3, codes=16,

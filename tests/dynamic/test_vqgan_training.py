@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from pico import make_dataset
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.autoencoder.quantiser import Quantiser
 from stockpot.dynamic.training.codebook import CodebookKeeper
 from stockpot.dynamic.training.corpus import Corpus, Source, gather
 from stockpot.dynamic.training.fit import Plan, fit
 from stockpot.dynamic.training.losses import FeatureDistance, balance, critic_loss
 from stockpot.dynamic.training.quality import quality
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.model import Autoencoder
+from stockpot.models.autoencoder.quantiser import Quantiser
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize

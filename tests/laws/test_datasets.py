@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,13 @@ import pytest
 import torch
 from PIL import Image
 
-from imagenet_suite import shared_suite
+from imagenet_suite import save, shared_suite
 from stockpot.datasets import datasets
 from stockpot.datasets.catalogue import catalogue, find
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.natural.classes import imagenet_classes, objectnet_classes, superclasses
+from stockpot.datasets.natural.later.imagenet_x import FACTORS
 
 Options = dict[str, Any]
 
@@ -52,6 +55,29 @@ def suite(folder: Path) -> Options:
     return {"path": shared_suite()}
 
 
+def later_sets(folder: Path) -> Options:
+    """Six pictures of each set after ImageNet-C."""
+    told, entry = [], dict.fromkeys(FACTORS, 0)
+    for number in range(6):
+        place, level = number // 2, number % 2 + 1
+        picture = f"ILSVRC2012_val_{number:08d}.JPEG"
+        save(folder / "imagenet" / "val" / imagenet_classes()[place].wnid / picture, number)
+        told.append(json.dumps({"file_name": picture, **entry, "pose": 1}))
+        thing = objectnet_classes()[place].folder
+        save(folder / "ImageNet-D" / "texture" / thing / f"{number}.png", number)
+        seen = f"seed_{number:04d}_scale_1000.jpg"
+        save(folder / "cns_bench" / "in_snow" / f"{place:03d}_thing" / seen, number)
+        kind = superclasses()[place].folder
+        glitched = folder / "LAION-C" / "glitched" / f"intensity_level_{level}"
+        save(glitched / kind / f"{number}.png", number)
+    (folder / "imagenet_x_val_top_factor.jsonl").write_text("\n".join(told))
+    return {"path": str(folder)}
+
+
+def factored(folder: Path) -> Options:
+    return later_sets(folder) | {"annotations": str(folder), "prototypes": True}
+
+
 def options(**chosen: Any) -> Callable[[Path], Options]:
     return lambda folder: dict(chosen)
 
@@ -77,6 +103,8 @@ ROWS = {
         Row("object_on_context", options(split="val", backgrounds="texture", copies=1)),
         Row("domains", options(domain="icon")),
         *(Row(name, suite) for name in FAMILY),
+        *(Row(name, later_sets) for name in ("imagenet_d", "cns_bench", "laion_c")),
+        Row("imagenet_x", factored),
         Row("captions", options(split="train", icons=0.02, size=16, kinds=0.01, mnist=0.02)),
         *(Row(name, options()) for name in catalogue),
     )

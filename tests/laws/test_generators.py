@@ -11,13 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.files import save_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generator import Generator, into_box
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.warp import _spline
 from stockpot.dynamic.task import Rules, Task
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.files import save_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
 
 
 @cache

@@ -16,10 +16,10 @@ from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved, resolve, source_text, zoo_folder, zoo_names
 from stockpot.cli.options import named
-from stockpot.dynamic.autoencoder.files import load_autoencoder
 from stockpot.dynamic.oracle import Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import UserError
+from stockpot.models.autoencoder.files import load_autoencoder
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.load import Vocabulary, identify, load_for, load_model

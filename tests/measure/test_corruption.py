@@ -77,6 +77,37 @@ def test_cells_are_what_corrupt_makes(toy_data) -> None:
     assert (found.outcomes["gaussian_noise:5"] == expected.numpy()).all()
 
 
+def test_a_family_is_asked_for_by_its_name(toy_data) -> None:
+    """Its mean runs over its own ten, and its name stands in the convention."""
+    model = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
+    found = corruption(
+        model, toy_data, Context(), corruptions="cifar-10-c-bar", severities=3, baseline="none"
+    )
+    assert found.convention == "mce:none:CIFAR-10-C-bar:10-of-10x1"
+    errors = [s.value for s in found.scores if s.metric == "error"]
+    assert len(errors) == 10
+    assert find(found.scores, "mce").value == pytest.approx(np.mean(errors))
+    assert len(chosen_corruptions("imagenet-c-bar")) == 10
+
+
+def test_severities_between_whole_ones(toy_data, tmp_path: Path) -> None:
+    """Measured on the fly and from a folder alike, and named as what they are."""
+    model = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
+    chosen = {"corruptions": ("contrast", "brightness"), "severities": "2,2.5", "baseline": "none"}
+    found = corruption(model, toy_data, Context(), **chosen)
+    for name in chosen["corruptions"]:
+        for severity in (2, 2.5):
+            write_pictures(toy_data, tmp_path, name, severity, format="png")
+    assert (tmp_path / "contrast" / "2.5").is_dir()
+    stored = corruption(model, toy_data, Context(), **chosen, folder=str(tmp_path))
+    assert list(found.outcomes) == list(stored.outcomes)
+    assert "contrast:2.5" in found.outcomes
+    for name, flags in found.outcomes.items():
+        assert (stored.outcomes[name] == flags).all()
+    assert found.convention == "mce:none:2-of-15x2"
+    assert find(found.scores, "error", corruption="contrast", severity=2.5)
+
+
 @pytest.mark.parametrize("batch", [1, 13, 64])
 def test_batch_size_changes_nothing(toy_data, batch: int) -> None:
     model = make_classifier(ReadsLabel(4))

@@ -15,10 +15,6 @@ from dynamic_paper import Linear
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.cli.measure import _with_params
 from stockpot.datasets.words.words import plain_words
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.files import save_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.autoencoder.upbringing import upbringing_of
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.grid import on_its_grid, working_size
 from stockpot.dynamic.oracle import Setting
@@ -26,6 +22,10 @@ from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.suitability import generator_notes
 from stockpot.errors import UserError
 from stockpot.measure.run import measure
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.files import save_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
+from stockpot.models.autoencoder.upbringing import upbringing_of
 from stockpot.types import ImageSize
 
 

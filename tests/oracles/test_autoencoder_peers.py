@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from named_weights import named_pictures, named_weights
-from stockpot.dynamic.autoencoder.files import load_autoencoder, save_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.generators import generators
 from stockpot.errors import UserError
+from stockpot.models.autoencoder.files import load_autoencoder, save_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.models.inputs import identify_autoencoder
 
 DATA = Path(__file__).parent / "data" / "autoencoders"

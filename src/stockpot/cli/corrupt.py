@@ -21,6 +21,7 @@ LIBRARY = library_defaults("stockpot.corrupt.apply:corrupt")
 EXAMPLES = examples(
     "stockpot corrupt photos/ photos-c/ --name all --severity 1-5",
     "stockpot corrupt cifar10 CIFAR-10-C/ --layout arrays",
+    "stockpot corrupt photos/ photos-c-bar/ --name imagenet-c-bar",
 )
 PROFILES = ("auto", "imagenet", "inception", "tinyimagenet", "cifar")
 
@@ -32,7 +33,7 @@ class Job(NamedTuple):
     options: dict[str, Any]
     out: str
     name: str
-    severities: tuple[int, ...]
+    severities: tuple[int | float, ...]
     layout: str
     format: str
     settings: dict[str, Any]
@@ -42,8 +43,10 @@ class Job(NamedTuple):
 def command(
     source: Annotated[str, typer.Argument(metavar="IN", help="A folder, file or dataset name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where the corrupted images go.")],
-    name: Annotated[str, typer.Option(help="benchmark, extra, all, a group, or names.")] = "all",
-    severity: Annotated[str, typer.Option(help="Such as 1-5 or 1,3,5.")] = "1-5",
+    name: Annotated[
+        str, typer.Option(help="benchmark, extra, all, a group, a family, or names.")
+    ] = "all",
+    severity: Annotated[str, typer.Option(help="Such as 1-5 or 1,2.5,4.")] = "1-5",
     layout: Annotated[
         str, typer.Option(help="pictures (ImageNet-C folders) or arrays (CIFAR-10-C .npy).")
     ] = "pictures",
@@ -61,6 +64,15 @@ def command(
     codec: Annotated[
         str, typer.Option(help="Of jpeg_compression: auto, libjpeg-9 or libjpeg-turbo.")
     ] = "auto",
+    tiles: Annotated[
+        str, typer.Option(help="Of mosaic and stickers: procedural, or a folder or dataset.")
+    ] = "procedural",
+    styles: Annotated[
+        str, typer.Option(help="Of style_transfer: procedural, or a folder or dataset.")
+    ] = "procedural",
+    features: Annotated[
+        str, typer.Option(help="Of style_transfer: haar, or an autoencoder such as small-vqgan.")
+    ] = "haar",
     data_option: DataOptions = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
@@ -79,7 +91,7 @@ def command(
     from stockpot.corrupt.constants import profile_for
     from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
     from stockpot.corrupt.sizes import corrupted_size
-    from stockpot.corrupt.stored.record import claim, corruption_record
+    from stockpot.corrupt.stored.record import OWNERS, claim, corruption_record
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import engines, pick_device
     from stockpot.errors import BadParameterError
@@ -107,16 +119,16 @@ def command(
         "profile": profile_for(shown) if profile == "auto" else profile,
         "device": str(place),
     }
-    chosen = {"overlays": overlays, "codec": codec}
+    chosen = {"overlays": overlays, "codec": codec, "tiles": tiles}
+    chosen |= {"styles": styles, "features": features}
     record = corruption_record(
         data, layout=layout, size=shown, format=format, **settings | chosen | {"device": place.type}
     )
     claim(out, record, data, names)
-    owners = {"frost": "overlays", "jpeg_compression": "codec"}
     jobs = [
         Job(
             *(source, options, str(out), one, severities, layout, format),
-            settings | {"side": size} | {key: chosen[key] for key in [owners.get(one)] if key},
+            settings | {"side": size} | {key: chosen[key] for key in OWNERS.get(one, ())},
         )
         for one in names
     ]

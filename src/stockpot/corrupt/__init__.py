@@ -1,8 +1,9 @@
-"""The ImageNet-C corruptions as batched, seeded functions on any device.
+"""Published corruptions as batched, seeded functions on any device.
 
-Fifteen corruptions make the benchmark; four more were published beside them so that a method may be
+Fifteen corruptions make ImageNet-C; four more were published beside them so that a method may be
 tuned without looking at the test. `BENCHMARK` must never serve as augmentation: a model trained on
-a corruption is no longer measured by it. `EXTRA` is what validation may use.
+a corruption is no longer measured by it. `EXTRA` is what validation may use. What came after it
+(ImageNet-C-bar and others) are further families: the tag of a corruption names its own.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from stockpot.verbs import speak
 class CorruptionTags(Tags):
     """Where a corruption stands in the benchmark, and how it is applied."""
 
-    group: Literal["noise", "blur", "weather", "digital"]
-    benchmark: bool
-    """One of the fifteen; the others are offered for validation."""
+    group: Literal["noise", "blur", "weather", "digital"] | None = None
+    """One of ImageNet-C's four; other families have none."""
+    benchmark: bool = False
+    """One of the fifteen; ImageNet-C's others are offered for validation."""
+    family: str = "ImageNet-C"
+    """The published set that it was made for first."""
     whole_batch: bool = False
     """It divides a batch itself."""
     note: str = ""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stockpot.corrupt import SEVERITIES, corruptions
+from stockpot.corrupt import corruptions
+from stockpot.corrupt.between import constants_at, plain
 from stockpot.corrupt.constants import TABLES, Constants, Profile, profile_for
 from stockpot.corrupt.draws import Draws
 from stockpot.errors import BadDataError, BadParameterError
@@ -28,7 +29,7 @@ _CPU_PORTION = 2 * 3 * 224 * 224
 def corrupt(
     images: Tensor,
     name: str,
-    severity: int,
+    severity: float,
     *,
     seed: int | Sequence[int] = 0,
     profile: Profile | Literal["auto"] = "auto",
@@ -42,7 +43,7 @@ def corrupt(
     Args:
         images: N x 3 x H x W, uint8 or float in [0, 1], at least 16 px a side.
         name: a corruption by its ImageNet-C folder name, such as `gaussian_noise`.
-        severity: 1 (mild) to 5.
+        severity: 1 (mild) to 5; 2.5 lies halfway between the constants of 2 and 3.
         seed: an int (image i uses seed + i) or one int per image. The pixels of an image depend on
             its own seed alone, not on the batch, the order or the device.
         profile: constants made for 224 px (`imagenet`), 299 px (`inception`), 64 px
@@ -62,7 +63,7 @@ def corrupt(
     parts = []
     for start in range(0, len(images), max(1, portion)):
         rows = slice(start, start + portion)
-        draws = Draws(seeds[rows], f"{name}:{severity}", images.device)
+        draws = Draws(seeds[rows], f"{name}:{plain(severity)}", images.device)
         parts.append(entry.function(pixels[rows], constants, draws, **settings))
     result = parts[0] if len(parts) == 1 else torch.cat([*parts, pixels[:0]])
     return result if images.dtype == torch.uint8 else result.to(images.dtype) / 255
@@ -74,16 +75,14 @@ def picture_seeds(seed: int, rows: Iterable[int]) -> list[int]:
 
 
 def constants_for(
-    name: str, severity: int, profile: Profile | Literal["auto"], size: ImageSize
+    name: str, severity: float, profile: Profile | Literal["auto"], size: ImageSize
 ) -> Constants:
     """The constants of one corruption and severity under a profile."""
-    if severity not in SEVERITIES:
-        raise BadParameterError(f"severity: expected a whole number 1 to 5, got {severity!r}.")
     if profile == "auto":
         profile = profile_for(size)
     if profile not in TABLES:
         raise BadParameterError(f"profile: expected {', '.join(TABLES)} or auto, got {profile!r}.")
-    return TABLES[profile][name][severity - 1]
+    return constants_at(name, TABLES[profile][name], severity)
 
 
 def describe(

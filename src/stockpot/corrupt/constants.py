@@ -1,7 +1,8 @@
 """The strengths of all corruptions, as four sets were made: for 224, 299, 64 and 32 px.
 
 ImageNet-C, its variant for Inception networks, Tiny-ImageNet-C and CIFAR-10-C have constants of
-their own, since a blur of ten pixels is another thing at each size.
+their own, since a blur of ten pixels is another thing at each size. The
+sets that came after it (ImageNet-C-bar, LAION-C) have tables of their own, which are joined here.
 
 Each row holds severities 1 to 5; the comment above it names what the numbers are. They are the
 constants of the benchmark's authors (Hendrycks and Dietterich, arXiv:1903.12261, Apache-2.0 code).
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from stockpot.corrupt.bar import strengths as bar
+from stockpot.corrupt.laion.strengths import LAION_C
 from stockpot.types import ImageSize
 
 Profile = Literal["imagenet", "inception", "tinyimagenet", "cifar"]
 Constants = tuple[float, ...]
-Rows = tuple[Constants, Constants, Constants, Constants, Constants]
+Rows = tuple[Constants, ...]
+"""Five rows."""
 
 # The original wrote 244 where 224 was meant; the published files carry it, so it stays.
 _SIDE = 244 / 224
@@ -192,11 +196,22 @@ TINYIMAGENET: dict[str, Rows] = {
     ),
 }
 
+
+def _single(table: dict[str, bar.Strengths]) -> dict[str, Rows]:
+    """Rows of one constant each."""
+    return {name: ((a,), (b,), (c,), (d,), (e,)) for name, (a, b, c, d, e) in table.items()}
+
+
+STYLE: dict[str, Rows] = {
+    # how far on the way to another picture's statistics
+    "style_transfer": ((0.2,), (0.4,), (0.6,), (0.8,), (1.0,)),
+}
+
 TABLES: dict[Profile, dict[str, Rows]] = {
-    "imagenet": IMAGENET,
-    "inception": INCEPTION,
-    "tinyimagenet": TINYIMAGENET,
-    "cifar": CIFAR,
+    "imagenet": IMAGENET | _single(bar.LARGE) | LAION_C | STYLE,
+    "inception": INCEPTION | _single(bar.LARGE) | LAION_C | STYLE,
+    "tinyimagenet": TINYIMAGENET | _single(bar.SMALL) | LAION_C | STYLE,
+    "cifar": CIFAR | _single(bar.SMALL) | LAION_C | STYLE,
 }
 NATIVE_SIDE: dict[Profile, int] = {
     "imagenet": 224,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 from stockpot.corrupt import BENCHMARK, EXTRA, GROUPS, SEVERITIES, corruptions
+from stockpot.corrupt.between import plain
+from stockpot.datasets.corrupted.families import FAMILIES, Family
 from stockpot.errors import BadParameterError, UnknownNameError
 from stockpot.types import Check
 
+_RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)|(?P<one>\d+(\.\d+)?)")
+
 
 def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
-    """Names from `benchmark`, `extra`, `all`, a group such as `noise`, or names by comma."""
+    """Names from `benchmark`, `extra`, `all`, a group such as `noise`, a family, or names."""
     words = wanted.split(",") if isinstance(wanted, str) else [str(word) for word in wanted]
+    families = {each.name.lower(): each.corruptions for each in made_families()}
     sets = {"benchmark": BENCHMARK, "extra": EXTRA, "all": (*BENCHMARK, *EXTRA), **GROUPS}
+    sets |= families
     found: dict[str, None] = {}
     for word in (word.strip() for word in words):
         if word not in sets and word not in corruptions:
@@ -24,32 +31,47 @@ def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def chosen_severities(wanted: str | int | Iterable[int]) -> tuple[int, ...]:
-    """Severities from `1-5`, `1,3,5`, a number, or a list of numbers."""
-    words = [str(wanted)] if isinstance(wanted, int) else wanted
+def made_families() -> list[Family]:
+    """The published sets beside ImageNet-C whose corruptions can be made here."""
+    known = set(corruptions.names())
+    return [each for each in FAMILIES if each.graded and set(each.corruptions) <= known]
+
+
+def family_of_names(names: Iterable[str]) -> Family | None:
+    """The set beside ImageNet-C that all of these belong to, over which a mean then runs."""
+    wanted = set(names)
+    return next((each for each in made_families() if wanted <= set(each.corruptions)), None)
+
+
+def chosen_severities(wanted: str | float | Iterable[float]) -> tuple[int | float, ...]:
+    """Severities from `1-5`, `1,2.5,5`, a number, or a list of numbers."""
+    words = [str(wanted)] if isinstance(wanted, int | float) else wanted
     words = words.split(",") if isinstance(words, str) else [str(word) for word in words]
-    found: set[int] = set()
+    found: set[int | float] = set()
     for word in words:
-        first, _, last = word.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise BadParameterError(f"severities: expected such as 1-5 or 1,3,5, got {wanted!r}.")
-        found |= set(range(int(first), int(last or first) + 1))
-    if not found or not found <= set(SEVERITIES):
+        match = _RANGE.fullmatch(word.strip())
+        if match is None:
+            raise BadParameterError(f"severities: expected such as 1-5 or 1,2.5, got {wanted!r}.")
+        if match["last"]:
+            found |= set(range(int(match["first"]), int(match["last"]) + 1))
+        else:
+            found.add(plain(float(match["one"])))
+    if not found or not all(SEVERITIES[0] <= each <= SEVERITIES[-1] for each in found):
         raise BadParameterError(f"severities: expected numbers from 1 to 5, got {wanted!r}.")
     return tuple(sorted(found))
 
 
 def _severities(value: Any) -> Any:
     many = isinstance(value, list | tuple | set)
-    if isinstance(value, bool) or not (many or isinstance(value, str | int)):
+    if isinstance(value, bool) or not (many or isinstance(value, str | int | float)):
         raise BadParameterError(f"expected numbers from 1 to 5, such as 1-5, got {value!r}.")
     levels = chosen_severities(value)
-    return str(value) if isinstance(value, int) else value if isinstance(value, str) else levels
+    return str(value) if isinstance(value, int | float) else value if not many else levels
 
 
 def _severity(value: Any) -> Any:
     levels = chosen_severities(value) if isinstance(value, str | int) else ()
-    if len(levels) != 1 or isinstance(value, bool):
+    if len(levels) != 1 or isinstance(value, bool) or not isinstance(levels[0], int):
         raise BadParameterError(f"expected a whole number from 1 to 5, got {value!r}.")
     return levels[0]
 
@@ -69,11 +91,11 @@ def _names(value: Any) -> Any:
     return tuple(words)
 
 
-Severities = Annotated[str | tuple[int, ...], Check(_severities)]
-"""Severities: `1-5`, `1,3,5`, a number, or a list of numbers."""
+Severities = Annotated[str | tuple[int | float, ...], Check(_severities)]
+"""Severities: `1-5`, `1,2.5,5`, a number, or a list of numbers."""
 Severity = Annotated[int, Check(_severity)]
 """One severity, 1 to 5."""
 Corruptions = Annotated[str | tuple[str, ...], Check(_corruptions)]
-"""Corruptions: `benchmark`, `extra`, `all`, a group such as `noise`, or names."""
+"""Corruptions: `benchmark`, `extra`, `all`, a group such as `noise`, a family, or names."""
 CorruptionNames = Annotated[tuple[str, ...], Check(_names)]
 """Corruptions, each by its own name."""

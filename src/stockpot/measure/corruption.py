@@ -6,7 +6,12 @@ from typing import Literal
 
 from stockpot.corrupt.apply import image_size
 from stockpot.corrupt.constants import Profile, profile_for
-from stockpot.corrupt.ranges import Severities, chosen_corruptions, chosen_severities
+from stockpot.corrupt.ranges import (
+    Severities,
+    chosen_corruptions,
+    chosen_severities,
+    family_of_names,
+)
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
@@ -44,9 +49,10 @@ def corruption(
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
 
     Args:
-        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, or names; those of a
-            folder with corruptions of its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
-        severities: such as `1-5`, `1,3,5` or 3.
+        corruptions: `benchmark` (the fifteen), `extra` (the four), `all`, a family such as
+            `imagenet-c-bar` or `cifar-10-c-bar`, or names; those of a folder with corruptions of
+            its own (ImageNet-C-bar, ImageNet-3DCC, MNIST-C) there.
+        severities: such as `1-5`, `1,2.5,5` or 3; between whole ones constants are interpolated.
         baseline: what errors are divided by: `alexnet-constants`, `alexnet-severities`, `none`, or
             any model, which is then measured in the same way.
         profile: whose constants: `imagenet` (224 px), `inception` (299 px), `tinyimagenet` (64 px),
@@ -70,6 +76,7 @@ def corruption(
         recipe = f"read from {stored.description} (size={size}: {cut})"
     else:
         names = chosen_corruptions(corruptions)
+        family = family_of_names(names) or family
         cells = [(name, severity) for name in names for severity in levels]
         measured = MadeGrids(data, context, cells, class_space, size, profile, overlays)
         recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))

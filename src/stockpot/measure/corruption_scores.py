@@ -18,7 +18,7 @@ from stockpot.measure.measurement import proportion, with_interval
 from stockpot.results.schema import Score
 from stockpot.results.statistics import Groups, bootstrap_mean
 
-Cell = tuple[str, int]
+Cell = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Grid:
     groups: Groups | None = None
     """Which images belong together; those of one row are the same image anyway."""
 
-    def errors(self) -> dict[str, dict[int, float]]:
+    def errors(self) -> dict[str, dict[float, float]]:
         """Error rates by corruption and severity."""
-        table: dict[str, dict[int, float]] = {}
+        table: dict[str, dict[float, float]] = {}
         for (name, severity), right in self.cells.items():
             table.setdefault(name, {})[severity] = 1 - float(right.mean())
         return table
@@ -92,7 +92,7 @@ def grid_scores(
             about = {"corruption": name, **condition}
             scores.append(with_interval(metric, value, n, interval, better=False, condition=about))
     for (name, severity), right in grid.cells.items():
-        about_cell: dict[str, str | int] = {"corruption": name, "severity": severity}
+        about_cell: dict[str, str | int | float] = {"corruption": name, "severity": severity}
         scores.append(proportion("error", ~right, about_cell, better=False, groups=groups))
     notes = []
     if result.left_out:

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.corrupt.between import plain
+from stockpot.corrupt.ranges import family_of_names
 from stockpot.dynamic.task import Rules
 from stockpot.measure.corruption_scores import Grid, grid_scores
 from stockpot.measure.dynamic.outcomes import Outcomes, headline
-from stockpot.measure.mce import NAMED_BASELINES, named_baseline
+from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, named_baseline
 from stockpot.measure.measurement import proportion
 from stockpot.measure.shift.shift import INSIDE, Line, outside_scores
 from stockpot.results.schema import CellResult, Score, pack_bits, pack_groups
@@ -117,7 +119,7 @@ def _published(result: CellResult) -> Scores:
 
 def _corruption(result: CellResult) -> Scores:
     cells = {
-        (str(score.condition["corruption"]), int(str(score.condition["severity"])))
+        (str(score.condition["corruption"]), plain(float(str(score.condition["severity"]))))
         for score in result.scores
         if score.metric == "error"
     }
@@ -125,15 +127,17 @@ def _corruption(result: CellResult) -> Scores:
     grid = Grid(
         result.outcome("correct"),
         {
-            (name, int(severity)): result.outcome(f"{name}:{severity}")
+            (name, plain(float(severity))): result.outcome(f"{name}:{severity}")
             for name, _, severity in order
-            if (name, int(severity)) in cells
+            if (name, plain(float(severity))) in cells
         },
         result.image_groups,
     )
     asked = str(result.key.params.get("baseline", "none"))
     known = asked in NAMED_BASELINES
-    scores = grid_scores(grid, named_baseline(asked) if known else None, seed=result.key.seed)
+    family = family_of_names(name for name, _ in cells) or IMAGENET_C
+    usual = named_baseline(asked) if known else None
+    scores = grid_scores(grid, usual, seed=result.key.seed, family=family)
     # The errors of a measured baseline are not in the file: what is divided by them stays.
     return [score for score in scores.scores if known or "baseline" not in score.condition]
 

@@ -18,7 +18,7 @@ from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
 from stockpot.datasets.corrupted.families import Family
 from stockpot.errors import BadParameterError
 
-Errors = Mapping[str, Mapping[int, float]]
+Errors = Mapping[str, Mapping[float, float]]
 """Error rates by corruption and severity."""
 
 IMAGENET_C = Family("ImageNet-C", BENCHMARK, EXTRA)
@@ -83,7 +83,7 @@ class Baseline:
     errors: Errors
     clean: float | None = None
 
-    def mean(self, corruption: str, severities: Sequence[int]) -> float | None:
+    def mean(self, corruption: str, severities: Sequence[float]) -> float | None:
         """Its mean error over these severities; none where it was not measured."""
         cells = self.errors.get(corruption, {})
         if any(severity not in cells for severity in severities):
@@ -95,7 +95,7 @@ class Baseline:
 class MeanBaseline(Baseline):
     """A baseline of which only the mean over all five severities is known."""
 
-    def mean(self, corruption: str, severities: Sequence[int]) -> float | None:
+    def mean(self, corruption: str, severities: Sequence[float]) -> float | None:
         """The constant, if all five severities were measured."""
         return super().mean(corruption, severities) if set(severities) == set(SEVERITIES) else None
 
@@ -107,10 +107,13 @@ def named_baseline(name: str) -> Baseline | None:
     """`alexnet-constants`, `alexnet-severities`, or `none` for plain errors."""
     match name:
         case "alexnet-constants":
-            means = {key: dict.fromkeys(SEVERITIES, mean) for key, mean in ALEXNET_MEANS.items()}
+            levels: tuple[float, ...] = SEVERITIES
+            means = {key: dict.fromkeys(levels, mean) for key, mean in ALEXNET_MEANS.items()}
             return MeanBaseline(name, means, ALEXNET_CLEAN)
         case "alexnet-severities":
-            rows = {key: dict(zip(SEVERITIES, row, strict=True)) for key, row in ALEXNET.items()}
+            rows: dict[str, dict[float, float]] = {
+                key: dict(zip(SEVERITIES, row, strict=True)) for key, row in ALEXNET.items()
+            }
             return Baseline(name, rows, ALEXNET_CLEAN)
         case "none":
             return None
@@ -198,4 +201,5 @@ def _convention(errors: Errors, baseline: Baseline | None, family: Family) -> st
     kinds = sum(corruption in errors for corruption in family.corruptions)
     levels = {severity for cells in errors.values() for severity in cells}
     complete = kinds == count and all(len(cells) == every for cells in errors.values())
+    complete &= levels <= set(SEVERITIES)
     return name if complete else f"{name}:{kinds}-of-{count}x{len(levels)}"

@@ -15,8 +15,8 @@ from stockpot.types import Check
 
 
 def stored_cells(
-    stored: CorruptionSet, wanted: str | Iterable[str], levels: Sequence[int]
-) -> tuple[list[tuple[str, int]], Family]:
+    stored: CorruptionSet, wanted: str | Iterable[str], levels: Sequence[float]
+) -> tuple[list[tuple[str, float]], Family]:
     """The cells of a stored set that are asked for, and the benchmark that they belong to.
 
     `benchmark`, `extra` and `all` are those of the set. Where pictures of ImageNet-C lie beside

@@ -183,6 +183,7 @@ def _thousands(value: float) -> str:
 
 def _is_headline(score: Score) -> bool:
     parts = {"class", "corruption", "severity", "turn", "group", "curve", "detector"}
+    parts |= {"perturbation", "factor"}
     return not parts & score.condition.keys()
 
 

@@ -124,18 +124,18 @@ def _is_overall(score: Score, metric: str) -> bool:
 class CorruptionMeans(NamedTuple):
     """Models down, (corruption, severity) across: accuracies, averaged over the tasks."""
 
-    conditions: list[tuple[str, int]]
+    conditions: list[tuple[str, float]]
     tasks: list[str]
     rows: list[TaskRow]
 
 
 def corruption_means(results: Sequence[CellResult]) -> CorruptionMeans | None:
     """Accuracy under each corruption and severity, averaged over two or more tasks."""
-    found: dict[str, dict[tuple[str, int], dict[str, Score]]] = {}
+    found: dict[str, dict[tuple[str, float], dict[str, Score]]] = {}
     for cell in results:
         for score in cell.scores:
             severity = score.condition.get("severity")
-            if score.metric == "error" and isinstance(severity, int):
+            if score.metric == "error" and isinstance(severity, int | float):
                 key = (str(score.condition["corruption"]), severity)
                 place = found.setdefault(cell.key.model, {}).setdefault(key, {})
                 place[cell.key.data] = _as_accuracy(score)
@@ -163,7 +163,7 @@ class CorruptionTable(NamedTuple):
     """One model's errors by corruption and severity, and CE where a baseline gave one."""
 
     model: str
-    severities: list[int]
+    severities: list[float]
     rows: list[tuple[str, list[Score | None], Score | None]]
     """Corruption, its error at each severity, its CE."""
     trained: dict[str, str]
@@ -174,12 +174,12 @@ def corruption_tables(cells: Sequence[CellResult]) -> list[CorruptionTable]:
     """A table for every cell that measured corruptions."""
     tables = []
     for cell in cells:
-        errors: dict[str, dict[int, Score]] = {}
+        errors: dict[str, dict[float, Score]] = {}
         ratios: dict[str, Score] = {}
         for score in cell.scores:
             name = str(score.condition.get("corruption", ""))
             severity = score.condition.get("severity")
-            if score.metric == "error" and isinstance(severity, int):
+            if score.metric == "error" and isinstance(severity, int | float):
                 errors.setdefault(name, {})[severity] = score
             elif score.metric == "ce":
                 ratios[name] = score

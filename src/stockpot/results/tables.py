@@ -70,7 +70,7 @@ def filled(text: str, tables: Mapping[str, str], page: str = "the page") -> str:
 
 def overall(cell: CellResult, metric: str) -> Score | None:
     """A cell's score of all images together, if it has it."""
-    single = {"class", "turn", "severity", "corruption", "group"}
+    single = {"class", "turn", "severity", "corruption", "group", "perturbation", "factor"}
     found = (s for s in cell.scores if s.metric == metric and not single & s.condition.keys())
     return next(found, None)
 

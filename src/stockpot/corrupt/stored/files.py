@@ -19,6 +19,7 @@ from torch import Tensor
 
 from stockpot.corrupt import SEVERITIES
 from stockpot.corrupt.apply import corrupt, picture_seeds
+from stockpot.corrupt.between import plain
 from stockpot.corrupt.constants import Profile
 from stockpot.corrupt.sizes import PUBLISHED_SIDE, corruptible
 from stockpot.corrupt.stored.names import picture_names
@@ -82,7 +83,7 @@ def write_pictures(
     data: Dataset,
     out: Path,
     name: str,
-    severity: int,
+    severity: float,
     *,
     seed: int = 0,
     profile: Profile | Literal["auto"] = "auto",
@@ -98,7 +99,7 @@ def write_pictures(
     """
     if format not in _SUFFIX:
         raise BadParameterError(f"format: expected jpeg, png or webp, got {format!r}.")
-    folder = out / name / str(severity)
+    folder = out / name / str(plain(severity))
     files = [folder / part for part in picture_names(data, _SUFFIX[format])]
     written = 0
     with ThreadPoolExecutor() as pool:

@@ -20,6 +20,17 @@ from stockpot.models.inputs import data_inputs
 from stockpot.results.provenance import provenance
 from stockpot.types import ImageSize
 
+OWNERS: dict[str, tuple[str, ...]] = {
+    "frost": ("overlays",),
+    "jpeg_compression": ("codec",),
+    "mosaic": ("tiles",),
+    "stickers": ("tiles",),
+    "style_transfer": ("styles", "features"),
+}
+"""Corruptions with parameters of their own."""
+PLAIN = {"tiles": "procedural", "styles": "procedural", "features": "haar"}
+"""Parameters of which a record speaks only where they are not as usual."""
+
 
 def corruption_record(
     data: Dataset,
@@ -32,8 +43,12 @@ def corruption_record(
     codec: str,
     format: str,
     device: str,
+    **others: str,
 ) -> Record:
-    """What decides the files of a folder, whichever corruptions are in it."""
+    """What decides the files of a folder, whichever corruptions are in it.
+
+    `others` are the parameters that are named only where they are not as usual.
+    """
     parameters: dict[str, Any] = {
         "profile": profile,
         "size": str(size),
@@ -44,6 +59,7 @@ def corruption_record(
     }
     if layout == "pictures":
         parameters["format"] = format
+    parameters |= {key: value for key, value in others.items() if value != PLAIN[key]}
     return Record(
         verb="corrupt",
         method=layout,
@@ -70,13 +86,12 @@ def claim(out: Path, record: Record, data: Dataset, names: tuple[str, ...]) -> N
             f"{out} holds files and no {RECORD} that says how they were made.",
             hint="Choose an empty folder.",
         )
-    settings = {key: record.parameters[key] for key in ("overlays", "codec")}
-    owners = {"frost": "overlays", "jpeg_compression": "codec"}
+    settings = PLAIN | record.parameters
     told = {
         name: describe(
             name,
             record.parameters["profile"],
-            **({owners[name]: settings[owners[name]]} if name in owners else {}),
+            **{key: settings[key] for key in OWNERS.get(name, ())},
         )
         for name in names
     }

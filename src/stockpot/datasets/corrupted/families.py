@@ -1,6 +1,7 @@
 """Published sets of corrupted pictures with corruptions of their own, by the names of these.
 
-They are read and never made here; ImageNet-C and what shares its corruptions is in `corrupt`.
+Those whose corruptions `corrupt` knows can be made as well; the others are only read. ImageNet-C
+and what shares its corruptions is in `corrupt`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,16 @@ FAMILIES = (
             "transverse_chromatic_abberation",
         ),
     ),
+    # arXiv:2506.16950, folders of its release
+    Family(
+        "LAION-C",
+        (
+            *("geometric_shapes", "glitched", "luminance_checkerboard", "mosaic", "stickers"),
+            "vertical_lines",
+        ),
+    ),
+    # Not published as a set: style transfer by feature statistics (arXiv:1703.06868).
+    Family("Style", ("style_transfer",)),
     # arXiv:2203.01441
     Family(
         "ImageNet-3DCC",

@@ -43,18 +43,22 @@ def find_corruptions(folder: Path) -> dict[str, Place]:
     return {}
 
 
-def severity_folder(place: Place, severity: int) -> Path:
-    """The folder of one severity: named by its number, or else the so-manieth by strength."""
+def severity_folder(place: Place, severity: float) -> Path:
+    """The folder of one severity: named by its number, or else the so-manieth by strength.
+
+    Severities between whole ones (2.5) stand beside whole ones; strengths come by fives.
+    """
     levels = sorted((entry for entry in _levels(place.path)), key=lambda entry: float(entry.name))
     counted = all(entry.name.isdigit() for entry in levels)
     by_name = {entry.name: entry for entry in levels}
-    if counted and str(severity) in by_name:
-        return by_name[str(severity)]
-    if not counted and len(levels) == 5:
-        return levels[severity - 1]
+    strengths = not counted and len(levels) == 5
+    if not strengths and f"{severity:g}" in by_name:
+        return by_name[f"{severity:g}"]
+    if strengths and float(severity).is_integer():
+        return levels[int(severity) - 1]
     there = ", ".join(entry.name for entry in levels)
     raise BadDataError(
-        f"{place.path.parent} has no {place.path.name}/{severity}; it has the severities {there}."
+        f"{place.path.parent} has no {place.path.name}/{severity:g}; it has the severities {there}."
     )
 
 

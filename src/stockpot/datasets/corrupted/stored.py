@@ -63,7 +63,7 @@ class CorruptionSet:
         usual = "ImageNet-C" if "pictures" in kinds else "CIFAR-10-C"
         return f"{self.folder.name} ({self.family.name if self.family else usual} layout)"
 
-    def load(self, corruption: str, severity: int) -> Dataset:
+    def load(self, corruption: str, severity: float) -> Dataset:
         """The images of one corruption and severity, with the clean dataset's classes."""
         if corruption not in self.places:
             raise BadDataError(
@@ -134,7 +134,7 @@ class CorruptionSet:
             return []  # counted in another order, class by class perhaps
         return [ordered[row] for row in self._rows(target, folder, "its folders")]
 
-    def _array(self, place: Place, severity: int, split: str) -> Dataset:
+    def _array(self, place: Place, severity: float, split: str) -> Dataset:
         values = _read(place.path)
         if values.ndim != 4 or len(values) % LEVELS or not len(values):
             raise BadDataError(
@@ -143,7 +143,9 @@ class CorruptionSet:
             )
         count = len(values) // LEVELS
         labels = _labels(place.path.with_name(f"{LABELS}.npy"), count, LEVELS)
-        block = values[(severity - 1) * count : severity * count]
+        if not float(severity).is_integer():
+            raise BadDataError(f"{place.path} holds whole severities, got {severity:g}.")
+        block = values[int(severity - 1) * count : int(severity) * count]
         return self._block(block, labels, place.path, f"{LABELS}.npy", split)
 
     def _pair(self, place: Place, split: str) -> Dataset:

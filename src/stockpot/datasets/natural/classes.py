@@ -158,9 +158,18 @@ def categories() -> tuple[Answered, ...]:
 
 
 @cache
+def superclasses() -> tuple[Answered, ...]:
+    """The 16 superclasses of LAION-C."""
+    return tuple(
+        Answered(folder, folder.replace("_", " "), _places(ids.split()))
+        for folder, ids in _table("laion_c")
+    )
+
+
+@cache
 def answers(classes: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
     """For each class of a set of this family its places among the 1000; none for other data."""
-    for known in (objectnet_classes(), categories()):
+    for known in (objectnet_classes(), categories(), superclasses()):
         if classes == tuple(each.name for each in known):
             return tuple(each.places for each in known)
     places = imagenet_places(classes)
@@ -168,8 +177,10 @@ def answers(classes: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
 
 
 def averages(classes: tuple[str, ...]) -> bool:
-    """Whether a class's outputs count by their mean probability: so do those of cue conflict."""
-    return classes == tuple(each.name for each in categories())
+    """Whether a class's outputs count by their mean: those of cue conflict and LAION-C do."""
+    return any(
+        classes == tuple(each.name for each in known) for known in (categories(), superclasses())
+    )
 
 
 def _places(wnids: Sequence[str]) -> tuple[int, ...]:

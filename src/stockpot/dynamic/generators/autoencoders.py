@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.dynamic.autoencoder.files import load_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.dynamic.generator import Encoded, Generator
 from stockpot.dynamic.generators import generators
 from stockpot.errors import BadParameterError
+from stockpot.models.autoencoder.files import load_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
+from stockpot.models.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.types import AutoencoderRef, Count
 
 ZOO = "small-vqgan"

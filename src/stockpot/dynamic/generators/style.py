@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.dynamic.autoencoder.files import load_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
-from stockpot.dynamic.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.dynamic.generator import Encoded, Generator, Parametric
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.generators.autoencoders import ZOO
+from stockpot.models.autoencoder.files import load_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
+from stockpot.models.autoencoder.upbringing import Upbringing, upbringing_of
 from stockpot.types import AutoencoderRef, Count, NonNegative
 
 

@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.autoencoder.coders import Architecture
-from stockpot.dynamic.autoencoder.files import save_autoencoder
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.training.corpus import Corpus, Source, gather
 from stockpot.dynamic.training.fit import Plan, fit
 from stockpot.dynamic.training.losses import FeatureDistance
 from stockpot.dynamic.training.quality import quality, strip
 from stockpot.engine import device_name, pick_device
 from stockpot.files import write_atomic
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.files import save_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.models.load import load_model
 from stockpot.results.provenance import provenance
 

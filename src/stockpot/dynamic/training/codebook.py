@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from stockpot.dynamic.autoencoder.quantiser import Codebook
+from stockpot.models.autoencoder.quantiser import Codebook
 
 
 class CodebookKeeper:

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.dynamic.training.codebook import CodebookKeeper, commitment
 from stockpot.dynamic.training.corpus import Corpus
 from stockpot.dynamic.training.losses import Critic, FeatureDistance, balance, critic_loss
 from stockpot.errors import BadParameterError, UserError
+from stockpot.models.autoencoder.model import Autoencoder
 
 Said = Callable[[int, dict[str, float]], None]
 """Called now and then with the step and what was seen."""

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from stockpot.dynamic.autoencoder.model import Autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
 
 
 class Quality(NamedTuple):

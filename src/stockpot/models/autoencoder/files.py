@@ -15,11 +15,11 @@ from safetensors.torch import save
 
 from stockpot.checkpoints.diffusers_folder import autoencoder_place, folder_weights
 from stockpot.checkpoints.open import read_tensors
-from stockpot.dynamic.autoencoder.blocks import ACTIVATIONS, Activation
-from stockpot.dynamic.autoencoder.keys import infer, to_diffusers, to_ours
-from stockpot.dynamic.autoencoder.model import Autoencoder
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
+from stockpot.models.autoencoder.blocks import ACTIVATIONS, Activation
+from stockpot.models.autoencoder.keys import infer, to_diffusers, to_ours
+from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.models.config import read_config
 from stockpot.models.factory import fill
 

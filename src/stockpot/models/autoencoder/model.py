@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stockpot.dynamic.autoencoder.coders import Architecture, Decoder, Encoder
-from stockpot.dynamic.autoencoder.quantiser import Codebook, GumbelQuantiser, Quantiser
 from stockpot.errors import BadDataError
+from stockpot.models.autoencoder.coders import Architecture, Decoder, Encoder
+from stockpot.models.autoencoder.quantiser import Codebook, GumbelQuantiser, Quantiser
 
 
 class Autoencoder(nn.Module):

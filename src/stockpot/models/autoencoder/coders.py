@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stockpot.dynamic.autoencoder.blocks import (
+from stockpot.models.autoencoder.blocks import (
     Activation,
     Downsample,
     Level,

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from stockpot.dynamic.autoencoder.blocks import Activation
-from stockpot.dynamic.autoencoder.coders import Architecture
 from stockpot.errors import BadCheckpointError
+from stockpot.models.autoencoder.blocks import Activation
+from stockpot.models.autoencoder.coders import Architecture
 
 _BOOKS = ("quantize.embedding.weight", "quantize.embed.weight")
 _OURS = ("encoder.", "decoder.", "quant_conv.", "post_quant_conv.", "quantize.proj.", *_BOOKS)

@@ -1,0 +1,1 @@
+"""The six distortions of LAION-C (arXiv:2506.16950)."""

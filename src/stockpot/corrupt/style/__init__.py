@@ -1,0 +1,1 @@
+"""Style transfer as a corruption."""

@@ -1,0 +1,1 @@
+"""How steady answers are along the sequences of ImageNet-P."""
