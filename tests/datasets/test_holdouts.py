@@ -169,6 +169,8 @@ def test_what_cannot_be_held_out_is_said() -> None:
         load_dataset("icons", protocol="stile", hold_out="noto")
     with pytest.raises(UnknownNameError, match="side of a protocol"):
         load_dataset("icons", split="val", protocol="style", hold_out="noto")
+    with pytest.raises(BadParameterError, match="names, not a number"):
+        load_dataset("icons", protocol="style", hold_out_each=2)
     with pytest.raises(BadParameterError, match="say which protocol"):
         load_dataset("icons", hold_out="noto")
 

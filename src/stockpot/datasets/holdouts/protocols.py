@@ -50,9 +50,9 @@ class HoldOut:
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise UnknownNameError("protocol", self.protocol, PROTOCOLS)
-        if self.protocol != "subtype" and (self.count is not None or self.each is not None):
+        if self.protocol != "subtype" and self.each is not None:
             raise BadParameterError(
-                f"hold_out: protocol {self.protocol} holds out names, not a number of them."
+                f"hold_out_each: protocol {self.protocol} holds out names, not a number of them."
             )
         for key, number in (("hold_out", self.count), ("hold_out_each", self.each)):
             if number is not None and number < 1:
@@ -210,7 +210,8 @@ def holding_out(
     hold_out_seed: int = 0,
 ) -> HoldOut:
     """A protocol as options say it: names, or a number of concepts."""
-    number = hold_out if isinstance(hold_out, int) else None
+    # Editions may be called by numbers; of concepts a number says how many.
+    number = hold_out if isinstance(hold_out, int) and protocol == "subtype" else None
     values = () if hold_out is None or number is not None else listed(hold_out)
     if (hold_out is not None) and hold_out_each is not None:
         raise BadParameterError("give hold_out or hold_out_each, not both.")
