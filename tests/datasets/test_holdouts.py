@@ -12,10 +12,14 @@ from PIL import Image
 from torch.nn.functional import avg_pool2d
 
 from commands import invoke
+from stockpot.checkpoints.resolve import resolve
+from stockpot.checkpoints.seen import read_seen
 from stockpot.datasets.by_content.image_hashes import look_at
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.holdouts.given import LOOK_ALIKE, chosen
 from stockpot.datasets.holdouts.protocols import HoldOut, held_out_rows, leave_one_out
+from stockpot.datasets.icons.concepts import class_table
+from stockpot.datasets.icons.split import split_groups
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError, UserError
 
@@ -284,6 +288,17 @@ def test_a_written_split_is_read_back(tmp_path: Path) -> None:
             )
             assert told == read
     assert "is there already" in invoke(*words).output
+
+
+def test_models_of_the_zoo_know_which_icons_they_were_trained_on() -> None:
+    known = read_seen(resolve("icons-resnet").local())
+    data = load_dataset("icons", split="all", families="streamline,fxemoji")
+    drawn = {}
+    for label, groups in class_table().items():
+        drawn |= split_groups(label, groups)
+    trained = [drawn[code] == "train" for code in data.columns["codepoint"]]
+    found = known.among(look_at(data.images).hashes)
+    assert found["training"].tolist() == trained
 
 
 def test_metadata_names_what_it_says(tmp_path: Path) -> None:
