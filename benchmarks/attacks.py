@@ -3,6 +3,7 @@
     python benchmarks/attacks.py                                    # against recorded peers
     STOCKPOT_PEER_PYTHON=PYTHON python benchmarks/attacks.py        # peers run on this machine
     python benchmarks/attacks.py --quick                            # without AutoAttack
+    python benchmarks/attacks.py --device cuda --peers FOLDER       # a ResNet-18 on a GPU
 
 PYTHON is an interpreter that can import torch and the peers (`pip install --no-deps
 torchattacks==3.5.1 pyautoattack==0.2.0`). Models and images are those of `tests/oracles`: two small
@@ -56,7 +57,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave AutoAttack out")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--device", default="", help="cuda: a ResNet-18 on that device")
+    parser.add_argument("--images", type=int, default=1000, help="with --device, how many")
+    parser.add_argument("--cifar", type=Path, help="with --device, an npz of CIFAR-10")
+    parser.add_argument("--weights", type=Path, help="with --device, where the network is kept")
+    parser.add_argument("--peers", type=Path, default=Path(), help="with --device, their folder")
     arguments = parser.parse_args()
+    if arguments.device:
+        import attacks_on_gpu
+
+        attacks_on_gpu.main(arguments)
+        return
     torch.set_num_threads(1)
     keep_freed_memory()  # as the command does; the peers run under the same setting
     if arguments.peer:
@@ -104,13 +115,13 @@ def peer_cost(case: str) -> tuple[dict[str, float], str]:
 
 def our_attack(model: str, count: int, seeds: int, **options: Any) -> dict[str, float]:
     """An attack of this library on the first images."""
-    from stockpot.attack.run import attack
+    import stockpot
 
     images, labels = load_images(count)
     network = load_model(model)
 
     def run(seed: int) -> int:
-        found = attack(network, images, labels, eps="8/255", seed=1000 * seed, **options)
+        found = stockpot.attack(network, images, labels, eps="8/255", seed=1000 * seed, **options)
         return int(found.robust.sum())
 
     return over_seeds(run, count, seeds)

@@ -1,104 +1,209 @@
-"""What a whole ImageNet-C evaluation costs, as a multiple of its forward passes.
+"""`stockpot measure FOLDER --data photos/ --with corruption` against its bare forward passes.
 
-    python benchmarks/corrupted_evaluation.py --device cuda      # ResNet-50, bf16, compiled
-    python benchmarks/corrupted_evaluation.py --device cpu --model icons-resnet
+    python benchmarks/corrupted_evaluation.py --device cuda --model resnet50 --images 1000,4000
+    python benchmarks/corrupted_evaluation.py --device cuda --model vit-b16 --with clean
+    python benchmarks/corrupted_evaluation.py --device cuda --models 10 --with clean --images 10000
+    python benchmarks/corrupted_evaluation.py --device cpu --model tiny --images 50 --no-compile
 
-The forward passes alone are the floor: an evaluation of 15 corruptions x 5 severities needs 75 of
-them per image. Corrupting and classifying the same images in one loop is compared with that.
+The command runs as a user runs it: a process of its own, from JPEG files, start and loading
+included. The floor is taken in the same run: as many forward passes of the same network in bf16,
+compiled, on pixels that are on the device already. Pictures are about 500 x 375; networks have
+random weights, which take the same time as trained ones. With two numbers of images the slope
+between them says what 50,000 would take.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
-from stockpot.corrupt import BENCHMARK, SEVERITIES
-from stockpot.corrupt.apply import corrupt
+from stockpot.models.huggingface import new_huggingface
+from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+from stockpot.types import ImageSize
+
+CLASSES = tuple(f"class{number:03d}" for number in range(1000))
+WIDE, HIGH = 500, 375
+MANY = 50_000
+NETWORKS: dict[str, tuple[str, int, dict[str, object]]] = {
+    "resnet50": ("resnet", 224, {}),
+    "vit-b16": ("vit", 224, {}),
+    "tiny": ("resnet", 64, {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16}),
+}
+"""Architecture, size of pictures, and what is not as transformers has it."""
 
 
-def resnet50(device: str) -> tuple[nn.Module, int]:
-    """ResNet-50 with random weights: the time does not depend on their values."""
-    from transformers import ResNetConfig, ResNetForImageClassification
+def photographs(folder: Path, count: int) -> None:
+    """JPEG files with the spectrum of photographs, a hundred classes of them."""
+    generator = np.random.default_rng(0)
+    scenes = [_scene(generator) for _ in range(16)]
+    for name in CLASSES[: min(100, count)]:
+        (folder / name).mkdir(parents=True)
+    shifts = generator.integers(0, (HIGH, WIDE), size=(count, 2))
 
-    model = ResNetForImageClassification(ResNetConfig(num_labels=1000)).eval().to(device)
-    return model.to(memory_format=torch.channels_last), 224
+    def write(number: int) -> None:
+        down, right = shifts[number]
+        pixels = np.roll(scenes[number % len(scenes)], (down, right), axis=(0, 1))
+        place = folder / CLASSES[number % 100] / f"{number:06d}.jpg"
+        Image.fromarray(pixels).save(place, quality=90)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, range(count)))
 
 
-class Plain(nn.Module):
-    """uint8 pixels to the predicted class, normalised on the way."""
+def _scene(generator: np.random.Generator) -> NDArray[np.uint8]:
+    """Noise whose amplitude falls with frequency, and a few shapes with sharp edges."""
+    across, down = np.fft.fftfreq(WIDE)[None], np.fft.fftfreq(HIGH)[:, None]
+    amplitude = 1 / np.maximum(np.hypot(across, down), 1 / WIDE)
+    noise = generator.standard_normal((3, HIGH, WIDE))
+    planes = np.fft.ifft2(np.fft.fft2(0.7 * noise[:1] + 0.3 * noise) * amplitude).real
+    planes = 110 + 55 * planes / planes.std()
+    for _ in range(6):
+        top, left = generator.integers(0, HIGH - 60), generator.integers(0, WIDE - 60)
+        tall, broad = generator.integers(20, 120, size=2)
+        planes[:, top : top + tall, left : left + broad] *= generator.uniform(0.5, 1.5)
+    return np.ascontiguousarray(planes.clip(0, 255).astype(np.uint8).transpose(1, 2, 0))
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+
+def checkpoints(folder: Path, name: str, count: int) -> list[Path]:
+    """Folders of the network with random weights."""
+    architecture, size, config = NETWORKS[name]
+    side = ImageSize(size, size)
+    preprocess = Preprocess(side, int(size / 0.875), IMAGENET_MEAN, IMAGENET_STD)
+    return [
+        new_huggingface(
+            architecture, classes=CLASSES, preprocess=preprocess, seed=seed, **config
+        ).save(folder / f"{name}-{seed}")
+        for seed in range(count)
+    ]
+
+
+def command(models: list[Path], photos: Path, out: Path, options: argparse.Namespace) -> float:
+    """Seconds of the command, from its start to its end."""
+    line = [sys.executable, "-c", "from stockpot.cli.main import main; main()", "measure"]
+    line += [*map(str, models), "--data", str(photos), "--with", options.measure, "-o", str(out)]
+    line += ["--device", options.device, "--batch-size", options.batch]
+    line += ["--precision", options.precision] + (["--compile"] if options.compile else [])
+    start = time.perf_counter()
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return seconds
+
+
+def stages(out: Path) -> dict[str, float]:
+    """Seconds by stage, as the results of all models tell, and how their passes were made."""
+    found: dict[str, float] = {}
+    for path in sorted((out / "results").glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        own = result["cost"].get("stages") or {"measure": result["cost"]["wall_seconds"]}
+        for name, seconds in own.items():
+            found[name] = found.get(name, 0.0) + seconds
+        if path == min((out / "results").glob("*.json")):
+            print(f"  passes: {result['forward']}")
+            for note in result["notes"]:
+                print(f"  note: {note}")
+    return found
+
+
+class Bare(nn.Module):
+    """uint8 pixels to logits in bf16, nothing else: what the floor is taken with."""
+
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.model = model.to(dtype)
-        self.dtype = dtype
+        self.network = network.bfloat16().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: Tensor) -> Tensor:
-        seen = ((pixels.to(self.dtype) / 255 - 0.45) / 0.225).to(memory_format=torch.channels_last)
-        return self.model(pixel_values=seen).logits.argmax(1)
+        seen = (pixels.bfloat16() / 255 - 0.45) / 0.225
+        logits: Tensor = self.network(seen.to(memory_format=torch.channels_last))
+        return logits
+
+
+def floor(options: argparse.Namespace) -> float:
+    """Images per second of the bare network, compiled."""
+    architecture, size, config = NETWORKS[options.model]
+    side = ImageSize(size, size)
+    whole = new_huggingface(
+        architecture, classes=CLASSES, preprocess=Preprocess(side, side), seed=0, **config
+    )
+    network: nn.Module = Bare(whole.network).eval().to(options.device)
+    run = network if options.no_compile else torch.compile(network, mode=options.mode)
+    batch = 512 if options.device.startswith("cuda") else 16
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (batch, 3, size, size), generator=generator)
+    pixels = pixels.to(torch.uint8).to(options.device)
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(3):
+            run(pixels)
+        for _ in range(5):
+            _wait(options.device)
+            start = time.perf_counter()
+            for _ in range(4 if options.device.startswith("cuda") else 1):
+                run(pixels)
+            _wait(options.device)
+            passes = 4 if options.device.startswith("cuda") else 1
+            best = min(best, (time.perf_counter() - start) / passes)
+    return batch / best
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--model", default="resnet50", help="resnet50, or a zoo model")
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--images", type=int, default=2048)
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--model", default="resnet50", choices=NETWORKS)
+    parser.add_argument("--models", type=int, default=1, help="so many of them in one command")
+    parser.add_argument("--images", default="4000", help="numbers, by comma")
+    parser.add_argument("--with", dest="measure", default="corruption", help="corruption or clean")
+    parser.add_argument("--precision", default="bf16")
+    parser.add_argument("--compile", action="store_true", help="let the command compile too")
+    parser.add_argument("--batch", default="auto")
+    parser.add_argument("--no-compile", action="store_true", help="a floor that is not compiled")
+    parser.add_argument("--mode", default=None, help="of torch.compile, for the floor")
     options = parser.parse_args()
-    if options.model == "resnet50":
-        network, size = resnet50(options.device)
-        model: nn.Module = Plain(network, torch.bfloat16)
-    else:
-        from stockpot.models.load import load_model
-
-        loaded = load_model(options.model).to(options.device).eval()
-        model, size = loaded, loaded.preprocess.size.height
-    if not options.no_compile:
-        model = torch.compile(model)
-    generator = torch.Generator().manual_seed(0)
-    batch = min(options.batch, options.images)
-    small = torch.randint(0, 256, (batch, 3, size // 8, size // 8), generator=generator)
-    images = nn.functional.interpolate(small.float(), size=(size, size), mode="bicubic")
-    images = images.clamp(0, 255).to(torch.uint8).to(options.device)
-    rounds = max(1, options.images // batch)
-    with torch.inference_mode():
-        model(images)
-        for name in BENCHMARK:
-            for severity in SEVERITIES:
-                corrupt(images, name, severity, seed=0)
-        forward = timed(lambda: model(images), 10, options.device)
-        grid = timed(lambda: whole_grid(model, images), rounds, options.device)
-        only = timed(lambda: whole_grid(None, images), rounds, options.device)
-    cells = len(BENCHMARK) * len(SEVERITIES)
-    print(f"forward alone          {batch / forward:10.0f} images/s")
-    print(f"corrupting alone       {cells * batch / only:10.0f} images/s over the 15 x 5 grid")
-    print(f"corrupt and classify   {cells * batch / grid:10.0f} images/s")
-    print(f"whole evaluation / its forward passes = {grid / (cells * forward):.2f}")
-
-
-def whole_grid(model: nn.Module | None, images: Tensor) -> None:
-    for name in BENCHMARK:
-        for severity in SEVERITIES:
-            changed = corrupt(images, name, severity, seed=1)
-            if model is not None:
-                model(changed)
-
-
-def timed(run: object, repeats: int, device: str) -> float:
-    """Seconds per call, the best of the repeats."""
-    best = float("inf")
-    for _ in range(repeats):
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()  # type: ignore[operator]
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
+    counts = sorted(int(number) for number in options.images.split(","))
+    # The command also looks at every picture as it is; the floor counts the grid alone.
+    looks = (75 if options.measure == "corruption" else 1) * options.models
+    rate = floor(options)
+    kind = "" if options.no_compile else ", compiled"
+    print(f"{options.models} x {options.model} on {options.device}, {options.measure}; "
+          f"bare bf16 passes{kind}: {rate:,.0f} images/s")  # fmt: skip
+    taken: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        models = checkpoints(folder, options.model, options.models)
+        for count in counts:
+            photos, out = folder / f"photos{count}", folder / f"out{count}"
+            photographs(photos, count)
+            taken[count] = command(models, photos, out, options)
+            least = looks * count / rate
+            print(f"{count} pictures: command {taken[count]:.1f} s, its {looks} x {count} passes "
+                  f"{least:.1f} s, ratio {taken[count] / least:.2f}")  # fmt: skip
+            own = stages(out)
+            for stage, seconds in own.items():
+                print(f"  {stage:12s} {seconds:8.2f} s  {seconds / least:6.2f} of the passes")
+    if len(counts) > 1:
+        few, most = counts[0], counts[-1]
+        each = (taken[most] - taken[few]) / (most - few)
+        whole, least = taken[most] + (MANY - most) * each, looks * MANY / rate
+        print(f"{MANY} pictures by the slope from {few} to {most}: {whole:.0f} s, "
+              f"ratio {whole / least:.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import stockpot
 from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
-from stockpot.corrupt.apply import corrupt
 
 PICTURES = Path(__file__).parents[1] / "tests" / "oracles" / "data" / "corruptions.npz"
 BATCH = 16
@@ -111,7 +111,7 @@ def pictures(count: int) -> Tensor:
 def on_cpu(peer_python: str) -> dict[str, float]:
     images = pictures(BATCH)
     ours = {
-        name: best_of(lambda name=name: corrupt(images, name, SEVERITY)) / BATCH * 1e3
+        name: best_of(lambda name=name: stockpot.corrupt(images, name, SEVERITY)) / BATCH * 1e3
         for name in BENCHMARK + EXTRA
     }
     peer = measured_peer(peer_python)
@@ -178,7 +178,7 @@ def on_gpu(device: str, batch: int) -> dict[str, object]:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         table[name] = [
-            gpu_seconds(lambda n=name, s=severity: corrupt(images, n, s)) / batch * 1e6
+            gpu_seconds(lambda n=name, s=severity: stockpot.corrupt(images, n, s)) / batch * 1e6
             for severity in SEVERITIES
         ]
         memory[name] = (torch.cuda.max_memory_allocated() - before) / batch / 1e6

@@ -22,7 +22,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from stockpot.attack.folding import folded
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Oracle, Setting
@@ -33,6 +32,7 @@ from stockpot.dynamic.task import Model, Rules, Task
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.folding import folded
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess

@@ -74,19 +74,21 @@ class Cost(NamedTuple):
     private_mb: float
     cpu: float = 0.0
     note: str = ""
+    files: int = 0
 
 
 def watch(command: list[str], patience: float | None = None) -> Cost:
-    """Run a command; its wall and CPU time and the peak of its private memory (RssAnon)."""
+    """Run a command; its times and the peaks of its private memory (RssAnon) and open files."""
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    peak = 0
+    peak = files = 0
 
     def look() -> None:
-        nonlocal peak
+        nonlocal peak, files
         while process.poll() is None:
             try:
                 status = Path(f"/proc/{process.pid}/status").read_text()
+                files = max(files, len(os.listdir(f"/proc/{process.pid}/fd")))
             except OSError:
                 return
             for line in status.splitlines():
@@ -109,7 +111,7 @@ def watch(command: list[str], patience: float | None = None) -> Cost:
         raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, peak / 1024, cpu, note)
+    return Cost(seconds, peak / 1024, cpu, note, files)
 
 
 def best(command: list[str], out: Path, repeats: int, patience: float | None = None) -> Cost:
@@ -251,42 +253,57 @@ MEMORY = """
 import sys
 import stockpot.fuse.execute as execute
 from stockpot.fuse.job import prepare
-from stockpot.fuse.request import Options
-from stockpot.fuse.run import _request
+from stockpot.fuse.request import Options, make_request
 class Nowhere:
     def write(self, model, name, values, start): pass
 method, folders = sys.argv[1], sys.argv[2:]
-base = folders[0] if method != "average" else None
-job = prepare(_request(method, folders[1:], base, Options(threads=2), {"": {}}))
-execute._stream(job, Nowhere())
+base = folders[0] if method not in ("average", "karcher") else None
+options = Options(threads=2, device="cpu")
+job = prepare(make_request(method, folders[1:], base, None, options, {"": {}}))
+execute._stream(job, Nowhere(), method)
 """
+SIZES = {  # label: layers, width, words, files of one model
+    "ViT-B (87.5 M)": (12, 768, 0, 1),
+    "15 B, one 30 GB file": (69, 4096, 256_000, 1),
+    "66 B, 28 files": (80, 8192, 160_000, 28),
+}
+MEMORY_CASES = [  # size, members, methods
+    ("ViT-B (87.5 M)", 2, ("average", "ties", "model_stock", "karcher", "della", "sce")),
+    ("ViT-B (87.5 M)", 100, ("average", "ties", "model_stock", "karcher", "della", "sce")),
+    ("15 B, one 30 GB file", 2, ("average",)),
+    ("66 B, 28 files", 2, ("average", "model_stock", "sce")),
+    ("66 B, 28 files", 19, ("average",)),
+    ("66 B, 28 files", 100, ("average", "model_stock")),
+]
 
 
 def memory(args: argparse.Namespace, work: Path) -> None:
-    """Private memory over members and model size, on sparse files; the output is thrown away."""
-    print("\nprivate memory, two threads (sparse files that read as zeros, output discarded)")
-    sizes = {"ViT-B (87.5 M)": (12, 768, 0)}
-    if args.large:
-        sizes["7 B"] = (32, 4096, 32000)
-    for label, (layers, width, words) in sizes.items():
-        counts = (2,) if words else (2, 8, 32)
-        # TIES looks at everything four times: minutes for 7 B weights, and no more memory.
-        for method in (
-            ("average", "task_arithmetic") if words else ("average", "task_arithmetic", "ties")
-        ):
-            folder = work / "sparse"
-            shutil.rmtree(folder, ignore_errors=True)
-            paths = [
-                make_sparse(folder / str(i), layers, width, words) for i in range(max(counts) + 1)
-            ]
-            for count in counts:
-                command = [sys.executable, "-c", MEMORY, method, *map(str, paths[: count + 1])]
-                cost = watch(command)
-                print(
-                    f"  {label:14s} {method:16s} {count:2d} members: {cost.private_mb:5.0f} MB, "
-                    f"{cost.seconds:.1f} s"
-                )
-            shutil.rmtree(folder)
+    """Private memory and open files over members and size, under 1,024 descriptors.
+
+    Sparse files that read as zeros, but for a first weight; what is made is thrown away, and a
+    walk is stopped after --patience seconds: what it needs, it needs from its first tensors on.
+    """
+    print("\nprivate memory and open files, two threads, sparse files, output discarded")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    for label, count, methods in MEMORY_CASES:
+        layers, width, words, files = SIZES[label]
+        if words and not args.large:
+            continue
+        folder = work / "sparse"
+        paths = [
+            make_sparse(folder / str(i), layers, width, words, files) for i in range(count + 1)
+        ]
+        for method in methods:
+            command = [sys.executable, "-c", MEMORY, method, *map(str, paths)]
+            cost = watch(command, args.patience)
+            ended = "stopped" if cost.note else "whole"
+            print(
+                f"  {label:20s} {method:12s} {count:3d} members: {cost.private_mb:5.0f} MB, "
+                f"{cost.files:4d} files, {cost.seconds:.1f} s ({ended})",
+                flush=True,
+            )
+        shutil.rmtree(folder)
 
 
 def main() -> None:
@@ -295,8 +312,8 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=Path(found) if found else None)
     parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
     parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--large", action="store_true", help="measure memory on 7 B weights too")
-    parser.add_argument("--patience", type=float, help="seconds that a peer may take")
+    parser.add_argument("--large", action="store_true", help="memory of 15 B and 66 B weights too")
+    parser.add_argument("--patience", type=float, help="seconds for a peer, or a walk for memory")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="stockpot-fusion-", dir=args.work))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -69,28 +70,43 @@ def make_pool(folder: Path, members: int) -> None:
         (path / "config.json").write_text(json.dumps(CONFIG))
 
 
-def make_sparse(folder: Path, layers: int, width: int, words: int) -> Path:
-    """A checkpoint of zeros that takes no space on disk (bf16 for large ones).
+def make_sparse(folder: Path, layers: int, width: int, words: int, files: int = 1) -> Path:
+    """A checkpoint of zeros that takes no space on disk (bf16 for large ones), in some files.
 
-    Its first weight is the folder's number, so that no two are the same.
+    The first weight of each file is the folder's number, so that no two are the same.
     """
     folder.mkdir(parents=True)
     code, size = ("BF16", 2) if words else ("F32", 4)
+    shapes = list(clip_shapes(layers, width, words).items())
+    each = -(-len(shapes) // files)
+    index = {}
+    for number in range(files):
+        name = f"model-{number + 1:05d}-of-{files:05d}.safetensors"
+        path = folder / ("model.safetensors" if files == 1 else name)
+        part = dict(shapes[number * each : (number + 1) * each])
+        index |= dict.fromkeys(part, name)
+        _write_sparse(path, part, code, size, float(folder.name))
+    if files > 1:
+        text = json.dumps({"metadata": {}, "weight_map": index})
+        (folder / "model.safetensors.index.json").write_text(text)
+    return folder
+
+
+def _write_sparse(
+    path: Path, shapes: dict[str, tuple[int, ...]], code: str, size: int, first: float
+) -> None:
     header: dict[str, object] = {}
     offset = 0
-    for name, shape in clip_shapes(layers, width, words).items():
-        count = size
-        for side in shape:
-            count *= side
+    for name, shape in shapes.items():
+        count = size * math.prod(shape)
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, offset + count]}
         offset += count
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with (folder / "model.safetensors").open("wb") as file:
+    with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        file.write(struct.pack("<f", float(folder.name))[-size:])
+        file.write(struct.pack("<f", first)[-size:])
         file.truncate(8 + len(text) + offset)
-    return folder
 
 
 def fusionbench_config(pool: Path, members: int) -> Path:

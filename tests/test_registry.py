@@ -161,19 +161,20 @@ def test_choices_are_shown_as_they_may_be_written() -> None:
 FAMILIES = {
     "autoencoders": {"kl", "vqgan"},
     "average": {"uniform_soup"},
-    "beyond_ta8": {
-        "cifar100", "emnist_letters", "fer2013", "food101", "kmnist", "oxford_flowers102",
-        "oxford_iiit_pet", "pcam", "rendered_sst2", "stl10",
-    },
     "blur": {"defocus_blur", "gaussian_blur"},
+    "hub_tasks": {
+        "cifar100", "dtd", "emnist_letters", "eurosat", "fer2013", "food101", "gtsrb", "kmnist",
+        "oxford_flowers102", "oxford_iiit_pet", "pcam", "rendered_sst2", "resisc45",
+        "stanford_cars", "stl10", "sun397", "svhn",
+    },
     "imagenet": {"imagenet_sketch", "imagenet_v2", "stylized_imagenet"},
     "imagenet_subsets": {"imagenet_a", "imagenet_r"},
     "networks": {"classifier", "zero_shot"},
     "noise": {"gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"},
     "pgd": {"fgsm"},
     "soups": {"greedy", "greedy_soup", "learned", "learned_soup", "uniform", "wise_ft"},
-    "ta8": {"dtd", "eurosat", "gtsrb", "resisc45", "stanford_cars", "sun397", "svhn"},
     "tone": {"brightness", "contrast", "saturate"},
+    "worst_or_mean": {"avg", "max"},
 }  # fmt: skip
 """Files and folders that hold several entries, by what they share."""
 

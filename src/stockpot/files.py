@@ -41,6 +41,23 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise
 
 
+def cache_folder() -> Path:
+    """What may be lost lies here: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
+    if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stockpot"
+
+
+def open_files_allowed() -> int:
+    """How many files this process may have open at a time."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 512
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
 def is_running(process: int) -> bool:
     """Whether a process of that number exists; leftovers of one that does not may be removed."""
     try:

@@ -35,6 +35,13 @@ Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
+Precision = Literal["fp32", "tf32", "bf16"]
+"""Of a network's arithmetic: full, products in TensorFloat-32, or everything in bfloat16."""
+PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16"]
+"""A precision, or the one that suits the device."""
+BatchSize = Count | Literal["auto"]
+"""Images per forward pass, or what suits the device and fits into its memory."""
+
 ReferenceKind = Literal["model", "data", "autoencoder", "attack", "generator", "oracle", "images"]
 
 

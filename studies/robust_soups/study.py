@@ -22,13 +22,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.folding import renewed_copy
 from stockpot.attack.threat import Threats
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import pick_device
 from stockpot.measure.adversarial.protocols import named_protocol
+from stockpot.models.forward.folding import renewed_copy
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
 from stockpot.pool.pool import Pool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,12 +11,13 @@ from torch import nn
 
 from stockpot.attack.checks.outputs import is_softmax
 from stockpot.attack.draws import normal, signs, uniform
-from stockpot.attack.folding import folded, renewed_copy
-from stockpot.attack.frozen_graph import frozen
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
+from stockpot.models.forward.convolutions import ConvReLU, with_relus
+from stockpot.models.forward.folding import folded, renewed_copy
+from stockpot.models.forward.frozen_graph import frozen
 
 
 def linear(classes: int = 2, seed: int = 0, size: int = 4) -> nn.Module:
@@ -179,6 +182,44 @@ def test_faster_forward_passes_decide_alike() -> None:
         with torch.no_grad():
             right = torch_model(result.images).argmax(dim=1) == labels
         assert torch.equal(right, result.robust)  # decided by the model itself
+
+
+def test_convolutions_that_cut_at_zero_are_the_same_network() -> None:
+    generator = torch.Generator().manual_seed(2)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 3, groups=2),
+        nn.ReLU(), nn.Conv2d(8, 4, 1), nn.Flatten(), nn.Linear(16, 4),
+    )  # fmt: skip
+    for parameter in model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) / 3
+    images = pictures().requires_grad_()
+    labels = torch.arange(40) % 4
+    expected = model(images)
+    (slope,) = torch.autograd.grad(F.cross_entropy(expected, labels), images)
+    joined = with_relus(copy.deepcopy(model), images.detach())
+    assert [type(module) for module in joined[:5]] == [
+        ConvReLU, nn.Identity, ConvReLU, nn.Identity, nn.Conv2d,
+    ]  # fmt: skip
+    found = joined(images)
+    torch.testing.assert_close(found, expected)
+    (other,) = torch.autograd.grad(F.cross_entropy(found, labels), images)
+    torch.testing.assert_close(other, slope)
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.relu = nn.Conv2d(3, 4, 1), nn.ReLU()
+
+        def forward(self, pixels):
+            seen = self.conv(pixels)
+            return (seen + self.relu(seen)).mean(dim=(2, 3))
+
+    twice = Twice()
+    twice.conv.weight.data = torch.randn(4, 3, 1, 1, generator=generator)
+    twice.conv.bias.data.fill_(-0.1)
+    before = twice(pictures())
+    assert torch.equal(with_relus(twice, pictures())(pictures()), before)
+    assert type(twice.conv) is nn.Conv2d
 
 
 def test_folding_refuses_what_it_would_change() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stockpot.checkpoints import mapped_file
 from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
@@ -69,9 +71,27 @@ def test_all_formats_read_alike(make, tmp_path: Path) -> None:  # type: ignore[n
     assert set(infos) == set(STATE)
     for name, want in STATE.items():
         assert infos[name] == TensorInfo(tuple(want.shape), want.dtype)
-        source.prefetch(name)
+        count = want.numel()
+        source.prefetch(name, 0, count)
         assert torch.equal(source.read(name), want)
+        for start, stop in ((0, count), (count // 3, count - count // 4), (count, count)):
+            assert torch.equal(source.stretch(name, start, stop), want.reshape(-1)[start:stop])
     assert source.files
+
+
+def test_stretches_lie_in_whatever_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a window, across it and longer than it; read, and read ahead."""
+    page = mmap.ALLOCATIONGRANULARITY
+    monkeypatch.setattr(mapped_file, "WINDOW", 2 * page)
+    monkeypatch.setattr(mapped_file, "REACH", page)
+    want = torch.arange(10 * page, dtype=torch.int32)
+    save_file({"w": want}, tmp_path / "w.safetensors")
+    source = open_checkpoint(tmp_path / "w.safetensors")
+    for start in range(0, len(want), page // 3):
+        for length in (1, page // 4, 3 * page // 4, 2 * page):
+            stop = min(start + length, len(want))
+            source.prefetch("w", start, stop)
+            assert torch.equal(source.stretch("w", start, stop), want[start:stop])
 
 
 def test_headers_alone_are_read(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from stockpot.datasets.encoded import EncodedImages, inspect
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.pictures import open_rgb
+from stockpot.datasets.stream.file_check import inspect
 from stockpot.errors import BadDataError
 
 

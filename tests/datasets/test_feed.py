@@ -134,3 +134,19 @@ def test_seasoning_streams_to_the_same_soup_in_bounded_memory(method: str, monke
         # Every soup meets a block before the next is decoded: not once for each soup.
         # The 25 shots once more, for the record of what was seen.
         assert found[True][1]["decoded"] <= 60 + 25 + 10
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_first_pass_gives_a_batch_before_all_are_decoded_and_keeps_them(mixed: bool) -> None:
+    images = encoded(60).images
+    source = Feed(images, None, torch.device("cpu"))
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(2)) if mixed else None
+    first = source.batches(4, order)
+    begun = next(first)
+    assert images.alive["decoded"] < 60
+    whole = torch.cat([begun, *first])
+    assert images.alive["decoded"] == 60 + 1  # one more tells the size
+    again = torch.cat(list(source.batches(7, order)))
+    assert torch.equal(whole, again)
+    assert torch.equal(source.held, toy_images(60, norm_member(2), noise=0.3).images.pixels)
+    assert images.alive["decoded"] == 60 + 1

@@ -42,6 +42,9 @@ def test_cache_dir_follows_the_environment(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path / "here"))
     assert cache_dir() == tmp_path / "here"
     monkeypatch.delenv("STOCKPOT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "there"))
+    assert cache_dir() == tmp_path / "there" / "stockpot"
+    monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "stockpot"
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from dynamic_paper import Brightness, Linear, Scripted, Threshold, numbered
-from stockpot.dynamic.search import Batch, Halving, search, search_in_parts
+from stockpot.dynamic.search import Batch, search, search_in_parts
 from stockpot.dynamic.task import Rules, Task
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.memory import Halving
 
 LEVEL = 1 / 255
 SIGN = Rules(budget=6, step=20 * LEVEL, optimiser="sign")

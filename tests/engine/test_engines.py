@@ -58,7 +58,7 @@ def test_workers_are_counted() -> None:
 
 
 def test_workers_keep_to_the_cores_they_may_use(monkeypatch) -> None:
-    from stockpot.engine.processes import usable_cores
+    from stockpot.engine.cores import usable_cores
 
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)

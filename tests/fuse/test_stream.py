@@ -1,80 +1,127 @@
-"""The walk over checkpoints: what it asks for before its turn."""
+"""The walk over checkpoints: what waits, what is read ahead, and by whom."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+from threading import Condition, get_ident
+
 import pytest
 import torch
-from torch import Tensor
 
 from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.state_dict import StateDictSource
+from stockpot.fuse import read_ahead
 from stockpot.fuse import stream as streams
+from stockpot.fuse.fuser import Slab
 from stockpot.fuse.stream import Piece, Stream
 
-ROWS = 20
+STEP = 100
+STRETCHES = 20
+PATIENCE = 5.0
 
 
 class Watched(StateDictSource):
-    """Weights that note what was asked for and what was read, in order."""
+    """One tensor of many stretches, and one of many rows; notes what is read ahead."""
 
     def __init__(self, label: str) -> None:
-        super().__init__({f"layer.{i}": torch.ones(100) for i in range(ROWS)}, label=label)
-        self.events: list[tuple[str, str]] = []
+        state = {"long": torch.ones(STRETCHES * STEP)}
+        state |= {f"layer.{i}": torch.ones(STEP) for i in range(STRETCHES)}
+        super().__init__(state, label=label)
+        self.fetched: list[tuple[str, int]] = []
+        self.readers: set[int] = set()
+        self.moved = Condition()
 
-    def prefetch(self, name: str) -> None:
-        self.events.append(("ask", name))
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        with self.moved:
+            self.fetched.append((name, start))
+            self.readers.add(get_ident())
+            self.moved.notify_all()
 
-    def read(self, name: str) -> Tensor:
-        self.events.append(("read", name))
-        return super().read(name)
-
-
-def walked(threads: int = 1) -> list[Watched]:
-    members = [Watched("a"), Watched("b")]
-    stream = Stream(align(members, None), threads=threads)
-
-    def work(piece: Piece) -> None:
-        for _ in stream.slab(piece).members():
-            pass
-
-    stream.walk(list(stream.pieces(stream.alignment.rows, lambda row: True)), work)
-    return members
+    def wait_for(self, place: tuple[str, int]) -> bool:
+        with self.moved:
+            return self.moved.wait_for(lambda: place in self.fetched, PATIENCE)
 
 
-def most_ahead(events: list[tuple[str, str]]) -> list[int]:
-    """For each read, the number of rows that were asked for and not read yet."""
-    waiting: set[str] = set()
-    found = []
-    for what, name in events:
-        if what == "ask":
-            waiting.add(name)
-        else:
-            waiting.discard(name)
-            found.append(len(waiting))
-    return found
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setattr(streams, "STRETCH", STEP)
+    return Watched("a")
 
 
-def test_several_rows_are_asked_for_before_their_turn() -> None:
-    for member in walked():
-        expected = [min(streams.AHEAD_ROWS, ROWS - 1 - row) for row in range(ROWS)]
-        assert streams.AHEAD_ROWS > 1
-        assert most_ahead(member.events) == expected
+def every_piece(stream: Stream) -> Iterator[Piece]:
+    return stream.pieces(stream.alignment.rows, lambda row: True)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_every_row_but_the_first_is_asked_for_at_most_once(threads: int) -> None:
-    for member in walked(threads):
-        asked = [name for what, name in member.events if what == "ask"]
-        assert len(asked) == len(set(asked))
-        if threads == 1:
-            assert asked == [f"layer.{i}" for i in range(1, ROWS)]
+def test_what_follows_is_read_while_a_stretch_is_at_work(member: Watched) -> None:
+    """The next stretch of the same tensor too: a tensor may be larger than the memory."""
+    stream = Stream(align([member]), threads=1)
+    places = [(piece.row.name, piece.start) for piece in every_piece(stream)]
+    following = dict(pairwise(places))
+
+    def work(slab: Slab) -> None:
+        after = following.get((slab.name, slab.start))
+        assert after is None or member.wait_for(after), after
+
+    stream.walk(every_piece(stream), work)
+    assert get_ident() not in member.readers
+    assert set(places[1:]) <= set(member.fetched)
 
 
-@pytest.mark.parametrize(("allowed", "rows"), [(3, 3), (1, 1), (0, 1)])
-def test_what_is_ahead_keeps_to_its_bytes(
-    monkeypatch: pytest.MonkeyPatch, allowed: int, rows: int
+@pytest.mark.parametrize("allowed", [0, 1, 5])
+def test_reading_ahead_keeps_to_its_bytes(
+    member: Watched, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
-    both = 2 * 4 * 100  # bytes of one row in both members
-    monkeypatch.setattr(streams, "AHEAD_BYTES", allowed * both)
-    for member in walked():
-        assert max(most_ahead(member.events)) == rows
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", allowed * 4 * STEP)
+    stream = Stream(align([member]), threads=1)
+    order = {(piece.row.name, piece.start): n for n, piece in enumerate(every_piece(stream))}
+
+    def work(slab: Slab) -> None:
+        # At least one is read ahead; time enough passes for more.
+        here = order[slab.name, slab.start]
+        with member.moved:
+            member.moved.wait(0.002)
+            assert all(order[place] <= here + max(allowed, 1) for place in member.fetched)
+
+    stream.walk(every_piece(stream), work)
+
+
+def test_no_stretch_is_read_ahead_twice(member: Watched) -> None:
+    stream = Stream(align([member]), threads=4)
+    stream.walk(every_piece(stream), lambda slab: None)
+    assert len(member.fetched) == len(set(member.fetched))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_piece_waits_in_a_queue(member: Watched, threads: int) -> None:
+    """66 B weights are 250,000 pieces: each is made when a worker is free for it."""
+    stream = Stream(align([member]), threads=threads)
+    taken = done = 0
+
+    def pieces() -> Iterator[Piece]:
+        nonlocal taken
+        for piece in every_piece(stream):
+            assert taken - done <= threads
+            taken += 1
+            yield piece
+
+    def work(slab: Slab) -> None:
+        nonlocal done
+        done += 1
+
+    stream.walk(pieces(), work)
+    assert taken == 2 * STRETCHES
+
+
+def test_an_error_ends_the_walk(member: Watched) -> None:
+    stream = Stream(align([member]), threads=2)
+    begun = 0
+
+    def work(slab: Slab) -> None:
+        nonlocal begun
+        begun += 1
+        raise LookupError(slab.name)
+
+    with pytest.raises(LookupError, match="long"):
+        stream.walk(every_piece(stream), work)
+    assert begun <= 2

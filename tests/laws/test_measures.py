@@ -63,6 +63,9 @@ def little_published_set(network: nn.Module, n: int) -> tuple[Classifier, Datase
     return make_classifier(network), load_dataset(_published(n))
 
 
+FOREIGN = make_dataset(20, classes=("eel", "fox"))
+
+
 class Row(NamedTuple):
     """A measure, parameters that keep it small, and the score that a perfect model has at 1."""
 
@@ -91,6 +94,15 @@ ROWS = {
         Row("published", {}, None, little_published_set),
         Row("oracle_audit", {"generator": "colour", "budget": 2}, "accuracy"),
         Row("object_masks", {"thresholds": (0.2, 0.6)}, None, little_objects),
+        Row("ood", {"far": {"elsewhere": FOREIGN}, "detectors": ("msp", "energy")}, "accuracy"),
+        Row("calibration", {"held_out": "content", "bins": 5}, "accuracy"),
+        Row("conformal", {"alpha": 0.2}, "accuracy"),
+        Row("selective", {}, "accuracy"),
+        Row(
+            "certified",
+            {"sigma": 1e-6, "n": 6, "n0": 1, "alpha": 0.05, "step": 1e-6},
+            "smoothed_accuracy",
+        ),
         Row("imagenet_variants", {"root": shared_suite()}, None, little_imagenet),
     )
 }

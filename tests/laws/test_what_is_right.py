@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from laws.label_worlds import SIDE, WORLDS, World
-from pico import make_classifier
+from pico import make_classifier, make_dataset
 from stockpot.attack.threat import parse_threats
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
@@ -69,6 +69,14 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "audit": ({"eps": "1/255", "budget": 150}, ("accuracy",)),
     "oracle_audit": ({"generator": "colour", "budget": 1}, ("accuracy",)),
+    "ood": ({"far": {"elsewhere": make_dataset(8, classes=("no", "such"))}}, ("accuracy",)),
+    "calibration": ({"held_out": "content"}, ("accuracy",)),
+    "conformal": ({"methods": ("lac",)}, ("accuracy",)),
+    "selective": ({"coverages": (0.5, 1.0)}, ("accuracy", "selective_accuracy")),
+    "certified": (
+        {"sigma": 1e-6, "n": 6, "n0": 1, "alpha": 0.05, "step": 1.0},
+        ("smoothed_accuracy", "certified_accuracy"),
+    ),
 }
 ELSEWHERE = {"cost", "object_masks", "imagenet_variants", "published"}
 """Measures that say nothing of right and wrong, or bring their own data (tests/measure)."""

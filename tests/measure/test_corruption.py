@@ -17,8 +17,9 @@ from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.corrupt.stored.files import write_array, write_pictures
 from stockpot.datasets.dataset import TensorImages
 from stockpot.errors import UserError
-from stockpot.measure.corruption import CorruptedBatches, corruption
+from stockpot.measure.corruption import corruption
 from stockpot.measure.corruption_scores import Grid, grid_scores
+from stockpot.measure.grids import CorruptedBatches
 from stockpot.measure.mce import Baseline
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
@@ -195,17 +196,17 @@ def test_pictures_are_made_once_for_all_models_and_only_while_there_is_room() ->
 
 def test_kept_pictures_change_no_score(perfect, toy_data, monkeypatch) -> None:
     context = Context(torch.device("cpu"), 16, 0)
-    monkeypatch.setattr("stockpot.measure.corruption._PICTURES", CorruptedBatches())
-    monkeypatch.setattr("stockpot.measure.corruption._KEPT", {})
+    monkeypatch.setattr("stockpot.measure.grids._PICTURES", CorruptedBatches())
+    monkeypatch.setattr("stockpot.measure.grids._KEPT", {})
     first = corruption(perfect, toy_data, context, **FEW)
-    monkeypatch.setattr("stockpot.measure.corruption._KEPT", {})
+    monkeypatch.setattr("stockpot.measure.grids._KEPT", {})
     calls: list[str] = []
 
     def counted(*given, **options):
         calls.append(given[1])
         return corrupt(*given, **options)
 
-    monkeypatch.setattr("stockpot.measure.corruption.corrupt", counted)
+    monkeypatch.setattr("stockpot.measure.grids.corrupt", counted)
     again = corruption(perfect, toy_data, context, **FEW)
     assert not calls
     assert again.scores == first.scores

@@ -20,6 +20,8 @@ QUICK = {
     "corruption": {"corruptions": "brightness", "severities": "1", "baseline": "none"},
     "shape_bias": {},
     "surface": {"by": "family"},
+    "calibration": {"held_out": "content"},
+    "selective": {},
     "adversarial": {"steps": 2, "norms": "linf"},
     "dynamic": {
         "generator": "colour",

@@ -18,8 +18,11 @@ from stockpot.checkpoints.seen import SEEN, read_seen, seen_as, write_seen
 from stockpot.datasets.dataset import TensorImages
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadDataError
+from stockpot.measure.overlap import unseen_scores
+from stockpot.measure.rescore import rescored
 from stockpot.measure.run import measure
-from stockpot.results.schema import CellResult, Flag, unpack_bits
+from stockpot.measure.transfer import transfer
+from stockpot.results.schema import CellResult, Flag, pack_bits, unpack_bits
 
 
 def flag(cell: CellResult, name: str) -> Flag | None:
@@ -102,6 +105,83 @@ def test_scores_under_attack_are_given_without_seen_images(photos: Path, hardene
     without = cell.score("unseen_robust_accuracy")
     assert without.condition == robust.condition
     assert without.value == cell.outcome(name)[new].mean()
+
+
+SEARCH = {"generator": "colour", "oracle": "none", "budget": 2, "pictures": 0, "per_class": False}
+ELSEWHERE: list[tuple[str, dict[str, object], list[str]]] = [
+    ("corruption", {"corruptions": "brightness", "severities": "1,5", "baseline": "none"},
+     ["mean_corruption_accuracy", "mce"]),
+    ("dynamic", SEARCH, ["perturbed_accuracy", "fmr"]),
+    ("oracle_audit", {"generator": "colour", "budget": 2}, ["searched_accuracy"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "params", "metrics"), ELSEWHERE)
+def test_other_measures_give_their_scores_without_seen_images(
+    photos: Path, hardened: Path, name: str, params: dict[str, object], metrics: list[str]
+) -> None:
+    """What was not seen is the test part: measured alone, it has the same scores."""
+    (cell,) = measure(str(hardened), {name: params}, data=str(photos))
+    (alone,) = measure(
+        str(hardened), {name: params}, data=str(photos), data_options={"split": "test"}
+    )
+    right = ~unpack_bits(cell.seen, 60)
+    # Pictures are corrupted by their row, which differs; so the same records are compared.
+    if name == "corruption":
+        flags = [cell.outcome(key)[right] for key in cell.outcomes if ":" in key]
+        value = cell.score("unseen_mean_corruption_accuracy").value
+        assert value == pytest.approx(float(np.mean(flags)))
+    else:
+        for metric in metrics:
+            assert cell.score(f"unseen_{metric}").value == alone.score(metric).value
+    assert {f"unseen_{metric}" for metric in ["accuracy", *metrics]} <= {
+        score.metric for score in cell.scores
+    }
+    assert any("on the other" in note and "accuracy" in note for note in cell.notes)
+    assert rescored(cell)[2] == ()  # the same numbers from the file alone
+
+
+def test_sets_outside_stay_whole_where_seen_images_go(photos: Path, hardened: Path) -> None:
+    """The set outside has as many images as the data, and is not it."""
+    other = {"shift": {"outside": {"other": str(photos)}}}
+    (cell,) = measure(str(hardened), other, data=str(photos))
+    (alone,) = measure(str(hardened), other, data=str(photos), data_options={"split": "test"})
+    assert cell.score("outside_accuracy").n == alone.score("outside_accuracy").n == 60
+    assert cell.score("unseen_gap").value == alone.score("gap").value
+
+
+def test_a_measure_without_records_of_images_says_so(photos: Path, hardened: Path) -> None:
+    (cell,) = measure(str(hardened), {"cost": {"repeats": 3}}, data=str(photos))
+    assert any("keeps no record of single images" in note for note in cell.notes)
+    # Of a sample nobody knows which of its images were seen.
+    (clean,) = measure(str(hardened), "clean", data=str(photos))
+    sample = {
+        "outcomes": {"correct": pack_bits(np.ones(20, bool))},
+        "outcome_sizes": {"correct": 20},
+    }
+    assert unseen_scores(clean)
+    assert not unseen_scores(clean.model_copy(update=sample))
+
+
+def test_transfer_tells_what_was_seen_and_what_hides(photos: Path, hardened: Path) -> None:
+    class Rounds(nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            seen = torch.round(pixels * 255) / 255
+            return seen.flatten(1)[:, :4]
+
+    numbered = make_classifier(Rounds(), tuple(f"LABEL_{k}" for k in range(4)))
+    models = {"hardened": str(hardened), "rounds": numbered}
+    first, second = transfer(models, data=str(photos), method="pgd", steps=1)
+    for cell in (first, second):  # whoever looks at images that were found on it
+        (zero,) = [f for f in cell.flags if f.name == "zero_gradients"]
+        assert zero.condition["maker"] == "rounds"
+        assert any(note.startswith("unaudited") for note in cell.notes)
+    assert flag(first, "seen") is not None
+    assert first.score("unseen_transfer_accuracy", maker="rounds").n == int(
+        (~unpack_bits(first.seen, 60)).sum()
+    )
+    assert flag(second, "classes_by_position") is not None
+    assert flag(second, "seen") is None
 
 
 def test_seen_images_are_left_out_on_demand(photos: Path, hardened: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import stockpot
 from commands import invoke
 from hand_made import clean_cell
 from stockpot.errors import BadParameterError, UserError
+from stockpot.measure.rescore import rescored
+from stockpot.report.sections import comparisons
 from stockpot.results.contrast import (
     Contrast,
     Pair,
@@ -24,9 +26,10 @@ from stockpot.results.contrast import (
     some_exceed,
     verdict,
 )
-from stockpot.results.schema import CellResult, pack_bits
-from stockpot.results.statistics import paired_bootstrap
-from stockpot.results.store import ResultStore
+from stockpot.results.groups import by_group, group_means
+from stockpot.results.schema import CellResult, pack_bits, pack_groups, unpack_groups
+from stockpot.results.statistics import bootstrap_mean, paired_bootstrap, wilson
+from stockpot.results.store import ResultStore, load_results
 
 
 def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:
@@ -69,11 +72,12 @@ def test_the_clustered_interval_covers_the_truth() -> None:
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(60), generator.integers(1, 8, 60))
     covered = naive = 0
-    for seed in range(200):
+    for _ in range(200):
         delta = generator.normal(0.02, 0.2, 60)[labels] + generator.normal(0, 0.05, len(labels))
-        found = paired_bootstrap(delta, np.zeros(len(labels)), groups=labels, seed=seed,
-                                 resamples=400)  # fmt: skip
-        alone = paired_bootstrap(delta, np.zeros(len(labels)), seed=seed, resamples=400)
+        nothing = np.zeros(len(labels))
+        # One seed, whose draws are kept: what differs between the intervals is the data.
+        found = paired_bootstrap(delta, nothing, groups=labels, resamples=400)
+        alone = paired_bootstrap(delta, nothing, resamples=400)
         covered += found.low <= 0.02 <= found.high
         naive += alone.low <= 0.02 <= alone.high
     assert 0.88 <= covered / 200 <= 0.99
@@ -158,6 +162,62 @@ def test_copies_of_an_image_in_one_cell_count_once() -> None:
     assert row.n == n
 
 
+def copied(name: str, times: int) -> CellResult:
+    """A model on 80 images, each of which stands there several times in a row."""
+    cell = clean_cell(
+        name, "x", np.repeat(flags(0.8 if name == "a" else 0.6, 80, ord(name)), times)
+    )
+    labels = [f"image {row // times}" for row in range(80 * times)]
+    return cell.model_copy(update={"groups": pack_groups(labels)})
+
+
+def test_results_tell_which_images_belong_together(tmp_path: Path) -> None:
+    """Nine copies of each image are no further evidence, wherever two models are compared."""
+    one, nine = ([copied(name, times) for name in "ab"] for times in (1, 9))
+    assert [cell.groups for cell in one] == ["", ""]  # each stands alone
+    row, other = (stockpot.compare(*cells).rows[0] for cells in (one, nine))
+    assert (other.low, other.high) == pytest.approx((row.low, row.high))
+    assert (other.n, other.clusters) == (720, 80)
+    # Labels that are given come first; one side may be from before results told.
+    asked = {"x": np.arange(720) // 18}
+    assert stockpot.compare(*nine, groups=asked).rows[0].clusters == 40
+    older = nine[0].model_copy(update={"groups": ""})
+    assert stockpot.compare(older, nine[1]).rows[0].clusters == 80
+    for cell in nine:
+        ResultStore(tmp_path / "results").save(cell)
+    (shown,), (apart,) = (comparisons(cells) for cells in (load_results(tmp_path), one))
+    assert shown.interval == apart.interval
+    mean, alone = (group_means(cells, ["x"])["a"] for cells in (nine, one))
+    assert mean.value == pytest.approx(alone.value)
+    assert (mean.interval.low, mean.interval.high) == pytest.approx(
+        (alone.interval.low, alone.interval.high), abs=1e-6
+    )
+    fresh, _, changes = rescored(nine[0])
+    assert changes  # `clean_cell` took every copy for an image
+    once = fresh.score("accuracy")
+    assert (once.ci_low, once.ci_high) == pytest.approx(wilson(round(once.value * 80), 80)[:2])
+
+
+def test_labels_survive_in_few_bytes() -> None:
+    labels = [f"n{row % 5000:05d}.JPEG" for row in range(75_000)]
+    text = pack_groups(labels)
+    assert len(text) < 2000
+    numbers = unpack_groups(text)
+    assert np.array_equal(numbers, np.arange(75_000) % 5000)
+    assert pack_groups(labels[:5000]) == pack_groups(None) == ""
+
+
+def test_groups_of_several_sizes_weigh_by_their_images() -> None:
+    """The spread of means of `by_group` is that of means over whole drawn groups."""
+    groups = np.repeat(np.arange(60), np.random.default_rng(3).integers(1, 6, 60))
+    right = flags(0.6, len(groups), 4).astype(np.float32)
+    numbers = by_group(right, groups)
+    assert numbers.mean() == pytest.approx(right.mean(), rel=1e-5)
+    low, high, _ = bootstrap_mean(right, groups=groups)
+    other = bootstrap_mean(numbers)
+    assert other.high - other.low == pytest.approx(high - low, rel=0.05)
+
+
 def test_a_search_is_compared_where_both_were_accepted() -> None:
     n = 60
     cells = []
@@ -206,12 +266,12 @@ def test_the_largest_of_many_differences_is_no_finding() -> None:
     """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
     generator = np.random.default_rng(5)
     naive, together = 0, 0
-    for _ in range(60):
+    for _ in range(40):
         pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
         naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
         together += some_exceed(pairs).verdict == "held"
-    assert naive >= 6
-    assert together <= 4
+    assert naive >= 4
+    assert together <= 3
 
 
 def test_claims_about_several_differences() -> None:

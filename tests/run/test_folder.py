@@ -14,7 +14,7 @@ from commands import invoke
 from run_recipes import pico_model
 from stockpot.errors import UserError
 from stockpot.results.manifest import read_manifest
-from stockpot.results.store import load_results
+from stockpot.results.store import load_results, scratch_name
 from stockpot.run.folder import contents, prune, runs_in
 
 
@@ -118,9 +118,18 @@ def test_a_run_that_was_stopped_shows_what_is_missing(twice: Path) -> None:
         if path.name in present and path.name.startswith("a--"):
             gone = path
     gone.unlink()
+    begun = twice / "results" / ".unfinished"
+    waits = begun / scratch_name(gone.stem.rpartition("--")[2])
+    for folder in (waits, begun / scratch_name("0" * 12), begun / f"{waits.name}.earlier"):
+        (folder / "search").mkdir(parents=True)
     states = {(item.kind, item.state) for item in contents(twice)}
     assert ("cell", "missing") in states
+    assert str(begun / scratch_name("0" * 12)) in invoke("runs", "prune", twice, "--dry-run").output
     prune(twice)
+    assert list(begun.iterdir()) == [waits]  # the cell that is missing goes on from it
+    gone.touch()
+    prune(twice)
+    assert not begun.exists()
     # The training state of a model that is there is of no use.
     assert not (twice / "models" / ".soup-alpha=0.8.partial").exists()
 

@@ -7,16 +7,20 @@ images never influence one another and may leave the batch at any time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from stockpot.attack.blocks import Answers
 from stockpot.attack.losses import Criterion
 from stockpot.attack.projection import per_image
-from stockpot.attack.task import Outcome, take
+from stockpot.attack.task import Outcome
 from stockpot.attack.victim import Ascent, Victim
 from stockpot.score.predictions import predictions
+
+_EVERY = 8  # steps after which fallen images leave, where they leave in blocks
 
 
 @dataclass
@@ -24,6 +28,7 @@ class State:
     """Everything that is known of each image still in the batch."""
 
     rows: Tensor
+    done: Tensor
     origin: Tensor
     fields: tuple[Tensor, ...]
     now: Tensor
@@ -38,6 +43,16 @@ class State:
     rises: Tensor
     reduced: Tensor
     share: Tensor
+    fallen: Tensor
+    found: Tensor
+    found_loss: Tensor
+    """Where an image first fell, and the loss there."""
+    queries: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """The right classes."""
+        return self.fields[0]
 
 
 class StepRule(Protocol):
@@ -73,17 +88,47 @@ def climb(
 ) -> Outcome:
     """Raise the loss of each image for some steps; `fields[0]` are the labels.
 
-    With `leave` an image that is misclassified leaves at once, with that point as its answer;
-    otherwise the answer is the point of highest loss.
+    With `leave` an image that is misclassified leaves, with that point as its answer; otherwise the
+    answer is the point of highest loss.
     """
-    n, device = len(origin), origin.device
     look = victim.ascend(start, criterion, *fields)
     flat = look.gradient.flatten(1).abs().amax(dim=1) == 0
+    state = _begun(victim, origin, start, fields, look, leave)
+    rule.begin(state)
+    blocks, answers = victim.blocks(_EVERY), Answers.of(start, look.loss)
+    state = blocks.settled(state, answers)
+    key = "climb", rule, criterion, leave, victim.eot
+    windows, opened = rule.windows(steps), 0
+    for number in range(1, steps + 1) if len(state.rows) else ():
+        step = partial(_step, victim, rule, criterion, leave, number == 1, number == steps)
+        plain = number in (1, steps)  # these differ from the others
+        state = step(state) if plain else blocks.run(key, steps - number, step, state)
+        if leave and blocks.due(number):
+            state = blocks.settled(state, answers)
+            if not len(state.rows):
+                break
+        if number == windows[0]:
+            rule.adapt(state, windows.pop(0) - opened)
+            opened, state.rises = number, torch.zeros_like(state.rises)
+            state.last_best = state.best_loss
+    state = blocks.settled(state, answers)
+    answers.put(state.rows, state.best, state.fallen, state.best_loss, state.queries)
+    return answers.outcome(flat)
+
+
+def _begun(
+    victim: Victim,
+    origin: Tensor,
+    start: Tensor,
+    fields: tuple[Tensor, ...],
+    look: Ascent,
+    leave: bool,
+) -> State:
+    n, device = len(origin), origin.device
     fallen = predictions(look.logits) != fields[0]
-    images, losses = start.clone(), look.loss.clone()
-    queries = torch.full((n,), victim.eot, dtype=torch.long, device=device)
-    state = State(
+    return State(
         rows=torch.arange(n, device=device),
+        done=fallen if leave else torch.zeros_like(fallen),
         origin=origin,
         fields=fields,
         now=start,
@@ -99,34 +144,36 @@ def climb(
         # Nothing can be stuck in the first window, which has no earlier best to compare with.
         reduced=torch.ones(n, dtype=torch.bool, device=device),
         share=torch.ones_like(look.loss),
+        fallen=fallen,
+        found=start,
+        found_loss=look.loss,
+        queries=torch.full((n,), victim.eot, dtype=torch.long, device=device),
     )
-    rule.begin(state)
-    if leave and bool(fallen.any()):
-        state = take(state, (~fallen).nonzero()[:, 0])
-    windows, opened = rule.windows(steps), 0
-    for number in range(1, steps + 1) if len(state.rows) else ():
-        point = rule.move(state, number == 1)
-        state.before, state.now = state.now, point
-        look = _look(victim, point, criterion, state, last=number == steps)
-        queries[state.rows] += victim.eot
-        _remember(state, look)
-        wrong = predictions(look.logits) != state.fields[0]
-        if not leave:
-            # All stay, so nothing need be known here of the values: the device is not waited for.
-            fallen = fallen | wrong
-        elif bool(wrong.any()):
-            gone = state.rows[wrong]
-            fallen[gone] = True
-            images[gone], losses[gone] = point[wrong], look.loss[wrong]
-            state = take(state, (~wrong).nonzero()[:, 0])
-        if not len(state.rows):
-            break
-        if number == windows[0]:
-            rule.adapt(state, windows.pop(0) - opened)
-            opened, state.rises = number, torch.zeros_like(state.rises)
-            state.last_best = state.best_loss
-    images[state.rows], losses[state.rows] = state.best, state.best_loss
-    return Outcome(images, fallen, losses, queries, torch.zeros_like(queries), flat)
+
+
+def _step(
+    victim: Victim,
+    rule: StepRule,
+    criterion: Criterion,
+    leave: bool,
+    first: bool,
+    last: bool,
+    state: State,
+) -> State:
+    """Move every image and look where it is; nothing is asked of the values."""
+    point = rule.move(state, first)
+    look = _look(victim, point, criterion, state, last=last)
+    state.before, state.now = state.now, point
+    _remember(state, look)
+    state.queries = state.queries + victim.eot * ~state.done
+    wrong = predictions(look.logits) != state.fields[0]
+    if leave:
+        new = wrong & ~state.done
+        state.found = torch.where(per_image(new, point), point, state.found)
+        state.found_loss = torch.where(new, look.loss, state.found_loss)
+        state.done = state.done | new
+    state.fallen = state.fallen | wrong
+    return state
 
 
 def _look(

@@ -13,11 +13,11 @@ from stockpot.attack import attacks
 from stockpot.attack.checks.flags import Flags
 from stockpot.attack.checks.forward_pass import in_training, optimises
 from stockpot.attack.checks.outputs import is_randomised, is_softmax
-from stockpot.attack.folding import Model
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import Threat, Threats, threat
 from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
 from stockpot.types import Norm
 

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from stockpot.attack.checks.flags import together
-from stockpot.attack.folding import Model
 from stockpot.attack.run import AttackResult, attack
+from stockpot.engine.stages import stage
+from stockpot.models.forward.folding import Model
 from stockpot.score.scorer import Scorer
 
 
+@stage("attack")
 def attack_scored(
     model: Model,
     images: Tensor,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,61 +17,76 @@ from stockpot.attack.projection import per_image, project
 from stockpot.types import Norm
 
 
-class Moves:
-    """The coming proposals of each image; in l_inf a square goes to one end of what is allowed."""
+class Plan(NamedTuple):
+    """The coming proposals of each image, N x steps x ..."""
 
-    def __init__(self, norm: Norm, origin: Tensor, eps: float) -> None:
-        self.norm, self.eps, self.origin = norm, eps, origin
-        flat = origin.flatten(2)
-        self.ends: tuple[Tensor, ...] = ()
-        if norm == "linf":
-            self.ends = (flat - eps).clamp_(0, 1), (flat + eps).clamp_(0, 1)
-        self.sides: Sequence[int] = ()
-        self.numbers = self.corners = self.up = origin.new_zeros(len(origin), 0)
+    corners: Tensor
+    """Top and left of two windows."""
+    up: Tensor
+    """For each channel, whether its change is upward."""
+    turned: Tensor
+    """Whether the change lies on its side."""
+    sides: Tensor
 
-    def take(self, rows: Tensor) -> Moves:
-        """The moves of some of the images."""
-        part = Moves.__new__(Moves)
-        part.norm, part.eps, part.sides = self.norm, self.eps, self.sides
-        part.origin = self.origin[rows]
-        part.ends = tuple(end[rows] for end in self.ends)
-        part.numbers, part.corners, part.up = (
-            tensor[rows] for tensor in (self.numbers, self.corners, self.up)
-        )
-        return part
 
-    def plan(self, numbers: Tensor, sides: Sequence[int]) -> None:
-        """Places and signs of a block of steps, from N x steps x (5 + channels) random numbers."""
-        height, width = self.origin.shape[-2:]
-        free = [[height - side + 1, width - side + 1] * 2 for side in sides]
-        self.corners = (numbers[..., :4] * numbers.new_tensor(free)).long()
-        self.up = numbers[..., 5:, None] >= 0.5
-        self.numbers, self.sides = numbers, sides
+def planned_moves(numbers: Tensor, sides: Sequence[int], height: int, width: int) -> Plan:
+    """Places and signs of some steps, from N x steps x (5 + channels) random numbers."""
+    free = [[height - side + 1, width - side + 1] * 2 for side in sides]
+    corners = (numbers[..., :4] * numbers.new_tensor(free)).long()
+    lengths = torch.tensor(sides, device=numbers.device).expand(numbers.shape[:2]).contiguous()
+    return Plan(corners, numbers[..., 5:, None] >= 0.5, numbers[..., 4] < 0.5, lengths)
 
-    def propose(self, best: Tensor, step: int) -> Tensor:
-        """A changed copy of each image's best point."""
-        side, corners = self.sides[step], self.corners[:, step]
-        if self.norm == "linf":
-            return self._square(best, side, corners, self.up[:, step])
-        window = Patches(corners[:, 0], corners[:, 1], side)
-        other = Patches(corners[:, 2], corners[:, 3], side)
-        sign = torch.where(self.up[:, step, ..., None], 1.0, -1.0).to(best)
-        shape = bump(self.norm, side, sign)
-        turned = self.numbers[:, step, 4, None, None, None] < 0.5
-        change = sign * torch.where(turned, shape.T, shape)
-        delta = transfer(self.norm, best - self.origin, window, other, change, self.eps)
-        return on_sphere(self.norm, self.origin, delta, self.eps)
 
-    def _square(self, best: Tensor, side: int, corners: Tensor, up: Tensor) -> Tensor:
-        n, channels, _, width = best.shape
-        reach = torch.arange(side, device=best.device)
-        inside = (reach[:, None] * width + reach).flatten()
-        place = (corners[:, 0] * width + corners[:, 1])[:, None] + inside
-        place = place[:, None].expand(n, channels, side * side)
-        low, high = (end.gather(2, place) for end in self.ends)
-        changed = best.clone()
-        changed.view(n, channels, -1).scatter_(2, place, torch.where(up, high, low))
-        return changed
+def ends(norm: Norm, origin: Tensor, eps: float) -> tuple[Tensor, ...]:
+    """In l_inf, the two ends of what is allowed, to one of which a square goes."""
+    if norm != "linf":
+        return ()
+    return (origin - eps).clamp_(0, 1), (origin + eps).clamp_(0, 1)
+
+
+def proposal(
+    norm: Norm, best: Tensor, origin: Tensor, limits: tuple[Tensor, ...], plan: Plan, step: int,
+    side: int, eps: float,
+) -> Tensor:  # fmt: skip
+    """A changed copy of each image's best point."""
+    corners, up = plan.corners[:, step], plan.up[:, step]
+    if norm == "linf":
+        return _square(best, limits, side, corners, up)
+    window = Patches(corners[:, 0], corners[:, 1], side)
+    other = Patches(corners[:, 2], corners[:, 3], side)
+    sign = torch.where(up[..., None], 1.0, -1.0).to(best)
+    shape = bump(norm, side, sign)
+    turned = plan.turned[:, step, None, None, None]
+    change = sign * torch.where(turned, shape.T, shape)
+    delta = transfer(norm, best - origin, window, other, change, eps)
+    return on_sphere(norm, origin, delta, eps)
+
+
+def _square(
+    best: Tensor, limits: tuple[Tensor, ...], side: int, corners: Tensor, up: Tensor
+) -> Tensor:
+    n, channels, _, width = best.shape
+    reach = torch.arange(side, device=best.device)
+    inside = (reach[:, None] * width + reach).flatten()
+    place = (corners[:, 0] * width + corners[:, 1])[:, None] + inside
+    place = place[:, None].expand(n, channels, side * side)
+    low, high = (end.flatten(2).gather(2, place) for end in limits)
+    changed = best.clone()
+    changed.view(n, channels, -1).scatter_(2, place, torch.where(up, high, low))
+    return changed
+
+
+def masked_square(best: Tensor, limits: tuple[Tensor, ...], plan: Plan, step: Tensor) -> Tensor:
+    """The same in l_inf when the number of the step is known to the device alone."""
+    corners, up = plan.corners.index_select(1, step)[:, 0], plan.up.index_select(1, step)[:, 0]
+    side = plan.sides.index_select(1, step)
+    height, width = best.shape[-2:]
+    down = torch.arange(height, device=best.device) - corners[:, :1]
+    right = torch.arange(width, device=best.device) - corners[:, 1:2]
+    rows, columns = (down >= 0) & (down < side), (right >= 0) & (right < side)
+    inside = rows[:, None, :, None] & columns[:, None, None, :]
+    low, high = limits
+    return torch.where(inside, torch.where(up[..., None], high, low), best)
 
 
 def on_sphere(norm: Norm, origin: Tensor, delta: Tensor, eps: float) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from stockpot.attack.folding import Model
+from stockpot.models.forward.folding import Model
 
 _STEPS = {"round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside"}
 _CUTS = {"clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6", "hardsigmoid"}

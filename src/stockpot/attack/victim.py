@@ -10,10 +10,13 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stockpot.attack.folding import Model, folded
-from stockpot.attack.frozen_graph import frozen
+from stockpot.attack.blocks import Blocks
+from stockpot.attack.captured import Graphs, graphs_for
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.convolutions import with_relus
+from stockpot.models.forward.folding import Model, folded
+from stockpot.models.forward.frozen_graph import frozen
 from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]
@@ -61,6 +64,7 @@ class Victim:
         self._run: Model = self.model
         self._look: Model | None = None
         self._door: torch.dtype | None = None
+        self._graphs: Graphs | None = None
 
     def prepare(self, images: Tensor, given: torch.dtype = torch.float32) -> None:
         """Make the faster model that `forward` asks for; to be called in evaluation mode.
@@ -70,6 +74,7 @@ class Victim:
             given: the precision that the images came in, perhaps since the model wants it.
         """
         self._door = _door(self.model, images, given)
+        self._graphs = None if self.forward == "compiled" else graphs_for(images.device)
         if self._door is not None:
             return  # a model in half precision is taken as it is
         if self.forward == "folded":
@@ -79,6 +84,9 @@ class Victim:
             if self.precision == "bf16" and isinstance(self._run, nn.Module):
                 # The copy is ours: its weights can be bfloat16, which spares a cast at every look.
                 self._run = self._run.bfloat16() if self._run is not self.model else self._run
+            if self._run is not self.model and images.is_cuda:
+                half = self.precision == "bf16"
+                self._run = with_relus(self._run, images.bfloat16() if half else images)
         elif self.forward == "compiled":
             self._run = cast(Model, torch.compile(self.model))
 
@@ -91,13 +99,23 @@ class Victim:
         """The same model, run as it was given, on pixels in full precision."""
         exact = Victim(self.model, self.eot, piece=self.piece)
         exact._door = self._door
+        if self._graphs is not None:  # of its own: another way to run the model is another graph
+            exact._graphs = graphs_for(self._graphs.device)
         return exact
 
     def averaging(self, eot: int) -> Victim:
         """The same model, run in the same way, with other draws for every look."""
         other = replace(self, eot=eot)
         other._run, other._look, other._door = self._run, self._look, self._door
+        other._graphs = self._graphs
         return other
+
+    def blocks(self, every: int) -> Blocks:
+        """How the images of a run on this model leave: where steps are captured, every so often."""
+        return Blocks(self._graphs, every, None if self.exact else self._wrong, self.eot)
+
+    def _wrong(self, images: Tensor, labels: Tensor) -> Tensor:
+        return predictions(self.exactly().logits(images)) != labels
 
     def once(self, pixels: Tensor) -> Tensor:
         """One pass of the model as it was given, which is not counted."""

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from stockpot.attack.directions import random_start
 from stockpot.attack.draws import signs, uniform
-from stockpot.attack.folding import Model
 from stockpot.attack.projection import project
 from stockpot.attack.run import attack
 from stockpot.attack.threat import Threat
 from stockpot.audit.subject import Subject
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import predictions
 
 LEAST = 150

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stockpot.attack.folding import Model
 from stockpot.attack.run import check_logits, pixels_and_labels
 from stockpot.attack.threat import threat
 from stockpot.attack.victim import evaluation_mode
@@ -17,7 +16,9 @@ from stockpot.audit.judgement import FEWEST, forbidden
 from stockpot.audit.probes import Images, Plan
 from stockpot.audit.subject import Subject, state_of, untouched_copy
 from stockpot.audit.trial import Claim, Point, Trial
+from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.folding import Model
 from stockpot.results.schema import Finding, Verdict
 from stockpot.results.trust import worst_of
 from stockpot.score.predictions import predictions
@@ -46,6 +47,7 @@ class Audit:
         return next(each for each in self.findings if each.name == name)
 
 
+@stage("attack")
 def audit(
     model: Model,
     images: Tensor,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.attack.checks.forward_pass import modules_behind
-from stockpot.attack.folding import Model
 from stockpot.attack.victim import Victim
+from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite
 
 

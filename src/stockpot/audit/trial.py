@@ -8,7 +8,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from stockpot.attack.folding import Model
 from stockpot.attack.losses import cross_entropy
 from stockpot.attack.straight_through import straight_through
 from stockpot.attack.threat import Threat
@@ -26,6 +25,7 @@ from stockpot.audit.probes import (
     scaled,
 )
 from stockpot.audit.subject import Subject
+from stockpot.models.forward.folding import Model
 from stockpot.results.schema import Finding
 from stockpot.score.predictions import predictions
 

@@ -128,8 +128,14 @@ class AdapterSource:
             return self._adapted(values, self._pairs[name]).to(values.dtype)
         return values
 
-    def prefetch(self, name: str) -> None:
-        self._base.prefetch(name)
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        if name in self._whole or name in self._biases or name in self._pairs:
+            return self.read(name).reshape(-1)[start:stop]
+        return self._base.stretch(name, start, stop)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        if name not in self._whole:
+            self._base.prefetch(name, start, stop)
 
     def _adapted(self, values: Tensor, pair: _Pair) -> Tensor:
         down, up = (self._adapter.read(key).float() for key in (pair.down, pair.up))

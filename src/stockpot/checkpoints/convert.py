@@ -163,8 +163,11 @@ class _Renamed:
     def read(self, name: str) -> Tensor:
         return self._source.read(self._names[name])
 
-    def prefetch(self, name: str) -> None:
-        self._source.prefetch(self._names[name])
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        return self._source.stretch(self._names[name], start, stop)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        self._source.prefetch(self._names[name], start, stop)
 
 
 def _stripped(source: Source, prefixes: Sequence[str]) -> Source:

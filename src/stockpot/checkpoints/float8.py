@@ -70,8 +70,13 @@ class Float8Source:
     def read(self, name: str) -> Tensor:
         return self._widened(name) if name in self._scales else self._source.read(name)
 
-    def prefetch(self, name: str) -> None:
-        self._source.prefetch(name)
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        if name in self._scales:
+            return self._widened(name).reshape(-1)[start:stop]
+        return self._source.stretch(name, start, stop)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        self._source.prefetch(name, start, stop)
 
     def _widen(self, name: str) -> Tensor:
         dtype = self._infos[name].dtype

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import os
 import re
 import threading
@@ -22,7 +21,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-_BLOCK = 1 << 24
+from stockpot.files import cache_folder
+
+_BLOCK = 1 << 20
 _THREADS = 2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGE = 16_000_000
@@ -93,14 +94,10 @@ def _named_by_hash(path: Path) -> str | None:
 
 def _sha256(path: Path, stop: threading.Event) -> str:
     digest = hashlib.sha256()
-    if not path.stat().st_size:
-        return digest.hexdigest()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        for start in range(0, len(mapped), _BLOCK):
-            if stop.is_set():
-                break
-            with memoryview(mapped)[start : start + _BLOCK] as block:
-                digest.update(block)
+    block = memoryview(bytearray(_BLOCK))
+    with path.open("rb", buffering=0) as file:
+        while not stop.is_set() and (count := file.readinto(block)):
+            digest.update(block[:count])
     return digest.hexdigest()
 
 
@@ -108,8 +105,7 @@ class HashCache:
     """Hashes of files that have not changed since; kept in the user's cache folder."""
 
     def __init__(self) -> None:
-        folder = os.environ.get("STOCKPOT_CACHE") or "~/.cache/stockpot"
-        self._path = Path(folder).expanduser() / "sha256.json"
+        self._path = cache_folder() / "sha256.json"
         self._fresh: dict[str, str] = {}
 
     @cached_property

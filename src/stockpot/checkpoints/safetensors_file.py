@@ -1,13 +1,12 @@
 """Checkpoints in safetensors files, one or sharded, mapped into memory and never copied.
 
-The header of a file is read and checked when it is opened; the values are views of the mapping, so
-reading costs no private memory.
+The header of a file is read and checked when it is opened; the values are views of a mapping, so
+reading costs no private memory. No file stays open for longer than its values are used.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.mapped_file import MappedFile
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
 
@@ -54,18 +54,16 @@ class SafetensorsSource:
         self.files = files
         self.tied: Mapping[str, str] = {}
         self._places: dict[str, _Place] = {}
-        self._maps: list[mmap.mmap] = []
-        self._descriptors: list[int] = []
+        self._mapped: list[MappedFile] = []
         for number, path in enumerate(files):
             self._open(number, path)
 
     def _open(self, number: int, path: Path) -> None:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            facts = os.fstat(file.fileno())
+            size = facts.st_size
             header, start = _read_header(path, file.read(8), size, file)
-            # A private mapping: torch asks for a writable buffer, and nobody may change the file.
-            self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-            self._descriptors.append(os.dup(file.fileno()))
+        self._mapped.append(MappedFile(path, facts))
         end = start
         entries = []
         for name, entry in header.items():
@@ -85,33 +83,32 @@ class SafetensorsSource:
             self._places[name] = _Place(number, offset, info)
 
     def __del__(self) -> None:
-        for descriptor in getattr(self, "_descriptors", ()):
-            os.close(descriptor)
+        for file in getattr(self, "_mapped", ()):
+            file.close()
 
     def tensors(self) -> Mapping[str, TensorInfo]:
         return {name: place.info for name, place in self._places.items()}
 
     def read(self, name: str) -> Tensor:
-        place = self._places[name]
-        if not place.info.numel:
-            return torch.empty(place.info.shape, dtype=place.info.dtype)
-        values = torch.frombuffer(
-            self._maps[place.file],
-            dtype=place.info.dtype,
-            count=place.info.numel,
-            offset=place.offset,
-        )
-        return values.view(place.info.shape)
+        file, offset, info = self._place(name)
+        if not info.numel:
+            return torch.empty(info.shape, dtype=info.dtype)
+        return file.whole(offset, info.numel, info.dtype).view(info.shape)
 
-    def prefetch(self, name: str) -> None:
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        file, offset, info = self._place(name)
+        if stop <= start:
+            return torch.empty(0, dtype=info.dtype)
+        return file.stretch(offset + start * info.dtype.itemsize, stop - start, info.dtype)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        file, offset, info = self._place(name)
+        size = info.dtype.itemsize
+        file.fetch(offset + start * size, (stop - start) * size)
+
+    def _place(self, name: str) -> tuple[MappedFile, int, TensorInfo]:
         place = self._places[name]
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(
-                self._descriptors[place.file],
-                place.offset,
-                place.info.nbytes,
-                os.POSIX_FADV_WILLNEED,
-            )
+        return self._mapped[place.file], place.offset, place.info
 
 
 def _read_header(

@@ -67,6 +67,10 @@ class Source(Protocol):
         """The values; they may share memory with the file and must not be written to."""
         ...
 
-    def prefetch(self, name: str) -> None:
-        """Ask the system to fetch the values soon; returns at once."""
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        """The elements from `start` to `stop` - 1, flat; for a walk that keeps none of them."""
+        ...
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        """Wait until that stretch lies in memory; called by threads that read ahead."""
         ...

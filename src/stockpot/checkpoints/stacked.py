@@ -42,6 +42,10 @@ class StackedSource:
         source, own = self._places[name]
         return source.read(own)
 
-    def prefetch(self, name: str) -> None:
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
         source, own = self._places[name]
-        source.prefetch(own)
+        return source.stretch(own, start, stop)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        source, own = self._places[name]
+        source.prefetch(own, start, stop)

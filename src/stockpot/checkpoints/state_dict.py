@@ -44,7 +44,10 @@ class StateDictSource:
     def read(self, name: str) -> Tensor:
         return self.state[name]
 
-    def prefetch(self, name: str) -> None:
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        return self.read(name).reshape(-1)[start:stop]
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
         """Nothing to do: the values are in memory or mapped."""
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import NamedTuple
 
@@ -19,13 +21,14 @@ from torch import Tensor
 
 from stockpot.checkpoints.safetensors_file import DTYPES
 from stockpot.checkpoints.source import TensorInfo
+from stockpot.files import open_files_allowed
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 _INDEX = "model.safetensors.index.json"
 
 
 class _Place(NamedTuple):
-    descriptor: int
+    path: Path
     offset: int
     info: TensorInfo
 
@@ -35,7 +38,7 @@ class ShardWriter:
 
     def __init__(self, folder: Path, infos: Mapping[str, TensorInfo], *, max_shard: int) -> None:
         self._places: dict[str, _Place] = {}
-        self._descriptors: list[int] = []
+        self._paths: list[Path] = []
         shards = _split(infos, max_shard)
         names = [
             "model.safetensors"
@@ -61,12 +64,15 @@ class ShardWriter:
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        self._descriptors.append(descriptor)
         start = 8 + len(text)
-        _reserve(descriptor, start + offset)
-        os.pwrite(descriptor, len(text).to_bytes(8, "little") + text, 0)
+        try:
+            _reserve(descriptor, start + offset)
+            os.pwrite(descriptor, len(text).to_bytes(8, "little") + text, 0)
+        finally:
+            os.close(descriptor)
+        self._paths.append(path)
         for name, info in infos.items():
-            self._places[name] = _Place(descriptor, start, info)
+            self._places[name] = _Place(path, start, info)
             start += info.nbytes
 
     def write(self, name: str, values: Tensor, *, start: int = 0) -> None:
@@ -77,14 +83,15 @@ class ShardWriter:
         raw = values.detach().to("cpu", place.info.dtype).contiguous().reshape(-1)
         view = raw.view(torch.uint8).numpy().data
         offset = place.offset + start * place.info.dtype.itemsize
+        file = _open_files.get(place.path)
         while view:
-            count = os.pwrite(place.descriptor, view, offset)
+            count = os.pwrite(file.descriptor, view, offset)
             view, offset = view[count:], offset + count
 
     def close(self) -> None:
         """Close the files."""
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        for path in self._paths:
+            _open_files.forget(path)
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -96,6 +103,41 @@ class ShardWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _OpenFile:
+    """A file to write to, closed when nobody uses it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class _OpenFiles:
+    """The files written to last; not all, because many models have more than may be open."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[Path, _OpenFile] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, path: Path) -> _OpenFile:
+        with self._lock:
+            if path not in self._files:
+                while len(self._files) >= max(4, open_files_allowed() // 4):
+                    self._files.popitem(last=False)
+                self._files[path] = _OpenFile(path)
+            self._files.move_to_end(path)
+            return self._files[path]
+
+    def forget(self, path: Path) -> None:
+        with self._lock:
+            self._files.pop(path, None)
+
+
+_open_files = _OpenFiles()
 
 
 def _reserve(descriptor: int, size: int) -> None:

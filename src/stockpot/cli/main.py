@@ -41,6 +41,7 @@ from stockpot.cli import (
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
+from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -98,7 +99,8 @@ def main() -> None:
     keep_freed_memory()
     warnings.showwarning = _warn
     try:
-        app()
+        with timed(age=process_age()):
+            app()
     except PartialResultsError as problem:
         _fail(problem, str(problem), 3)
     except UserError as problem:

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from stockpot.cli.options import (
     AsJson,
+    BatchSize,
+    Compile,
     DataOptions,
     Device,
     ModelOptions,
     Params,
+    Precision,
     Seed,
     Split,
     examples,
     library_defaults,
 )
+from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
+    from stockpot.types import PrecisionChoice
 
 NAME = "measure"
 LIBRARY = library_defaults("stockpot.measure.run:measure")
 EXAMPLES = examples(
     "stockpot measure icons-resnet icons-vit --data icons --with clean,cost",
+    "stockpot measure cifar10-nominal --data cifar10 --with ood -p far=mnist,icons",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
+    "stockpot measure runs/a --data photos/ --with corruption --precision bf16 --batch-size auto",
 )
 
 
@@ -51,24 +59,29 @@ def command(
     data_option: DataOptions = None,
     seed: Seed = LIBRARY.seed,
     device: Device = LIBRARY.device,
-    batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
+    batch_size: BatchSize = LIBRARY.batch_size,
+    precision: Precision = LIBRARY.precision,
+    compiled: Compile = LIBRARY.compile,
     engine: Annotated[
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
     as_json: AsJson = False,
+    profile: Profile = None,
+    check_files: CheckFiles = False,
 ) -> None:
     """Measure models, print the scores and (with -o) save them.
 
     With one measure, -p sets its parameters; with several, write -p MEASURE.KEY=VALUE. An entry of
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
-    from stockpot.cli.console import ImageProgress, err
-    from stockpot.cli.options import key_values, named
-    from stockpot.cli.scores import print_scores
-    from stockpot.measure.run import measure
+    with stage("start"):
+        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.options import key_values, named
+        from stockpot.cli.scores import print_scores
+        from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    with ImageProgress() as progress:
+    with profiled(profile, check_files=check_files), ImageProgress() as progress:
 
         def done(result: CellResult, count: int, total: int) -> None:
             err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
@@ -81,6 +94,8 @@ def command(
             seed=seed,
             device=device,
             batch_size=batch_size,
+            precision=cast("PrecisionChoice", precision),
+            compile=compiled,
             engine=engine,
             unseen=unseen_only,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),

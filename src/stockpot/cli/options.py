@@ -35,6 +35,28 @@ Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def _batch_size(text: str | int) -> int | str:
+    """A number as one; what is none and not `auto` is complained of where it is used."""
+    return int(text) if str(text).isdecimal() else text
+
+
+BatchSize = Annotated[
+    Any,
+    typer.Option(
+        parser=_batch_size,
+        metavar="N|auto",
+        help="Images per forward pass; halved when memory runs out.",
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(help="Of forward passes: fp32, tf32 (GPU), bf16, or auto by the device."),
+]
+Compile = Annotated[
+    bool, typer.Option("--compile", help="Compile the network first; pays for many images.")
+]
+
+
 def library_defaults(function: str) -> SimpleNamespace:
     """The defaults that the library gives the keyword parameters of `module:function`.
 

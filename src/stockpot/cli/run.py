@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stockpot.cli.options import examples
+from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.fuse.similarity import SimilarityReport
@@ -36,24 +38,27 @@ def command(
     engine: Annotated[
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
+    profile: Profile = None,
+    check_files: CheckFiles = False,
 ) -> None:
     """Follow a recipe: make models, measure them, write the report.
 
     A model or cell that is there already is reused where its question is the same; one whose
     method, parameters or inputs changed is made anew.
     """
-    from stockpot.cli.console import ImageProgress, err
-    from stockpot.cli.scores import print_scores
-    from stockpot.engine import engines
-    from stockpot.recipe import load_recipe
-    from stockpot.run.follow import run
+    with stage("start"):
+        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.scores import print_scores
+        from stockpot.engine import engines
+        from stockpot.recipe import load_recipe
+        from stockpot.run.follow import run
 
     file = load_recipe(recipe, overrides or ())
     engines.get(engine)
     if dry_run:
         _say_plan(file, out)
         return
-    with ImageProgress() as progress:
+    with profiled(profile, check_files=check_files), ImageProgress() as progress:
 
         def done(result: CellResult, count: int, total: int) -> None:
             key = result.key

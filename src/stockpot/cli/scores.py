@@ -14,7 +14,7 @@ from stockpot.results.headline import (
     split_by_data,
 )
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.score_tables import corruption_tables, task_tables
+from stockpot.results.score_tables import corruption_tables, detection_tables, task_tables
 
 
 def print_scores(results: Sequence[CellResult]) -> None:
@@ -37,6 +37,16 @@ def print_scores(results: Sequence[CellResult]) -> None:
                     for name, scores, ratio in grid.rows
                 ],
                 title=f"{grid.model}: error in percent",
+            )
+        for found in detection_tables(cells):
+            out.print()
+            table(
+                ["detector", *found.sets],
+                [
+                    [name, *(f"{_short(auroc)} ({_short(fpr)})" for auroc, fpr in scores)]
+                    for name, scores in found.rows
+                ],
+                title=f"{found.model}: AUROC (FPR at 95 % TPR) in percent",
             )
         for note in gathered_notes(cells, results):
             out.print(f"note: {note}")

@@ -23,6 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stockpot.corrupt.fused.kernel import Kernel
+
+_BITS, _UNIFORM = Kernel("fields:bits"), Kernel("fields:uniform")
+_NORMAL, _INTEGERS = Kernel("fields:normal"), Kernel("fields:integers")
+
 # The multipliers 0xed5ad4bb, 0xac4c1b51 and 0x31848bab as signed 32-bit words.
 _FIRST, _SECOND, _THIRD = -312814405, -1404298415, 830770091
 _STREAM = -1640531527  # 0x9e3779b9, spreads stream numbers over the key
@@ -56,29 +61,43 @@ class Draws:
 
     def bits(self, count: int, stream: int = 0) -> Tensor:
         """`count` words of 32 random bits per image, as int32 of shape N x count."""
-        first = self.keys[:, :1] + ((stream * _STREAM + 2**31) % 2**32 - 2**31)
-        word = torch.arange(count, dtype=torch.int32, device=self.keys.device) + first
-        word ^= (word >> 17) & 0x7FFF
-        word *= _FIRST
-        word ^= self.keys[:, 1:]
-        word ^= (word >> 11) & 0x1FFFFF
-        word *= _SECOND
-        word ^= (word >> 15) & 0x1FFFF
-        word *= _THIRD
-        word ^= (word >> 14) & 0x3FFFF
-        return word
+
+        def plain() -> Tensor:
+            word = torch.arange(count, dtype=torch.int32, device=self.device)
+            word = word + (self.keys[:, :1] + _shift(stream))
+            word ^= (word >> 17) & 0x7FFF
+            word *= _FIRST
+            word ^= self.keys[:, 1:]
+            word ^= (word >> 11) & 0x1FFFFF
+            word *= _SECOND
+            word ^= (word >> 15) & 0x1FFFF
+            word *= _THIRD
+            word ^= (word >> 14) & 0x3FFFF
+            return word
+
+        return _BITS(plain, self.device, self.keys, count, _shift(stream))
 
     def uniform(self, shape: Sequence[int], stream: int = 0) -> Tensor:
         """Floats in [0, 1) with 24 bits each, of shape N x shape."""
-        bits = self.bits(int(np.prod(shape)), stream)
-        return ((bits >> 8) & 0xFFFFFF).float().mul_(2.0**-24).view(len(self), *shape)
+        count = int(np.prod(shape))
+
+        def plain() -> Tensor:
+            return ((self.bits(count, stream) >> 8) & 0xFFFFFF).float().mul_(2.0**-24)
+
+        field = _UNIFORM(plain, self.device, self.keys, count, _shift(stream))
+        return field.view(len(self), *shape)
 
     def normal(self, shape: Sequence[int], stream: int = 0) -> Tensor:
         """Standard normal floats of shape N x shape."""
         count = int(np.prod(shape))
-        halves = self.halves(count, stream)
-        table = _normal_quantiles(halves.device)
-        return table.index_select(0, halves.flatten()).view(len(self), *shape)
+        table = _normal_quantiles(self.keys.device)
+
+        def plain() -> Tensor:
+            halves = self.halves(count, stream)
+            return table.index_select(0, halves.flatten()).view(len(self), count)
+
+        field = _NORMAL(plain, self.device, self.keys, table, count, _shift(stream))
+        return field.view(len(self), *shape)
 
     def halves(self, count: int, stream: int = 0) -> Tensor:
         """`count` integers of 16 random bits per image, 0 to 65535, as int32 of shape N x count."""
@@ -90,9 +109,18 @@ class Draws:
 
         Scaling 16 bits leaves a bias of at most one part in 65536 / (high - low).
         """
-        count = int(np.prod(shape))
-        scaled = (self.halves(count, stream) * (high - low)) >> 16
-        return (scaled + low).view(len(self), *shape)
+        count, span = int(np.prod(shape)), high - low
+
+        def plain() -> Tensor:
+            return ((self.halves(count, stream) * span) >> 16) + low
+
+        field = _INTEGERS(plain, self.device, self.keys, count, _shift(stream), low, span)
+        return field.view(len(self), *shape)
+
+
+def _shift(stream: int) -> int:
+    """How far a stream's first key lies from the image's, as a signed 32-bit word."""
+    return (stream * _STREAM + 2**31) % 2**32 - 2**31
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
@@ -49,17 +51,26 @@ class Sizing:
         """Whether pictures were cropped before and are only resized for the model."""
         return self.rule == "published" and self.native is None
 
-    def batches(self, data: Dataset, size: int) -> Iterator[tuple[Batch, Tensor]]:
-        """Batches as the model sees clean ones, and their pictures as they are corrupted."""
-        clean = data.batches(size, self.preprocess.fit)
+    def batches(
+        self, data: Dataset, size: int, device: torch.device | None = None
+    ) -> Iterator[tuple[Batch, Tensor]]:
+        """Batches as the model sees clean ones, and their pictures as they are corrupted.
+
+        Both are on the device, if one is given.
+        """
+        own = self.preprocess.fit
         if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
-            for batch in clean:
+            for batch in data.batches(size, own, device):
                 yield batch, batch.images
             return
-        for batch, other in zip(
-            clean, _batches(data, size, self.native, PUBLISHED_SIDE), strict=True
-        ):
-            yield batch, other.images
+        cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
+        for batch, other in data.several(size, (own, cut)):
+            images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
+            if device is None:
+                yield batch, images
+            else:
+                there = batch._replace(images=moved(batch.images, device))
+                yield there, moved(images, device)
 
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""
@@ -116,6 +127,16 @@ def one_size(images: Images) -> ImageSize | None:
         return ImageSize(*images.pixels.shape[2:])
     if not isinstance(images, EncodedImages):
         return None
+    if images not in _sizes:
+        _sizes[images] = _one_size(images)
+    return _sizes[images]
+
+
+_sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
+"""Every model of a run asks, and each time all headers would be read."""
+
+
+def _one_size(images: EncodedImages) -> ImageSize | None:
     found: ImageSize | None = None
     for item in images.items:
         with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:

@@ -17,7 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.stream.transfer import moved
 from stockpot.datasets.words.words import Words
+from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError, BadParameterError
 
 Fit = Callable[[Image.Image], Image.Image]
@@ -54,6 +56,10 @@ class Images(Protocol):
         """Consecutive uint8 NCHW batches of at most `size` pictures."""
         ...
 
+    def several(self, size: int, fits: Sequence[Fit | None]) -> Iterator[tuple[Tensor, ...]]:
+        """The same batches through several fits."""
+        ...
+
 
 @dataclass(frozen=True)
 class TensorImages:
@@ -79,6 +85,10 @@ class TensorImages:
         """Consecutive slices; `fit` is not needed, a model resizes equal pictures by itself."""
         for start in range(0, len(self), size):
             yield self.pixels[start : start + size]
+
+    def several(self, size: int, fits: Sequence[Fit | None]) -> Iterator[tuple[Tensor, ...]]:
+        """The same slices for every fit."""
+        return ((pixels,) * len(fits) for pixels in self.batches(size, None))
 
 
 @dataclass(frozen=True)
@@ -133,13 +143,35 @@ class Dataset:
     def __str__(self) -> str:
         return f"{self.name}:{self.split}"
 
-    def batches(self, size: int = 256, fit: Fit | None = None) -> Iterator[Batch]:
-        """All rows in order, `size` at a time."""
+    def batches(
+        self, size: int = 256, fit: Fit | None = None, device: torch.device | None = None
+    ) -> Iterator[Batch]:
+        """All rows in order, `size` at a time, with the images on a device if one is given."""
         start = 0
-        for images in self.images.batches(size, fit):
+        source = self.images.batches(size, fit)
+        while True:
+            with stage("decode"):
+                images = next(source, None)
+            if images is None:
+                return
             rows = torch.arange(start, start + len(images))
-            start += len(images)
-            yield Batch(images, self.labels[rows], rows)
+            start += len(rows)
+            yield Batch(_on(images, device), self.labels[rows], rows)
+
+    def several(
+        self, size: int, fits: Sequence[Fit | None], device: torch.device | None = None
+    ) -> Iterator[tuple[Batch, ...]]:
+        """The same through several fits; encoded pictures are decoded once for all of them."""
+        start = 0
+        source = self.images.several(size, fits)
+        while True:
+            with stage("decode"):
+                found = next(source, None)
+            if found is None:
+                return
+            rows = torch.arange(start, start + len(found[0]))
+            start += len(rows)
+            yield tuple(Batch(_on(images, device), self.labels[rows], rows) for images in found)
 
     def take(self, index: Sequence[int] | Tensor) -> Dataset:
         """The dataset of these rows; its fingerprint says which were taken."""
@@ -198,6 +230,10 @@ class Dataset:
             values = self.columns[key]
             rows = [row for row in rows if values[row] == wanted]  # type: ignore[assignment]
         return self.take(list(rows))
+
+
+def _on(images: Tensor, device: torch.device | None) -> Tensor:
+    return images if device is None else moved(images, device)
 
 
 def limited_rows(count: int, limit: int, seed: int = 0) -> Tensor:

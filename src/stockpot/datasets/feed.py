@@ -1,9 +1,9 @@
 """Pictures on a device, met again and again: held there while they are few, streamed otherwise.
 
 A set of at most `RESIDENT` bytes at the model's size (13,000 pictures of 224 px, 700,000 of 32 px)
-is decoded once and stays. A larger one is decoded anew whenever it is gone through, by threads
-that are two batches ahead, so that memory does not grow with the set. Both ways give the same
-bytes in the same batches.
+is decoded once and stays; a first pass over all of it works on the batches as they come. A larger
+one is decoded whenever it is gone through, by threads that are two batches ahead, so that memory on
+the device does not grow with the set. Both ways give the same bytes in the same batches.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Fit, Images, TensorImages
+from stockpot.datasets.stream.transfer import moved
 
 RESIDENT = 2 * 2**30
 """The most bytes of one set that are held; also the most that are decoded ahead for a block."""
@@ -53,20 +54,40 @@ class Feed:
             return torch.empty(0, 3, 1, 1, dtype=torch.uint8, device=self.device)
         if len(self) * self.bytes_each > RESIDENT:
             return None
+        for _ in self._first_pass(_CHUNK, None):
+            pass
+        found: Tensor = self.__dict__["held"]
+        return found
+
+    def _first_pass(self, size: int, order: Tensor | None) -> Iterator[Tensor]:
+        """Batches as they are decoded, while the one before is worked on; all stay when it ends."""
         # Filled in place: joining the batches afterwards would take the memory twice.
         pixels = torch.empty(len(self), *self._first.shape, dtype=torch.uint8, device=self.device)
-        start = 0
-        for batch in self.images.batches(_CHUNK, self.fit):
-            pixels[start : start + len(batch)] = batch
-            start += len(batch)
-        return pixels
+        places = torch.arange(len(self)) if order is None else order.cpu()
+        chosen = self.images if order is None else self.images.take(places.tolist())
+        rows_of = torch.split(places.to(self.device), size)
+        for rows, batch in zip(rows_of, chosen.batches(size, self.fit), strict=True):
+            there = moved(batch, self.device)
+            pixels[rows] = there
+            yield there
+        self.__dict__["held"] = pixels
+
+    def _is_to_fill(self, order: Tensor | None) -> bool:
+        """Whether a pass in this order decodes all that is to stay, for the first time."""
+        if "held" in self.__dict__ or isinstance(self.images, TensorImages):
+            return False
+        # Every row once: whoever mixes a set does so; others are given what is held.
+        whole = order is None or (len(order) == len(self) and len(set(order.tolist())) == len(self))
+        return whole and len(self) * self.bytes_each <= RESIDENT
 
     def batches(self, size: int, order: Tensor | None = None) -> Iterator[Tensor]:
         """Batches on the device: all pictures in their order, or those rows in that order."""
         count = len(self) if order is None else len(order)
         if not count:
             return
-        if self.held is not None:
+        if self._is_to_fill(order):
+            yield from self._first_pass(size, order)
+        elif self.held is not None:
             whole = self.held
             if order is None:
                 yield from torch.split(whole, size)
@@ -76,11 +97,11 @@ class Feed:
         elif isinstance(self.images, TensorImages):
             rows_of = torch.arange(count) if order is None else order.cpu()
             for rows in torch.split(rows_of, size):
-                yield self.images.pixels[rows].to(self.device)
+                yield moved(self.images.pixels[rows], self.device)
         else:
             chosen = self.images if order is None else self.images.take(order.tolist())
             for batch in chosen.batches(size, self.fit):
-                yield batch.to(self.device)
+                yield moved(batch, self.device)
 
     def blocks(self, size: int) -> Iterator[list[Tensor]]:
         """The same batches in lists of at most `RESIDENT` bytes, for who meets each several times.

@@ -14,14 +14,9 @@ import torch
 from stockpot.datasets import datasets
 from stockpot.datasets.by_content.parts import check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import (
-    EncodedImages,
-    OnBroken,
-    content_fingerprint,
-    inspect,
-    usable_rows,
-)
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import resolve_classes
+from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError, MissingDependencyError, UnknownNameError, UserError
 
 LABEL_NAMES = ("label", "labels", "class", "fine_label", "target")
@@ -73,7 +68,9 @@ def hub(
         name=local.stem if local.exists() else path,
         split=split or "test",
         images=EncodedImages(
-            tuple(rows.images[row] for row in kept), tuple(f"{path} row {row}" for row in kept)
+            tuple(rows.images[row] for row in kept),
+            tuple(f"{path} row {row}" for row in kept),
+            tuple(digests),
         ),
         labels=target,
         classes=classes,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +12,13 @@ import torch
 from stockpot.datasets import datasets
 from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import (
-    EncodedImages,
-    OnBroken,
-    content_fingerprint,
-    inspect,
-    usable_rows,
-)
-from stockpot.datasets.folder_facts import read_facts
+from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.holdouts.metadata import read_facts
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.pictures import SUFFIXES
+from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError, UnknownNameError
 
 
@@ -66,7 +62,7 @@ def imagefolder(
         relative = listing.choose(relative, root)
     targets = [numbers.of(found[name], name) for name in relative]
     names = spoken(names) if classes is None else names
-    seen = inspect([root / name for name in relative])
+    seen = inspect([root / name for name in relative], root)
     rows = usable_rows(relative, seen.broken, on_broken, str(root))
     if not rows:
         raise BadDataError(f"{root}: no image is left.")
@@ -76,7 +72,7 @@ def imagefolder(
     found_here = Dataset(
         name=place.resolve().name or "imagefolder",
         split=parted or WHOLE,
-        images=EncodedImages(tuple(root / name for name in kept), tuple(kept)),
+        images=EncodedImages(tuple(root / name for name in kept), tuple(kept), tuple(digests)),
         labels=target,
         classes=names,
         fingerprint=content_fingerprint(kept, digests, target, names),
@@ -132,12 +128,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _pictures(root: Path) -> list[str]:
-    inside = ((file, file.relative_to(root)) for file in root.rglob("*"))
-    found = [
-        place.as_posix()
-        for file, place in inside
-        if file.suffix.lower() in SUFFIXES and not _hidden(place) and file.is_file()
-    ]
+    found = [name for name in _files(root, "") if Path(name).suffix.lower() in SUFFIXES]
     if not found:
         raise BadDataError(
             f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
@@ -145,8 +136,19 @@ def _pictures(root: Path) -> list[str]:
     return found
 
 
-def _hidden(place: Path) -> bool:
-    return any(part.startswith(".") for part in place.parts)
+def _files(folder: Path | str, prefix: str) -> Iterator[str]:
+    """Names of all files below, from the first folder on, without hidden ones.
+
+    The system tells with the names which are files: asking for each would take as long as reading.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file():
+                yield f"{prefix}{entry.name}"
 
 
 def _by_folder(root: Path, files: list[str]) -> dict[str, str]:

@@ -6,11 +6,14 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 )
+
+BROKEN = (OSError, SyntaxError, ValueError, EOFError, UnidentifiedImageError)
+"""What Pillow raises for a file that it cannot decode (its PNG reader raises SyntaxError)."""
 
 ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"))
 """What a picture's facts hold when they may say which way is up; asking further is slow."""

@@ -16,7 +16,9 @@ from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
 from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
+from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.memory import Halving
 from stockpot.score.scorer import Model
 from stockpot.types import ImageSize
 
@@ -61,6 +63,7 @@ class Found:
     """Latents before and after."""
 
 
+@stage("attack")
 def search(
     task: Task,
     pixels: Tensor,
@@ -164,23 +167,6 @@ class Batch(NamedTuple):
     targets: Tensor
     labels: Tensor
     rows: Tensor
-
-
-class Halving:
-    """Runs batches, and smaller ones from the moment that memory runs out."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.notes: list[str] = []
-
-    def halve(self, problem: BaseException) -> None:
-        """Use half the size from now on; gives up at one image."""
-        if self.size <= 1:
-            raise problem
-        self.size //= 2
-        self.notes.append(f"out of memory: the batch was halved to {self.size} images")
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
 
 def search_in_parts(

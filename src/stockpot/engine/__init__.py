@@ -51,6 +51,11 @@ class Workers(Protocol):
 class Engine(Protocol):
     """Something that can run jobs."""
 
+    @property
+    def size(self) -> int:
+        """How many jobs run at a time."""
+        ...
+
     def open(self, function: Callable[[Job], Any], jobs: int) -> Workers:
         """Workers for a function, for about so many jobs."""
         ...

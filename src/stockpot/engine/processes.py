@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
-from pathlib import Path
 from typing import Any
 
 from stockpot.engine import Job, Outcome, engines, keep_freed_memory, run_all
+from stockpot.engine.cores import share_with, usable_cores
 from stockpot.errors import BadParameterError, UserError
 
 PRELOADED = ["torch", "transformers.modeling_utils"]
@@ -32,7 +32,7 @@ def _clean_processes() -> BaseContext:
     return context
 
 
-def _start_worker(threads: int, environment: dict[str, str]) -> None:
+def _start_worker(threads: int, workers: int, environment: dict[str, str]) -> None:
     # The server keeps the variables that it was started with; these are of now.
     os.environ.clear()
     os.environ.update(environment)
@@ -41,6 +41,7 @@ def _start_worker(threads: int, environment: dict[str, str]) -> None:
     # Ctrl-C reaches the whole group of processes; only the first one answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
+    share_with(workers)
     import torch
 
     torch.set_num_threads(threads)
@@ -50,11 +51,11 @@ class Processes:
     """Freshly started processes."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self.size = workers
 
     def open(self, function: Callable[[Job], Any], jobs: int) -> ProcessWorkers:
         """Start as many as there are jobs, and no more than were asked for."""
-        return ProcessWorkers(function, min(self.workers, max(1, jobs)))
+        return ProcessWorkers(function, min(self.size, max(1, jobs)))
 
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run jobs as workers become free; a failing job does not stop the others."""
@@ -75,7 +76,7 @@ class ProcessWorkers:
             self.size,
             mp_context=_clean_processes(),
             initializer=_start_worker,
-            initargs=(max(1, usable_cores() // self.size), dict(os.environ)),
+            initargs=(max(1, usable_cores() // self.size), self.size, dict(os.environ)),
         )
 
     def submit(self, number: int, job: Any) -> None:
@@ -118,15 +119,3 @@ def processes(*, workers: int = 0) -> Processes:
     if workers < 0:
         raise BadParameterError(f"workers: expected 0 or more, got {workers}.")
     return Processes(workers or usable_cores())
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; a container or `taskset` often grants fewer than exist."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = min(cores, len(os.sched_getaffinity(0)))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, min(cores, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cores  # no such file, or "max": no quota

@@ -11,6 +11,8 @@ from stockpot.engine import Job, Outcome, engines, run_all
 class Serial:
     """Runs jobs in the order given."""
 
+    size = 1
+
     def open(self, function: Callable[[Job], Any], jobs: int) -> Here:
         """The one worker that there is."""
         return Here(function)

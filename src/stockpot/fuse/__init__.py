@@ -26,6 +26,8 @@ class FuserTags(Tags):
     """Its result is a weighted sum, so that BatchNorm statistics may be mixed alike."""
     symmetric: bool = False
     """The order of the members does not matter."""
+    heavy: bool = False
+    """It does so much arithmetic for each weight that an accelerator is worth the way there."""
     learns: bool = False
     """It looks at models as a whole, and may look at data."""
     needs_data: bool = False

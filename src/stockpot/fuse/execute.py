@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
-from stockpot.checkpoints.source import TensorInfo
+from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.finite import check_merged, written
-from stockpot.fuse.fuser import SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Slab, SurveyFuser, SwitchFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
@@ -36,7 +36,7 @@ from stockpot.fuse.record import (
     write_records,
 )
 from stockpot.fuse.request import Request
-from stockpot.fuse.stream import Piece, Stream
+from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
@@ -112,7 +112,7 @@ def _stream(job: Job, sink: Sink, method: str) -> None:
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
     fusers = [fuser for fuser in job.fusers if not isinstance(fuser, DataFuser | ModuleFuser)]
     ready = stream.prepare(fusers, rows or alignment.rows)
-    same = any(f.keeps_equal for f in ready if isinstance(f, TensorFuser)) and _all_equal(stream)
+    same = any(getattr(f, "keeps_equal", False) for f in ready) and _all_equal(stream)
     aliases: dict[str, list[str]] = {}
     for alias, name in alignment.tied.items():
         aliases.setdefault(name, []).append(alias)
@@ -122,51 +122,64 @@ def _stream(job: Job, sink: Sink, method: str) -> None:
             if target in job.infos:
                 sink.write(model, target, written(values, job.infos[target].dtype, target), start)
 
-    def work(piece: Piece) -> None:
-        slab = stream.slab(piece)
-        name = piece.row.name
+    def finish(label: str, slab: Slab, values: Tensor) -> None:
+        if is_variance(slab.name) and not bool(is_sound(values).all()):
+            values = sound(values, slab.smallest())
+        check_merged(values, slab.name, method)
+        for model in job.models(label):
+            put(model, slab.name, values, slab.start)
+
+    def work(slab: Slab) -> None:
         for label, of in job.of.items():
-            fuser = ready[of[name]]
+            fuser = ready[of[slab.name]]
             if isinstance(fuser, SwitchFuser):
                 for model, values in zip(job.models(label), fuser.merge(slab), strict=True):
-                    check_merged(values, name, method)
-                    put(model, name, values, piece.start)
-                continue
-            values = slab.member(0) if same and fuser.keeps_equal else fuser.merge(slab)
-            if is_variance(name) and not bool(is_sound(values).all()):
-                values = sound(values, slab.smallest())
-            check_merged(values, name, method)
-            for model in job.models(label):
-                put(model, name, values, piece.start)
+                    check_merged(values, slab.name, method)
+                    put(model, slab.name, values, slab.start)
+            elif same and fuser.keeps_equal:
+                for part in (slab,) if slab.stop is not None else slab.stretches():
+                    finish(label, part, part.member(0))
+            elif isinstance(fuser, SurveyFuser):
+                merge = fuser.survey(slab)
+                for part in slab.stretches(rows=fuser.rows):
+                    finish(label, part, merge(part))
+            else:
+                finish(label, slab, fuser.merge(slab))
 
     def elementwise(row: Row) -> bool:
         return all(ready[of[row.name]].elementwise for of in job.of.values())
 
-    stream.walk(list(stream.pieces(alignment.rows, elementwise)), work)
+    stream.walk(stream.pieces(alignment.rows, elementwise), work)
     for copied in alignment.copies:
-        values = copied.source.read(copied.source_name)
-        for label in job.of:
-            for model in job.models(label):
-                put(model, copied.name, values, 0)
+        for start, values in _in_stretches(*copied[1:]):
+            for label in job.of:
+                for model in job.models(label):
+                    put(model, copied.name, values, start)
     for model, head in (item for label in job.of for item in job.heads(label).items()):
         for copied in head:
-            values = copied.source.read(copied.source_name)
-            dtype = job.dtype or values.dtype
-            sink.write(model, copied.name, written(values, dtype, copied.name), 0)
+            for start, values in _in_stretches(*copied[1:]):
+                dtype = job.dtype or values.dtype
+                sink.write(model, copied.name, written(values, dtype, copied.name), start)
+
+
+def _in_stretches(info: TensorInfo, source: Source, name: str) -> Iterator[tuple[int, Tensor]]:
+    """A tensor in parts, each with the place where it begins."""
+    for start in range(0, info.numel, STRETCH):
+        yield start, source.stretch(name, start, min(start + STRETCH, info.numel))
 
 
 def _all_equal(stream: Stream) -> bool:
     """Whether all members, and the base if it is used, are the same; ends at a difference."""
     alignment = stream.alignment
     for row in alignment.rows:
-        first = alignment.members[0].read(row.members[0])
         others = list(zip(alignment.members[1:], row.members[1:], strict=True))
         if alignment.base is not None and row.base is not None:
             others.append((alignment.base, row.base))
-        for source, name in others:
-            values = source.read(name)
-            if values.dtype != first.dtype or not torch.equal(values, first):
-                return False
+        for start, first in _in_stretches(row.info, alignment.members[0], row.members[0]):
+            for source, name in others:
+                values = source.stretch(name, start, start + len(first))
+                if values.dtype != first.dtype or not torch.equal(values, first):
+                    return False
     return True
 
 

@@ -5,7 +5,46 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stockpot.errors import UserError
+from stockpot.checkpoints.source import Source
+from stockpot.errors import BadCheckpointError, UserError
+
+
+class Inputs:
+    """What was read for a piece of work, and whether all of it was numbers.
+
+    Asking a GPU makes it wait for all that was begun. So its values are summed where they are, and
+    the sums are asked for once, when the piece is done.
+    """
+
+    def __init__(self) -> None:
+        self._sums: list[tuple[Tensor, Source, str]] = []
+
+    def check(self, values: Tensor, source: Source, name: str) -> None:
+        """Raise where values on the CPU are no numbers; remember the sum of others."""
+        if values.device.type == "cpu":
+            if not _is_finite(values):
+                raise _refused(source, name, values)
+        else:
+            self._sums.append((values.sum(), source, name))
+
+    def settle(self) -> None:
+        """Raise where any of the remembered values were no numbers."""
+        sums, self._sums = self._sums, []
+        if not sums or bool(torch.isfinite(torch.stack([each for each, _, _ in sums])).all()):
+            return
+        # A sum may be too large for its dtype where every value is a number: look closer.
+        for source, name in dict.fromkeys((source, name) for _, source, name in sums):
+            values = source.read(name)
+            if not bool(torch.isfinite(values).all()):
+                raise _refused(source, name, values)
+
+
+def _refused(source: Source, name: str, values: Tensor) -> BadCheckpointError:
+    kind = "NaN" if bool(torch.isnan(values).any()) else "an infinite value"
+    return BadCheckpointError(
+        f"{source.label}: tensor {name!r} holds {kind}; nothing was written.",
+        hint="Leave the checkpoint out, or skip the tensor with --exclude.",
+    )
 
 
 def written(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:

@@ -4,6 +4,8 @@
 - `StagedFuser`: the same, after one or more streamed passes have gathered facts about the whole
   model (a global threshold, say). It is a generator: it yields passes, is sent their results, and
   returns the fuser that does the work.
+- `SurveyFuser`: a function of stretches of a tensor, made after a look at the whole of it (a norm,
+  a rank), so that no tensor has to be in memory whole.
 - `SwitchFuser`: one output per member, for methods that keep a model per task.
 
 None of them knows about files, threads or devices: they see slabs. Methods that learn from models
@@ -15,12 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from stockpot.checkpoints.source import TensorInfo
+
+Read = Callable[[int, int, int | None], Tensor]
+_TOGETHER = 1 << 21
+"""Elements of all members that are held at once where a method compares them."""
+_SHORTEST = 1 << 12
 
 
 class Slab:
@@ -29,34 +36,66 @@ class Slab:
     Elementwise methods get a tensor in flat stretches, so that memory does not grow with the
     tensor; others get it whole, in its shape. Values are in the accumulation dtype and must not
     be changed in place.
+
+    Args:
+        name: the tensor's.
+        info: the whole tensor's.
+        read: gives the values of a member, or of the base (-1), between two elements, flat; or
+            all of them in their shape, where the second is None.
+        count: how many members there are.
+        step: the elements of a stretch.
+        start: where this slab begins.
+        stop: where it ends; None for a whole tensor.
     """
 
     def __init__(
         self,
         name: str,
         info: TensorInfo,
-        read: Callable[[int], Tensor],
+        read: Read,
         count: int,
+        step: int,
         start: int = 0,
+        stop: int | None = None,
     ) -> None:
         self.name = name
         self.info = info
         self.start = start
+        self.stop = stop
         self.count = count
+        self._step = step
         self._read = read
 
     @cached_property
     def base(self) -> Tensor:
         """The base's values; only for methods that need a base."""
-        return self._read(-1)
+        return self.member(-1)
 
     def member(self, index: int) -> Tensor:
         """The values of one member, read anew at each call."""
-        return self._read(index)
+        return self._read(index, self.start, self.stop)
 
     def members(self) -> Iterator[Tensor]:
         """The members' values, one after the other."""
-        return (self._read(index) for index in range(self.count))
+        return (self.member(index) for index in range(self.count))
+
+    def stretches(self, *, rows: bool = False, together: bool = False) -> Iterator[Slab]:
+        """The same values in shorter parts, one after the other.
+
+        Args:
+            rows: cut between rows only; a row is what one number of the first side stands for.
+            together: shorter ones for more members, to hold those of all at once.
+        """
+        total = self.info.numel
+        end = total if self.stop is None else self.stop
+        step = min(self._step, max(_SHORTEST, _TOGETHER // self.count)) if together else self._step
+        if rows:
+            shape = self.info.shape
+            row = max(total // shape[0] if len(shape) > 1 and shape[0] else total, 1)
+            step = max(1, step // row) * row
+        for start in range(self.start, max(end, self.start + 1), step):
+            stop = min(start + step, end)
+            yield Slab(self.name, self.info, self._read, self.count, self._step, start, stop)
 
     def smallest(self) -> Tensor:
         """The members' smallest values, element by element."""
@@ -68,7 +107,7 @@ class Slab:
 
     def delta(self, index: int) -> Tensor:
         """What one member changed: its values less the base's."""
-        return self._read(index) - self.base
+        return self.member(index) - self.base
 
     def deltas(self) -> Iterator[Tensor]:
         """All changes, one after the other, each a fresh tensor."""
@@ -79,7 +118,7 @@ class Slab:
         base = self.base
         stack = base.new_empty((self.count, *base.shape))
         for index in range(self.count):
-            torch.sub(self._read(index), base, out=stack[index])
+            torch.sub(self.member(index), base, out=stack[index])
         return stack
 
 
@@ -122,6 +161,21 @@ class TensorFuser:
 
 
 @dataclass(frozen=True)
+class SurveyFuser:
+    """A method that looks at a whole tensor before it makes it, stretch by stretch."""
+
+    survey: Callable[[Slab], Callable[[Slab], Tensor]]
+    """From the whole tensor to the function that makes a stretch of it."""
+    looks: int = 1
+    """How often the survey reads the tensor, for the plan."""
+    rows: bool = False
+    """Whether a stretch has to be of whole rows."""
+    keeps_equal: bool = False
+    """As for `TensorFuser`."""
+    elementwise: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class SwitchFuser:
     """A method that makes one model per member."""
 
@@ -129,7 +183,7 @@ class SwitchFuser:
     elementwise: bool = False
 
 
-Stages = Generator[Pass, Any, TensorFuser | SwitchFuser]
+Stages = Generator[Pass, Any, TensorFuser | SurveyFuser | SwitchFuser]
 
 
 @dataclass(frozen=True)
@@ -143,4 +197,4 @@ class StagedFuser:
     """Whether it makes one model per member."""
 
 
-Fuser = TensorFuser | SwitchFuser | StagedFuser
+Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

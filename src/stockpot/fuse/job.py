@@ -14,15 +14,14 @@ from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic,
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
-from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import FuserTags, fusers
-from stockpot.fuse.fuser import Fuser, StagedFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.parameters import assign, check_members
 from stockpot.fuse.request import DTYPES, Options, Request
-from stockpot.fuse.stream import STRETCH, Stream
+from stockpot.fuse.stream import STRETCH, Stream, device_for
 from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
 
@@ -104,7 +103,8 @@ def prepare(request: Request) -> Job:
         layout=options.layout,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
-    stream = Stream(alignment, str(pick_device(options.device)), accumulate, options.threads)
+    device = device_for(options.device, heavy=entry.tags.heavy or entry.tags.learns)
+    stream = Stream(alignment, str(device), accumulate, options.threads)
     names = [row.name for row in alignment.rows]
     made: list[Fuser | Learner] = []
     of = {}
@@ -193,6 +193,7 @@ class Plan:
     write_bytes: int
     peak_bytes: int
     workers: int
+    device: str
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -201,10 +202,18 @@ class Plan:
             f"({self.weights / 1e6:.1f} M weights), {self.copied} copied",
             f"{self.passes} passes, {self.read_bytes / 1e9:.2f} GB read, "
             f"{self.write_bytes / 1e9:.2f} GB written",
-            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads",
+            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads"
+            + ("" if self.device == "cpu" else f", and as much of {self.device}"),
             *self.notes,
         ]
         return "\n".join(lines)
+
+
+def _looks(fuser: Fuser | Learner) -> int:
+    """How often a fuser reads everything before it merges."""
+    if isinstance(fuser, SurveyFuser):
+        return fuser.looks
+    return fuser.passes if isinstance(fuser, StagedFuser) else 0
 
 
 def plan_job(request: Request, job: Job) -> Plan:
@@ -216,8 +225,8 @@ def plan_job(request: Request, job: Job) -> Plan:
     sources = count + (alignment.base is not None)
     weights = sum(row.info.numel for row in alignment.rows)
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
-    passes = 1 + max(f.passes if isinstance(f, StagedFuser) else 0 for f in fusers) + job.learns
-    whole = any(not getattr(f, "elementwise", True) for f in fusers)
+    passes = 1 + max(map(_looks, fusers)) + job.learns
+    whole = any(isinstance(f, TensorFuser | SwitchFuser) and not f.elementwise for f in fusers)
     largest = max(row.info.numel for row in alignment.rows)
     piece = largest if whole else min(largest, STRETCH)
     buffers = 3 * count + 4
@@ -239,5 +248,6 @@ def plan_job(request: Request, job: Job) -> Plan:
         write_bytes=written * models,
         peak_bytes=peak,
         workers=stream.workers,
+        device=stream.device,
         notes=notes,
     )

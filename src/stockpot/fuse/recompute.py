@@ -17,6 +17,7 @@ from stockpot.checkpoints.layouts import is_batch_norm_statistic, plain_name
 from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.datasets.dataset import Dataset
+from stockpot.engine import pick_device
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.job import Job
 from stockpot.fuse.record import request_data
@@ -64,7 +65,7 @@ def recompute_folders(
         models = job.models(label)
         for index, model in enumerate(models):
             own = [data[index]] if job.switches and len(data) == len(models) else data
-            layers = _recompute(folders[model], own, request.options.device)
+            layers = _recompute(folders[model], own, str(pick_device(request.options.device)))
             seen = {"layers": layers, "data": [str(one) for one in own]}
             details[model] = {"batch_norm": seen}
     return details

@@ -273,7 +273,7 @@ def write_records(
         details: model -> what came of it.
         seen: the images that members, base and method saw.
     """
-    versions = provenance(device_name(pick_device(options.device))).model_dump()
+    versions = provenance(device_name(pick_device(job.stream.device))).model_dump()
     for label, asked in records.items():
         for model, member in zip(job.models(label), job.members, strict=False):
             notes = list(job.stream.alignment.notes)

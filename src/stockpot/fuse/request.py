@@ -51,7 +51,9 @@ class Options:
             a model for each member with its own head over what is fused (each).
         dtype: the dtype of the result (fp32, bf16, fp16, fp64); by default the first member's.
         max_shard: the largest file to write, such as 5GB.
-        device: where the arithmetic runs: cpu, cuda, cuda:1, ...
+        device: where the arithmetic runs: cpu, cuda, cuda:1, ...; auto is an accelerator for what
+            learns and for methods of much arithmetic (singular vectors, descents), where there is
+            one, and the CPU for the others, which are done when their files are read.
         accumulate: the dtype of the arithmetic, at least that of the inputs: fp32 or fp64.
         bn: combine BatchNorm statistics linearly, or estimate them anew (recompute) from the
             images of `tasks`; of a method that learns nothing, a name there means its train split.
@@ -71,7 +73,7 @@ class Options:
     head: Literal["keep", "drop", "first", "each"] = "keep"
     dtype: str | None = None
     max_shard: str | int = "5GB"
-    device: str = "cpu"
+    device: str = "auto"
     accumulate: Accumulate = "fp32"
     bn: Literal["linear", "recompute"] = "linear"
     threads: int = 0

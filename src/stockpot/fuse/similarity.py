@@ -16,11 +16,10 @@ from stockpot.charts import heat_map
 from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
-from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
-from stockpot.fuse.stream import Stream
+from stockpot.fuse.stream import Stream, device_for
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec
@@ -93,7 +92,8 @@ def similarity(
     alignment = align(
         sources, opened, exclude=options.exclude, intersect=options.intersect, head=options.head
     )
-    stream = Stream(alignment, str(pick_device(options.device)), torch.float32, options.threads)
+    device = device_for(options.device, heavy=False)
+    stream = Stream(alignment, str(device), torch.float32, options.threads)
     (products,) = stream.gather([Products()], alignment.rows)
     return _report(tuple(named), products)
 

@@ -2,18 +2,17 @@
 
 A tensor is cut into stretches that fit a core's cache when the work is elementwise, and taken
 whole otherwise. The cut depends on the tensor alone, never on the number of threads, so the
-result has the same bits however it was computed. The tensors that follow those at work are asked
-for meanwhile, within `AHEAD_ROWS` and `AHEAD_BYTES`.
+result has the same bits however it was computed. Other threads read what comes next meanwhile
+(`read_ahead.py`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -21,19 +20,36 @@ from torch import Tensor
 
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
-from stockpot.errors import BadCheckpointError
-from stockpot.fuse.fuser import Fuser, Pass, Slab, StagedFuser, Stages, SwitchFuser, TensorFuser
+from stockpot.engine import pick_device
+from stockpot.errors import BadParameterError
+from stockpot.fuse.finite import Inputs
+from stockpot.fuse.fuser import (
+    Fuser,
+    Pass,
+    Slab,
+    StagedFuser,
+    Stages,
+    SurveyFuser,
+    SwitchFuser,
+    TensorFuser,
+)
+from stockpot.fuse.read_ahead import ReadAhead
 
 STRETCH = 1 << 18
 """Elements of a stretch: one megabyte in fp32, so that a few of them stay in cache."""
 DEVICE_STRETCH = 1 << 24
-AHEAD_ROWS = 8
-"""Tensors that are fetched before their turn, at most."""
-AHEAD_BYTES = 256 << 20
-"""And their bytes in all checkpoints together; one tensor is fetched however large it is."""
 _CORES = os.cpu_count() or 1
 
-Ready = TensorFuser | SwitchFuser
+Ready = TensorFuser | SurveyFuser | SwitchFuser
+
+
+def device_for(asked: str, *, heavy: bool) -> torch.device:
+    """Where to compute; `auto` takes an accelerator only for heavy arithmetic.
+
+    A merge that takes a few operations for every weight waits for its files anywhere, and on an
+    accelerator for the way there and back too (docs/performance.md).
+    """
+    return pick_device("cpu" if asked == "auto" and not heavy else asked)
 
 
 class Piece(NamedTuple):
@@ -64,7 +80,7 @@ class Stream:
 
     def pieces(self, rows: Iterable[Row], elementwise: Callable[[Row], bool]) -> Iterator[Piece]:
         """The walk's steps in file order."""
-        step = STRETCH if self.device == "cpu" else DEVICE_STRETCH
+        step = self._step
         for row in rows:
             if not elementwise(row):
                 yield Piece(row, 0, None)
@@ -72,21 +88,26 @@ class Stream:
             for start in range(0, max(row.info.numel, 1), step):
                 yield Piece(row, start, min(start + step, row.info.numel))
 
-    def slab(self, piece: Piece) -> Slab:
+    def slab(self, piece: Piece, inputs: Inputs) -> Slab:
         """The values of a piece, read when they are used."""
         row = piece.row
 
-        def read(index: int) -> Tensor:
+        def read(index: int, start: int, stop: int | None) -> Tensor:
             source, name = self._source(row, index)
-            values = source.read(name)
-            if piece.stop is not None:
-                values = values.reshape(-1)[piece.start : piece.stop]
+            values = source.stretch(name, start, row.info.numel if stop is None else stop)
+            if stop is None:
+                values = values.view(row.info.shape)
             dtype = torch.promote_types(self.accumulate, values.dtype)
             values = values.to(self.device, dtype)
-            _check_finite(values, source, name)
+            inputs.check(values, source, name)
             return values
 
-        return Slab(row.name, row.info, read, len(row.members), piece.start)
+        count, step = len(row.members), self._step
+        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop)
+
+    @property
+    def _step(self) -> int:
+        return STRETCH if self.device == "cpu" else DEVICE_STRETCH
 
     def _source(self, row: Row, index: int) -> tuple[Source, str]:
         if index >= 0:
@@ -95,39 +116,69 @@ class Stream:
             raise LookupError("a method that is not marked as needing a base asked for it")
         return self.alignment.base, row.base
 
-    def walk(self, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
-        """Do the work on every piece; the first error stops all."""
-        ahead = _ReadAhead(self.alignment, list(dict.fromkeys(piece.row for piece in pieces)))
+    def walk(self, pieces: Iterable[Piece], work: Callable[[Slab], None]) -> None:
+        """Do the work on every piece; the first error stops all.
 
-        def step(piece: Piece) -> None:
-            if piece.start == 0:
-                ahead.begin(piece.row)
-            work(piece)
+        A worker takes its next piece when it has done with the last one, so that nothing waits in
+        a queue however long the walk is.
+        """
+        left, lock = iter(pieces), Lock()
+        errors: list[BaseException] = []
+        ahead = ReadAhead(self.alignment, STRETCH, min(4, max(1, self.workers // 2)))
 
-        with _one_torch_thread(), ThreadPoolExecutor(self.workers) as pool:
+        def take() -> Piece | None:
+            with lock:
+                return None if errors else next(left, None)
+
+        def run() -> None:
             try:
-                for _ in pool.map(step, pieces):
-                    pass
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+                while (piece := take()) is not None:
+                    ahead.begin(piece.row, piece.stop)
+                    inputs = Inputs()
+                    try:
+                        work(self.slab(piece, inputs))
+                    finally:  # what a method made of values that are no numbers is not the reason
+                        inputs.settle()
+            except BaseException as problem:
+                errors.append(self._too_small() if _is_memory(problem) else problem)
+
+        threads = [Thread(target=run, name="fuse") for _ in range(self.workers)]
+        with _one_torch_thread(), ahead:
+            for thread in threads:
+                thread.start()
+            try:
+                for thread in threads:
+                    thread.join()
+            except BaseException as problem:  # an interrupt: the workers end with their piece
+                errors.insert(0, problem)
+                for thread in threads:
+                    thread.join()
+        if errors:
+            raise errors[0]
+
+    def _too_small(self) -> BadParameterError:
+        return BadParameterError(
+            f"device: {self.device} has too little memory for this merge; nothing was written.",
+            hint="Fuse with threads=1, or where there is more memory."
+            if self.device == "cpu"
+            else "Give device=cpu (--device cpu).",
+        )
 
     def gather(self, passes: Sequence[Pass], rows: Sequence[Row]) -> list[Any]:
         """Run several passes in one walk."""
         count = len(self.alignment.members)
         elementwise = all(look.elementwise for look in passes)
-        pieces = list(self.pieces(rows, lambda row: elementwise))
+        pieces = self.pieces(rows, lambda row: elementwise)
         free: list[list[Any]] = []
         made: list[list[Any]] = []
 
-        def work(piece: Piece) -> None:
+        def work(slab: Slab) -> None:
             # list.pop and append are atomic: each worker borrows a set of accumulators.
             try:
                 mine = free.pop()
             except IndexError:
                 mine = [look.begin(count) for look in passes]
                 made.append(mine)
-            slab = self.slab(piece)
             for look, seen in zip(passes, mine, strict=True):
                 look.observe(seen, slab)
             free.append(mine)
@@ -158,49 +209,10 @@ class Stream:
         return [ready[index] for index in range(len(fusers))]
 
 
-class _ReadAhead:
-    """Asks for the rows after those at work, several at once and each of them once."""
-
-    def __init__(self, alignment: Alignment, rows: Sequence[Row]) -> None:
-        self._alignment = alignment
-        self._rows = rows
-        self._number = {row: index for index, row in enumerate(rows)}
-        self._sources = len(alignment.members) + (alignment.base is not None)
-        self._asked = 0  # rows before this one were asked for, or begun
-        self._lock = Lock()
-
-    def begin(self, row: Row) -> None:
-        """A row is begun: ask for those after it, as far as the bounds allow."""
-        for following in self._due(self._number[row]):
-            for source, name in zip(self._alignment.members, following.members, strict=True):
-                source.prefetch(name)
-            if self._alignment.base is not None and following.base is not None:
-                self._alignment.base.prefetch(following.base)
-
-    def _due(self, number: int) -> list[Row]:
-        with self._lock:
-            first = self._asked = max(self._asked, number + 1)
-            waiting = sum(self._cost(row) for row in self._rows[number + 1 : first])
-            for row in self._rows[first : number + 1 + AHEAD_ROWS]:
-                waiting += self._cost(row)
-                if waiting > AHEAD_BYTES and self._asked > number + 1:
-                    break
-                self._asked += 1
-            return list(self._rows[first : self._asked])
-
-    def _cost(self, row: Row) -> int:
-        return row.info.nbytes * self._sources
-
-
-def _check_finite(values: Tensor, source: Source, name: str) -> None:
-    # A sum is the cheapest look at every element; only a strange sum is worth a closer one.
-    if torch.isfinite(values.sum()) or torch.isfinite(values).all():
-        return
-    kind = "NaN" if torch.isnan(values).any() else "an infinite value"
-    raise BadCheckpointError(
-        f"{source.label}: tensor {name!r} holds {kind}; nothing was written.",
-        hint="Leave the checkpoint out, or skip the tensor with --exclude.",
-    )
+def _is_memory(problem: BaseException) -> bool:
+    """Whether memory ran out; of the CPU's, torch says so in words only."""
+    in_words = "can't allocate memory" in str(problem)
+    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or in_words
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stockpot.registry import Kind, Tags
@@ -11,9 +12,19 @@ from stockpot.verbs import speak
 if TYPE_CHECKING:
     from stockpot.measure.measurement import Measurement
 
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureTags(Tags):
+    """What is said of a measure beside its signature."""
+
+    passes: bool = False
+    """Whether its answers come from `context.passes`, in the precision that a run chooses; others
+    run the model themselves, and their question knows no precision."""
+
+
 measures = Kind[Callable[..., "Measurement"]](
     "measures", noun="measure", package="stockpot.measure"
-).tagged(Tags)
+).tagged(MeasureTags)
 speak(__name__, "stockpot.measure.run:measure")
 
-__all__ = ["measures"]
+__all__ = ["MeasureTags", "measures"]

@@ -7,8 +7,7 @@ models and datasets for the next cell), measures, and saves its result file itse
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,35 +15,26 @@ from typing import Any, cast
 
 import torch
 
-from stockpot.attack.saved_images import read_manifest
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
-from stockpot.engine import device_name, pick_device
-from stockpot.errors import UserError
-from stockpot.harden.trained_on import recorded, trained_on
+from stockpot.engine import pick_device
+from stockpot.errors import BadDataError, UserError
+from stockpot.harden.trained_on import recorded
 from stockpot.measure import measures
-from stockpot.measure.measurement import Context, Progress, no_progress
+from stockpot.measure.by_content import by_content
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.models.classifier import Classifier
-from stockpot.models.inputs import identify_autoencoder, seen_of
+from stockpot.models.forward.options import Forward, chosen_forward
+from stockpot.models.inputs import seen_of
 from stockpot.models.load import identify, load_for, words_for
-from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
     Flag,
-    ModelFacts,
-    Score,
-    pack_bits,
 )
-from stockpot.results.store import ResultStore
 from stockpot.score.class_space import BY_POSITION, match_classes
-from stockpot.score.predictions import NON_FINITE, watching
-from stockpot.types import Variant
+from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
 @dataclass(frozen=True)
@@ -72,6 +62,13 @@ class DataSpec:
             return self.source
         return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
 
+    def sibling(self, split: str) -> Dataset:
+        """Another split of the same dataset, all of it."""
+        if isinstance(self.source, Dataset):
+            raise BadDataError(f"{self.source} was given as images, and their {split} is unknown.")
+        options = {key: value for key, value in self.options.items() if key != "limit"}
+        return DataSpec(self.name, self.source, {**options, "split": split}).load()
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -84,9 +81,23 @@ class Cell:
     seed: int
     store: str | None
     device: str
-    batch_size: int
+    batch_size: BatchSize
     unseen: bool = False
     """Leave out the images that the model has seen; they are marked otherwise."""
+    precision: PrecisionChoice = "auto"
+    compile: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether the measure leaves forward passes to the context; others know no precision."""
+        return self.measure in measures and measures.get(self.measure).tags.passes
+
+    @property
+    def forward(self) -> Forward:
+        """How forward passes are made."""
+        if not self.passes:
+            return Forward()
+        return chosen_forward(self.precision, self.compile, pick_device(self.device))
 
     def overlap(self) -> Overlap | None:
         """What the model has seen of the data."""
@@ -100,11 +111,14 @@ class Cell:
             return data, known
         return unseen_part(data, known, self.model.name), replace(known, left_out=True)
 
-    def key(self, references: Mapping[str, str] | None = None) -> CellKey:
+    def key(
+        self, references: Mapping[str, str] | None = None, identity: str | None = None
+    ) -> CellKey:
         """The question this cell answers; loads the data, not the model.
 
         Args:
             references: which of its parameters name models; those of its measure by default.
+            identity: the fingerprint of its model, where that is known.
         """
         if references is None:
             references = all_references(measures.get(self.measure), self.params)
@@ -113,6 +127,7 @@ class Cell:
         own = _undefended(spec.options)
         words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
+        forward = self.forward
         return CellKey(
             model=spec.name,
             entry=variant.entry,
@@ -120,100 +135,19 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=_by_content(self.params, references),
+            params=by_content(self.params, references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
-            model_fingerprint=identify(spec.source, own),
+            model_fingerprint=identity or identify(spec.source, own),
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
+            precision=forward.precision,
+            compiled=forward.compile,
         )
 
 
-def run_cell(cell: Cell, progress: Progress = no_progress) -> CellResult:
-    """Measure one cell and save it; a cell that is already saved is read, not repeated."""
-    key = cell.key()
-    store = ResultStore(cell.store) if cell.store else None
-    if store and (known := store.find(key)):
-        return known
-    data, known_images = cell.images()
-    device = pick_device(cell.device)
-    model = model_for(cell.model, data, device)
-    scratch = store.scratch(key) if store else None
-    context = Context(device, cell.batch_size, cell.seed, progress, scratch)
-    start = time.perf_counter()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    with watching(model) as watch:
-        found = measures.get(cell.measure)(model, data, context, **cell.params)
-    broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
-    positions, by_position = _by_position(model, data) if found.class_space else ([], [])
-    without = (
-        known_images.scores_without(found.scores, found.outcomes, data.groups)
-        if known_images
-        else []
-    )
-    trained = trained_on(cell.model.source, cell.model.options.get("revision"))
-    notes = [*found.notes, *_trained_note(trained, found.scores)]
-    result = CellResult(
-        key=key,
-        scores=[*found.scores, *without],
-        data=DataFacts(
-            name=data.name,
-            split=data.split,
-            n=len(data),
-            classes=len(data.classes),
-            fingerprint=data.fingerprint,
-            licence=data.licence,
-        ),
-        model=ModelFacts(
-            name=cell.model.name,
-            source=model.origin.source,
-            fingerprint=key.model_fingerprint,
-            architecture=model.origin.architecture,
-            parameters=model.parameter_count,
-            preprocessing=str(model.preprocess),
-            class_space=found.class_space,
-            trained_on=trained,
-        ),
-        convention=found.convention,
-        provenance=provenance(device_name(device)),
-        cost=Cost(
-            wall_seconds=time.perf_counter() - start,
-            device=device_name(device),
-            peak_memory_bytes=(
-                torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-            ),
-            images=found.images,
-        ),
-        outcomes={name: pack_bits(flags) for name, flags in found.outcomes.items()},
-        outcome_sizes={
-            name: len(flags) for name, flags in found.outcomes.items() if len(flags) != len(data)
-        },
-        notes=[
-            *dict.fromkeys([*notes, *by_position]),
-            *([watch.note] if watch.broken else []),
-            *(known_images.notes(without) if known_images else []),
-        ],
-        flags=[*found.flags, *broken, *positions, *(known_images.flags if known_images else [])],
-        seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
-        findings=list(found.findings),
-        pictures=list(found.pictures),
-    )
-    if store:
-        store.save(result)
-        store.clear_scratch(key)
-    return result
-
-
-def _trained_note(trained: Mapping[str, str], scores: Sequence[Score]) -> list[str]:
-    """A warning where a model is measured under what it was trained on."""
-    measured = {str(score.condition.get("corruption")) for score in scores}
-    both = [f"{name} (by {why})" for name, why in trained.items() if name in measured]
-    return [f"trained on corruptions that are measured here: {', '.join(both)}"] if both else []
-
-
-def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
+def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
     """What to say where a model does not name its classes: they are taken in the data's order."""
     mapping = match_classes(model.classes, data.classes)
     if not mapping.by_position:
@@ -222,30 +156,12 @@ def _by_position(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str
     return [Flag(name=BY_POSITION, count=count, of=count)], [mapping.note]
 
 
-def _by_content(
-    params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
-) -> dict[str, Any]:
-    """Parameters in which what is read stands by its content: its place decides nothing."""
-    found: dict[str, Any] = {}
-    for key, value in params.items():
-        role = f"{place}{key}"
-        if isinstance(value, Mapping):
-            found[key] = _by_content(value, references, f"{role}.")
-        elif references.get(role) == "model" and value and Path(value).is_dir():
-            found[key] = f"{Path(value).name}@{identify(value)[:16]}"
-        elif references.get(role) == "autoencoder" and value and Path(value).exists():
-            found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
-        elif references.get(role) == "images" and value:
-            found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
-        else:
-            found[key] = value
-    return found
-
-
-def model_for(spec: ModelSpec, data: Dataset, device: torch.device) -> Classifier:
+def model_for(
+    spec: ModelSpec, data: Dataset, device: torch.device, state: str | None = None
+) -> Classifier:
     """The model, with a head for the data's classes where it needs one, and its defences."""
     own = _undefended(spec.options)
-    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True)
+    model = load_for(spec.source, data, options=_plain(own), device=device, keep=True, state=state)
     return behind(model, _defence(spec))
 
 

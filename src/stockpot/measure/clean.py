@@ -13,8 +13,10 @@ from stockpot.measure.measurement import (
     Measurement,
     forward_batches,
     proportion,
+    span,
     with_interval,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.calibration import calibration_error, calibration_interval
 from stockpot.results.statistics import bootstrap_mean
@@ -23,7 +25,8 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
-@measures.register("clean")
+@measures.register("clean", passes=True)
+@in_steps
 def clean(
     model: Classifier,
     data: Dataset,
@@ -33,7 +36,7 @@ def clean(
     bins: Count = 15,
     class_space: ClassSpace = "all",
     per_class: bool = True,
-) -> Measurement:
+) -> Steps[Measurement]:
     """Top-1 and top-k accuracy, per-class accuracy, NLL and calibration error.
 
     Args:
@@ -45,15 +48,17 @@ def clean(
     """
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
-    scorer = scorer_for(model.classes, data, class_space)
+    scorer = scorer_for(model.classes, data, class_space).to(context.device)
     right, right_top, losses, confidences = [], [], [], []
     for logits, batch in forward_batches(model, data, context, "clean"):
         logits = scorer.logits(logits)
-        hits = scorer.right(logits, batch.rows, top)
+        rows = span(batch.rows)
+        hits = scorer.right(logits, rows, top)
         right.append(hits[:, 0])
         right_top.append(hits.any(dim=1))
-        losses.append(scorer.losses(logits, batch.rows))
+        losses.append(scorer.losses(logits, rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
+        yield
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.

@@ -1,41 +1,32 @@
-"""Accuracy under the ImageNet-C corruptions, made on the fly from the clean images.
-
-Every batch is decoded once, kept as uint8 on the device, corrupted and classified for each cell of
-the grid in turn; nothing is written. Some corrupted pictures are kept for the next model of a run
-(`CorruptedBatches`); beyond that memory does not grow with the grid.
-"""
+"""Accuracy under the ImageNet-C corruptions, made on the fly from the clean images."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-from torch import Tensor
-
-from stockpot.corrupt.apply import corrupt, image_size, picture_seeds
+from stockpot.corrupt.apply import image_size
 from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import Severities, chosen_corruptions, chosen_severities
-from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
+from stockpot.corrupt.sizes import SizeRule, Sizing, sizing
 from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
-from stockpot.datasets.dataset import ACCEPTED, Dataset
+from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
-from stockpot.measure.corruption_scores import Grid, grid_scores
+from stockpot.measure.corruption_scores import grid_scores
+from stockpot.measure.grids import Grids, MadeGrids, StoredGrids
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
+from stockpot.measure.together.steps import Steps, in_steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.load import identify, load_for
+from stockpot.models.load import load_for
 from stockpot.score.class_space import ClassSpace
-from stockpot.score.predictions import watching
 from stockpot.score.scorer import scorer_for
 from stockpot.types import ModelRef
 
 
-@measures.register("corruption", paper="arXiv:1903.12261")
+@measures.register("corruption", paper="arXiv:1903.12261", passes=True)
+@in_steps
 def corruption(
     model: Classifier,
     data: Dataset,
@@ -49,7 +40,7 @@ def corruption(
     overlays: Overlays = "procedural",
     folder: str | None = None,
     class_space: ClassSpace = "all",
-) -> Measurement:
+) -> Steps[Measurement]:
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.
 
     Args:
@@ -70,18 +61,19 @@ def corruption(
         class_space: as for `clean`.
     """
     levels, family = chosen_severities(severities), IMAGENET_C
+    measured: Grids
     if folder is not None:
         stored = CorruptionSet(folder, data)
         cells, family = stored_cells(stored, corruptions, levels)
-        grid = _stored_grid(model, data, context, cells, stored, class_space, size)
+        measured = StoredGrids(data, context, cells, class_space, size, stored)
         cut = "not cropped again" if size == "published" else "as the model resizes and crops"
         recipe = f"read from {stored.description} (size={size}: {cut})"
     else:
         names = chosen_corruptions(corruptions)
         cells = [(name, severity) for name in names for severity in levels]
-        measured = _Grids(data, context, cells, profile, size, overlays, class_space)
-        grid = measured.of(model)
+        measured = MadeGrids(data, context, cells, class_space, size, profile, overlays)
         recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))
+    grid = yield from measured.of(model)
     known: Baseline | None
     notes = [f"corruptions: {recipe}"]
     if baseline in NAMED_BASELINES:
@@ -92,12 +84,10 @@ def corruption(
                 " a measured model as baseline is a fairer yardstick"
             )
     else:
+        yield  # it may be one of the models beside this one, whose grid is whole after this step
         yardstick = load_for(baseline, data, device=context.device)
-        other = (
-            _stored_grid(yardstick, data, context, cells, stored, class_space, size)
-            if folder is not None
-            else measured.of(yardstick)
-        )
+        with evaluating(yardstick):
+            other = to_the_end(measured.of(yardstick))
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
     scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
@@ -112,163 +102,6 @@ def corruption(
         notes=(*notes, *scored.notes, *scorer.notes),
         class_space=scorer.description,
     )
-
-
-ROOM = 2**28
-"""Bytes that are kept at most: all 75 cells of CIFAR-10-C for a thousand images."""
-
-
-class CorruptedBatches:
-    """Corrupted pictures by place in their set, made once for all models that a process measures.
-
-    Some corruptions take longer than the models. The pictures of the last set stay as uint8, where
-    the model is, as far as there is room; what does not fit is made anew each time.
-    """
-
-    def __init__(self, room: int = ROOM) -> None:
-        self.room = room
-        self._set: Hashable = None
-        self._kept: dict[Hashable, Tensor] = {}
-        self._bytes = 0
-
-    def find(self, whole: Hashable, place: Hashable) -> Tensor | None:
-        """The pictures at a place of a set, if they are here.
-
-        Args:
-            whole: everything that the pictures of the set depend on; another set replaces this one.
-            place: which of them: rows, corruption and severity.
-        """
-        if whole != self._set:
-            self._set, self._kept, self._bytes = whole, {}, 0
-        return self._kept.get(place)
-
-    def keep(self, place: Hashable, made: Tensor) -> None:
-        """Keep pictures of the set that was asked for last, if there is room."""
-        size = made.element_size() * made.nelement()
-        # The first ones are kept: every model asks in the same order, so the last ones would
-        # always have gone by the time they are wanted.
-        if self._bytes + size <= self.room:
-            self._kept[place] = made
-            self._bytes += size
-
-
-_KEPT: dict[tuple[object, ...], Grid] = {}
-"""Grids measured in this process: a baseline is often one of the models being measured."""
-_PICTURES = CorruptedBatches()
-
-
-class _Grids:
-    """Measures whole grids for one dataset and setting."""
-
-    def __init__(
-        self,
-        data: Dataset,
-        context: Context,
-        cells: list[tuple[str, int]],
-        profile: Profile | Literal["auto"],
-        size: SizeRule,
-        overlays: Overlays,
-        class_space: ClassSpace,
-    ) -> None:
-        self.data, self.context, self.cells, self.size = data, context, cells, size
-        self.profile, self.overlays, self.class_space = profile, overlays, class_space
-
-    def of(self, model: Classifier) -> Grid:
-        """The model's right and wrong answers in every cell."""
-        key = (
-            identify(model),
-            *(self.data.fingerprint, tuple(self.cells), self.profile, self.size),
-            *(self.overlays, self.class_space, self.context.seed, self.data.columns.get(ACCEPTED)),
-        )
-        if key in _KEPT:
-            return _KEPT[key]
-        context, data = self.context, self.data
-        way = sizing(data, model.preprocess, self.size)
-        whole = self._set(way)
-        scorer = scorer_for(model.classes, data, self.class_space)
-        right: dict[tuple[str, int] | None, list[NDArray[np.bool_]]]
-        right = {cell: [] for cell in (None, *self.cells)}
-        done, total = 0, len(data) * len(right)
-        with evaluating(model), watching(model) as watch:
-            for batch, base in way.batches(data, context.batch_size):
-                images = base.to(context.device, non_blocking=True)
-                seeds = picture_seeds(context.seed, batch.rows.tolist())
-                for cell in right:
-                    if cell is None:
-                        seen = batch.images.to(context.device, non_blocking=True)
-                    else:
-                        place = (int(batch.rows[0]), cell)
-                        seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
-                    flags = scorer.correct(model(seen).float(), batch.rows)
-                    right[cell].append(flags.cpu().numpy())
-                    done += len(images)
-                    context.progress("corruption", done, total)
-        joined = {cell: np.concatenate(parts) for cell, parts in right.items()}
-        grid = Grid(joined.pop(None), {cell: joined[cell] for cell in self.cells})
-        if not watch.broken:  # a grid from memory would not say what the outputs were
-            while len(_KEPT) >= 8:
-                _KEPT.pop(next(iter(_KEPT)))
-            _KEPT[key] = grid
-        return grid
-
-    def _set(self, way: Sizing) -> tuple[object, ...]:
-        """All that corrupted pictures depend on; a model may have fitted them to its size."""
-        context = self.context
-        return (
-            *(self.data.fingerprint, way.origin, context.batch_size, context.seed),
-            *(str(context.device), self.profile, self.overlays),
-        )
-
-    def _corrupted(
-        self,
-        images: Tensor,
-        cell: tuple[str, int],
-        seeds: list[int],
-        whole: Hashable,
-        place: Hashable,
-    ) -> Tensor:
-        """The corrupted pictures, kept or made now."""
-        known = _PICTURES.find(whole, place)
-        if known is not None:
-            return known
-        name, severity = cell
-        options = {"overlays": self.overlays} if name == "frost" else {}
-        made = corrupt(images, name, severity, seed=seeds, profile=self.profile, **options)
-        _PICTURES.keep(place, made)
-        return made
-
-
-def _stored_grid(
-    model: Classifier,
-    data: Dataset,
-    context: Context,
-    cells: list[tuple[str, int]],
-    stored: CorruptionSet,
-    class_space: ClassSpace,
-    size: SizeRule,
-) -> Grid:
-    done, total = 0, len(data) * (len(cells) + 1)
-
-    own = model.preprocess
-
-    def fit(picture: Image.Image) -> Image.Image:
-        return stored_fit(picture, own)
-
-    def flags(part: Dataset, published: bool) -> Iterator[NDArray[np.bool_]]:
-        nonlocal done
-        scorer = scorer_for(model.classes, part, class_space)
-        for batch in part.batches(context.batch_size, fit if published else own.fit):
-            images = batch.images.to(context.device)
-            outputs = model(stored_pixels(images, own) if published else images).float()
-            yield scorer.correct(outputs, batch.rows).cpu().numpy()
-            done += len(batch.labels)
-            context.progress("corruption", done, total)
-
-    with evaluating(model):
-        clean = np.concatenate(list(flags(data, False)))
-        published = size == "published"
-        found = {cell: np.concatenate(list(flags(stored.load(*cell), published))) for cell in cells}
-    return Grid(clean, found)
 
 
 def _recipe(

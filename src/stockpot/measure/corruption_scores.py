@@ -16,7 +16,7 @@ from stockpot.datasets.corrupted.families import Family
 from stockpot.measure.mce import IMAGENET_C, Baseline, mean_accuracy, score
 from stockpot.measure.measurement import proportion, with_interval
 from stockpot.results.schema import Score
-from stockpot.results.statistics import bootstrap_mean
+from stockpot.results.statistics import Groups, bootstrap_mean
 
 Cell = tuple[str, int]
 
@@ -27,6 +27,8 @@ class Grid:
 
     clean: NDArray[np.bool_]
     cells: Mapping[Cell, NDArray[np.bool_]]
+    groups: Groups | None = None
+    """Which images belong together; those of one row are the same image anyway."""
 
     def errors(self) -> dict[str, dict[int, float]]:
         """Error rates by corruption and severity."""
@@ -55,18 +57,18 @@ def grid_scores(
     """Every score of a grid; means run over the corruptions of the benchmark."""
     errors, benchmark = grid.errors(), family.corruptions
     result = score(errors, grid.clean_error(), baseline, family)
-    n = len(grid.clean)
+    n, groups = len(grid.clean), grid.groups
     named = baseline.name if baseline else "none"
     wrong = {cell: (~right).astype(np.float64) for cell, right in grid.cells.items()}
     chosen = [cell for cell in wrong if cell[0] in benchmark] or list(wrong)
     mean_right = 1 - np.mean([wrong[cell] for cell in chosen], axis=0)
     scores = [
-        proportion("accuracy", grid.clean),
+        proportion("accuracy", grid.clean, groups=groups),
         with_interval(
             "mean_corruption_accuracy",
             mean_accuracy(errors, family),
             n,
-            bootstrap_mean(mean_right, seed=seed),
+            bootstrap_mean(mean_right, seed=seed, groups=groups),
         ),
     ]
     condition = {"baseline": named}
@@ -77,7 +79,7 @@ def grid_scores(
     ):
         columns = [images[name] for name in benchmark if name in kept and name in images]
         if value is not None and columns:
-            interval = bootstrap_mean(np.mean(columns, axis=0), seed=seed)
+            interval = bootstrap_mean(np.mean(columns, axis=0), seed=seed, groups=groups)
             scores.append(
                 with_interval(metric, value, n, interval, better=False, condition=condition)
             )
@@ -86,12 +88,12 @@ def grid_scores(
         ("relative_ce", result.relative_ce, per_image.relative),
     ):
         for name, value in values.items():
-            interval = bootstrap_mean(images[name], seed=seed)
+            interval = bootstrap_mean(images[name], seed=seed, groups=groups)
             about = {"corruption": name, **condition}
             scores.append(with_interval(metric, value, n, interval, better=False, condition=about))
     for (name, severity), right in grid.cells.items():
         about_cell: dict[str, str | int] = {"corruption": name, "severity": severity}
-        scores.append(proportion("error", ~right, about_cell, better=False))
+        scores.append(proportion("error", ~right, about_cell, better=False, groups=groups))
     notes = []
     if result.left_out:
         notes.append(f"mCE leaves out {', '.join(result.left_out)}: {named} has no usable error")

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.engine.stages import stage
+from stockpot.measure.together.pictures import Pictures
+from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward.options import Forward
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.results.schema import Finding, Flag, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
@@ -30,7 +35,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """How to run: none of it may change a number."""
+    """How to run: none of it may change a number but the precision."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     batch_size: int = 256
@@ -38,6 +43,27 @@ class Context:
     progress: Progress = no_progress
     scratch: Path | None = None
     """Where a long measure may keep what it has done, to go on from there when it was killed."""
+    forward: Forward = field(default_factory=Forward)
+    """Precision and compilation of forward passes; this alone may change a number, by rounding."""
+    keeps: bool = False
+    """Whether models and their weights stay as they are, so that fast copies of them may too."""
+    made: list[Passes] = field(default_factory=list)
+    """What `passes` has given so far."""
+    sibling: Callable[[str], Dataset] | None = None
+    """Another split of the data, whole and with the same options; none where only images came."""
+    pictures: Pictures = field(default_factory=Pictures)
+    """Where measures that go in steps find their batches: the same for all models of a group."""
+
+    def passes(self, model: Classifier) -> Passes:
+        """A model as a function from pixels to float32 logits, in batches that fit.
+
+        It is to be called inside `evaluating(model)`, with pixels on the device.
+        """
+        make = kept_passes if self.keeps else Passes
+        run = make(model, self.forward, self.batch_size)
+        if run not in self.made:
+            self.made.append(run)
+        return run
 
 
 @dataclass(frozen=True)
@@ -60,15 +86,23 @@ def forward_batches(
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Logits of every batch in float32, on the device, with the batch they belong to.
 
-    What is done with them on the device leaves a GPU no pause; bringing them over makes it wait.
+    To be gone through inside `evaluating(model)`. What is done with the logits on the device leaves
+    a GPU no pause; bringing them over makes it wait.
     """
     done = 0
-    with evaluating(model):
-        for batch in data.batches(context.batch_size, model.preprocess.fit):
-            logits = model(batch.images.to(context.device, non_blocking=True))
-            done += len(batch.labels)
-            context.progress(what, done, len(data))
-            yield logits.float(), batch
+    run = context.passes(model)
+    shown = context.pictures.of(data, context.batch_size, model.preprocess, context.device)
+    for pixels, batch in shown:
+        with stage("forward"):
+            logits = run(pixels)
+        done += len(batch.rows)
+        context.progress(what, done, len(data))
+        yield logits, batch
+
+
+def span(rows: Tensor) -> slice:
+    """The rows of a batch, which follow one another, as a slice: no device waits for numbers."""
+    return slice(int(rows[0]), int(rows[0]) + len(rows))
 
 
 def right_flags(
@@ -79,11 +113,24 @@ def right_flags(
     spaces: Sequence[ClassSpace] = ("all",),
 ) -> dict[ClassSpace, Flags]:
     """One pass over the images; for each reading of the class space, who is answered rightly."""
-    scorers = {space: scorer_for(model.classes, data, space) for space in spaces}
+    with evaluating(model):
+        return to_the_end(flags_in_steps(model, data, context, what, spaces))
+
+
+def flags_in_steps(
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    what: str,
+    spaces: Sequence[ClassSpace] = ("all",),
+) -> Steps[dict[ClassSpace, Flags]]:
+    """The same in steps, for measures that go in steps themselves."""
+    scorers = {space: scorer_for(model.classes, data, space).to(context.device) for space in spaces}
     found: dict[ClassSpace, list[Tensor]] = {space: [] for space in spaces}
     for outputs, batch in forward_batches(model, data, context, what):
         for space, scorer in scorers.items():
-            found[space].append(scorer.correct(outputs, batch.rows))
+            found[space].append(scorer.correct(outputs, span(batch.rows)))
+        yield
     return {space: torch.cat(parts).cpu().numpy() for space, parts in found.items()}
 
 

@@ -17,7 +17,7 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
-from stockpot.results.statistics import bootstrap_mean
+from stockpot.results.statistics import Groups, bootstrap_mean
 from stockpot.score.scorer import scorer_for
 
 RATES = ("image_masking_rate", "object_masking_rate", "mask_iou")
@@ -78,10 +78,11 @@ def object_masks(
         done += len(images)
         context.progress("object_masks", done, len(data))
     shown = data.masks.flatten(1).any(dim=1).numpy()
-    scores = [proportion("pointing", torch.cat(pointing).numpy()[shown])]
+    groups = None if data.groups is None else np.asarray(data.groups)[shown]
+    scores = [proportion("pointing", torch.cat(pointing).numpy()[shown], groups=groups)]
     for threshold in thresholds:
         table = torch.cat(rows[threshold]).double().numpy()[shown]
-        scores += _scores(table, threshold, context.seed)
+        scores += _scores(table, threshold, context.seed, groups)
     return Measurement(
         scores=scores,
         convention=f"relevance:{method}/{layers}/{target}; mask: share of largest; mean per image",
@@ -115,13 +116,15 @@ def points_at(cells: Tensor, truth: Tensor) -> Tensor:
     return (pixels & truth).flatten(1).any(dim=1)
 
 
-def _scores(table: NDArray[np.float64], threshold: float, seed: int) -> Sequence[Score]:
+def _scores(
+    table: NDArray[np.float64], threshold: float, seed: int, groups: Groups | None
+) -> Sequence[Score]:
     return [
         with_interval(
             metric,
             float(table[:, column].mean()) if len(table) else 0.0,
             len(table),
-            bootstrap_mean(table[:, column], seed=seed),
+            bootstrap_mean(table[:, column], seed=seed, groups=groups),
             better=None if metric == "image_masking_rate" else True,
             condition={"threshold": threshold},
         )

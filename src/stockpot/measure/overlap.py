@@ -16,20 +16,31 @@ from stockpot.checkpoints.seen import Seen
 from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError
-from stockpot.measure.measurement import proportion
+from stockpot.measure.from_outcomes import about, part_of, scores_from_outcomes
 from stockpot.results.headline import format_score
-from stockpot.results.schema import Flag, Score
-from stockpot.results.statistics import Groups
+from stockpot.results.schema import CellResult, Flag, Score
 
 SEEN = "seen"
 LEFT_OUT = "seen_left_out"
 LOST = "seen_unknown"
-_OUTCOMES = {
-    "accuracy": "correct",
-    "robust_accuracy": "robust:{norm}:{eps}",
-    "union_accuracy": "union",
-}
-"""Scores that are shares of images, and the record of images they are shares of."""
+_SHOWN = (
+    "accuracy",
+    "robust_accuracy",
+    "union_accuracy",
+    "audited_accuracy",
+    "mean_corruption_accuracy",
+    "mce",
+    "relative_mce",
+    "gap",
+    "perturbed_accuracy",
+    "fmr",
+    "matched_fmr",
+    "reconstruction_accuracy",
+    "searched_accuracy",
+    "transfer_accuracy",
+)
+"""Scores that are given for the images that were not seen too."""
+_NO_RECORD = "no score, since this measure keeps no record of single images"
 
 
 @dataclass(frozen=True)
@@ -71,8 +82,8 @@ class Overlap:
             elif self.count == n:
                 text += ": no score here is on new images."
             else:
-                others = ", ".join(_said(score) for score in without)
-                text += f"; on the other {n - self.count:,}: {others}." if others else "."
+                others = ", ".join(_said(score) for score in without) or _NO_RECORD
+                text += f"; on the other {n - self.count:,}: {others}."
             found.append(text)
         if self.lost:
             found.append(
@@ -81,31 +92,30 @@ class Overlap:
             )
         return found
 
-    def scores_without(
-        self,
-        scores: Sequence[Score],
-        outcomes: Mapping[str, NDArray[np.bool_]],
-        groups: Groups | None = None,
-    ) -> list[Score]:
-        """The shares among the images that were not seen; images of one group count together."""
-        if self.left_out or not 0 < self.count < len(self.seen):
-            return []
-        own = None if groups is None else np.asarray(groups)[~self.seen]
-        found = []
-        for score in scores:
-            name = _OUTCOMES.get(score.metric, "")
-            flags = outcomes.get(name.format_map(_Known(score.condition)))
-            if flags is not None and len(flags) == len(self.seen) == score.n:
-                part = proportion(f"unseen_{score.metric}", flags[~self.seen], groups=own)
-                found.append(part.model_copy(update={"condition": score.condition}))
-        return found
+
+def unseen_scores(result: CellResult) -> list[Score]:
+    """The scores on the images that were not seen, as far as it is known which ones were right."""
+    seen = result.seen_images
+    if seen is None or not 0 < seen.sum() < len(seen):
+        return []
+    new, known = part_of(result, ~seen), {about(score) for score in result.scores}
+    if "correct" not in new.outcomes:
+        return []
+    return [
+        score.model_copy(update={"metric": f"unseen_{score.metric}"})
+        for score in scores_from_outcomes(new)
+        if score.metric in _SHOWN and about(score) in known and "severity" not in score.condition
+    ]
 
 
-class _Known(dict[str, object]):
-    """Conditions by name; what is not known is nothing."""
-
-    def __missing__(self, key: str) -> str:
-        return ""
+def with_unseen(result: CellResult, known: Overlap) -> CellResult:
+    """The result with its scores on the images that were not seen, and what there is to say."""
+    without = unseen_scores(result)
+    update = {
+        "scores": [*result.scores, *without],
+        "notes": [*result.notes, *known.notes(without)],
+    }
+    return result.model_copy(update=update)
 
 
 def overlap(seen: Seen, data: Dataset) -> Overlap | None:

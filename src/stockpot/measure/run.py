@@ -12,16 +12,20 @@ from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.engine import engines
+from stockpot.engine import engines, pick_device
+from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
-from stockpot.measure.cells import Cell, DataSpec, ModelSpec, run_cell
+from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.options import chosen_forward
 from stockpot.results.manifest import add_cells
-from stockpot.results.schema import CellResult
+from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.store import ResultStore
+from stockpot.types import BatchSize, PrecisionChoice
 
 Source = str | Path | Classifier
 Models = Source | Sequence[Source] | Mapping[str, Source]
@@ -37,7 +41,9 @@ def measure(
     out: str | Path | None = None,
     seed: int = 0,
     device: str = "auto",
-    batch_size: int = 256,
+    batch_size: BatchSize = 256,
+    precision: PrecisionChoice = "auto",
+    compile: bool = False,
     engine: str = "serial",
     unseen: bool = False,
     model_options: Mapping[str, Any] | None = None,
@@ -54,7 +60,10 @@ def measure(
         out: the run folder; results go to `out/results`, and what is there is not repeated.
         seed: the seed of everything random.
         device: `auto`, `cpu`, `cuda`, ...
-        batch_size: images per forward pass.
+        batch_size: images per forward pass, or `auto`; half of it whenever memory runs out.
+        precision: of forward passes: `fp32`, `tf32` (NVIDIA GPUs), `bf16`, or `auto` by device.
+            Attacks and searches have parameters of their own and decide in full precision.
+        compile: compile the network first; worth it for many images.
         engine: where the cells run: `serial` or `processes`.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
@@ -66,8 +75,11 @@ def measure(
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
     """
-    if batch_size < 1:
-        raise BadParameterError(f"batch_size: expected at least 1, got {batch_size}.")
+    if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
+        raise BadParameterError(
+            f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    chosen_forward(precision, compile, pick_device(device))
     cells = [
         Cell(
             model=model,
@@ -79,6 +91,8 @@ def measure(
             device=device,
             batch_size=batch_size,
             unseen=unseen,
+            precision=precision,
+            compile=compile,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
@@ -93,6 +107,7 @@ def measure(
     return results
 
 
+@timed()
 def run_cells(
     cells: Sequence[Cell],
     *,
@@ -100,37 +115,56 @@ def run_cells(
     progress: Progress = no_progress,
     done: Done | None = None,
 ) -> list[CellResult]:
-    """Run cells on an engine; what is already saved is read back."""
+    """Run cells on an engine; what is already saved is read back.
+
+    Models that are asked the same are measured together (`together/group.py`).
+    """
     runner = engines.get(engine)()
-    job = partial(run_cell, progress=progress) if engine == "serial" else run_cell
     results: dict[int, CellResult] = {}
-    waiting: list[int] = []
+    failures: list[tuple[Cell, Exception]] = []
+    asked: list[Asked] = []
+    identities: dict[object, str] = {}
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
-        known = _finished(cell)
+        key, known = _known(cell, identities)
         if known is None:
-            waiting.append(index)
+            asked.append(Asked(index, cell, key))
         else:
             results[index] = known
             _tell(done, known, len(results), len(cells))
-    failures: list[tuple[Cell, Exception]] = []
-    for outcome in runner.run(job, [cells[index] for index in waiting]):
-        index = waiting[outcome.job]
-        if outcome.error is not None:
-            failures.append((cells[index], outcome.error))
-            continue
-        results[index] = outcome.value
-        _tell(done, outcome.value, len(results), len(cells))
+
+    def ended(end: End) -> None:
+        if end.error is not None:
+            failures.append((cells[end.number], end.error))
+        elif end.result is not None:
+            results[end.number] = end.result
+            _tell(done, end.result, len(results), len(cells))
+
+    jobs = split(asked, runner.size)
+    here = engine == "serial"
+    job = partial(run_group, progress=progress, told=ended) if here else run_apart
+    for outcome in runner.run(job, jobs):
+        if outcome.error is not None:  # a worker was killed; what it had finished is saved
+            for one in jobs[outcome.job]:
+                _, known = _known(one.cell, identities)
+                ended(End(one.number, known, None if known else outcome.error))
+        elif not here:
+            for end in outcome.value:
+                ended(end)
     if failures:
         _raise(failures, len(results))
     return [results[index] for index in range(len(cells))]
 
 
-def _finished(cell: Cell) -> CellResult | None:
+@stage("load")
+def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, CellResult | None]:
+    """The key of a cell, and its result where that is saved; a model is identified once."""
     try:
-        return ResultStore(cell.store).find(cell.key()) if cell.store else None
+        key = cell.key(identity=identities.get(model_of(cell)))
+        identities[model_of(cell)] = key.model_fingerprint
+        return key, ResultStore(cell.store).find(key) if cell.store else None
     except UserError:
-        return None  # the cell itself will fail with this, and the others will not
+        return None, None  # the cell itself will fail with this, and the others will not
 
 
 def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from stockpot.attack.scored import attack_scored
+from stockpot.attack.threat import threat
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.published.write import LABELS
@@ -26,13 +27,26 @@ from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.measure import measures
-from stockpot.measure.cells import Cell, model_for
+from stockpot.measure.adversarial.work import Work
+from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
+from stockpot.measure.overlap import with_unseen
 from stockpot.measure.run import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.results.provenance import provenance
-from stockpot.results.schema import CellResult, Cost, DataFacts, ModelFacts, Score
+from stockpot.results.schema import (
+    CellResult,
+    Cost,
+    DataFacts,
+    Flag,
+    ModelFacts,
+    Score,
+    pack_bits,
+    pack_groups,
+)
 from stockpot.results.store import ResultStore
+from stockpot.results.trust import UNAUDITED
+from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.score.scorer import scorer_for
 
 Search = Literal["adversarial", "dynamic"]
@@ -84,24 +98,34 @@ def transfer(
     context = Context(chosen, batch_size, seed, progress)
     start = time.perf_counter()
     made = {}
+    look = _attacked if search == "adversarial" else _searched
     for spec in specs:
-        maker = model_for(spec, images, chosen)
-        made[spec.name] = (
-            _attacked(maker, images, context, params)
-            if search == "adversarial"
-            else _searched(maker, images, context, params)
-        )
+        made[spec.name] = look(model_for(spec, images, chosen), images, context, params)
+    signs = [
+        flag.model_copy(update={"condition": {"maker": maker, **flag.condition}})
+        for maker, found in made.items()
+        for flag in found.flags
+    ]
+    warned = [f"{maker}: {note}" for maker, found in made.items() for note in found.notes]
     results = []
     named = all_references(measures.get("dynamic"), params) if search == "dynamic" else {}
     asked = {"search": search, "makers": [spec.name for spec in specs], **params}
     for spec in specs:
         viewer = model_for(spec, images, chosen)
-        scores = [proportion("accuracy", _right(viewer, images, context))]
+        with watching(viewer) as watch:
+            right = {"correct": _right(viewer, images, context)}
+            for maker, found in made.items():
+                right[f"transfer:{maker}"] = _right(viewer, found.images, context)
+        scores = [proportion("accuracy", right["correct"], groups=images.groups)]
         scores += [
-            proportion("transfer_accuracy", _right(viewer, found, context), {"maker": maker})
+            proportion("transfer_accuracy", right[f"transfer:{maker}"], {"maker": maker},
+                       groups=found.images.groups)
             for maker, found in made.items()
-        ]
+        ]  # fmt: skip
+        broken = [Flag(name=NON_FINITE, count=watch.broken, of=watch.seen)] if watch.broken else []
+        positions, by_position = by_position_told(viewer, images)
         cell = Cell(spec, "transfer", place, asked, seed, None, device, batch_size)
+        known = cell.overlap()
         result = CellResult(
             key=cell.key(named),
             scores=scores,
@@ -114,7 +138,17 @@ def transfer(
             convention=f"transfer:{search}; images rounded to 256 levels",
             provenance=provenance(str(chosen)),
             cost=Cost(wall_seconds=time.perf_counter() - start, device=device_name(chosen)),
+            outcomes={name: pack_bits(flags) for name, flags in right.items()},
+            outcome_sizes={
+                name: len(flags) for name, flags in right.items() if len(flags) != len(images)
+            },
+            groups=pack_groups(images.groups),
+            seen=pack_bits(known.seen) if known else "",
+            notes=[*warned, *by_position, *([watch.note] if broken else []), UNAUDITED],
+            flags=[*signs, *broken, *positions, *(known.flags if known else [])],
         )  # fmt: skip
+        if known:
+            result = with_unseen(result, known)
         if out is not None:
             ResultStore(Path(out) / "results").save(result)
         results.append(result)
@@ -135,32 +169,45 @@ def matrix(results: list[CellResult]) -> Matrix:
     )
 
 
+class _Made(NamedTuple):
+    """Images that were found on a model, and what the search had to say of that model."""
+
+    images: Dataset
+    flags: Sequence[Flag]
+    notes: Sequence[str]
+
+
 def _attacked(
     maker: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
-) -> Dataset:
+) -> _Made:
     """What an attack on the maker makes of each image; those it withstands stay in."""
     scorer = scorer_for(maker.classes, data)
     parts = []
+    work = Work()
+    ball = threat(params.get("norm", "linf"), params.get("eps", "8/255"))
     for batch in data.batches(context.batch_size, maker.preprocess.fit):
         pixels = batch.images.to(context.device).float() / 255
         seeds = (batch.rows + context.seed * _STRIDE).tolist()
-        found = attack_scored(maker, pixels, scorer, batch.rows, seed=seeds, **params)
+        asked = {**params, "norm": ball.norm, "eps": ball.eps}
+        found = attack_scored(maker, pixels, scorer, batch.rows, seed=seeds, **asked)
+        work.add(ball, found)
         parts.append((found.images * 255).round().clamp(0, 255).to(torch.uint8).cpu())
         context.progress("attacks", int(batch.rows[-1]) + 1, len(data))
     pixels = torch.cat(parts)
     fingerprint = pixel_fingerprint(pixels, data.labels, data.classes)
-    return replace(data, images=TensorImages(pixels), fingerprint=fingerprint, masks=None)
+    made = replace(data, images=TensorImages(pixels), fingerprint=fingerprint, masks=None)
+    return _Made(made, work.flags(), work.warnings())
 
 
 def _searched(
     maker: Classifier, data: Dataset, context: Context, params: Mapping[str, Any]
-) -> Dataset:
+) -> _Made:
     """What a dynamic search against the maker makes, as far as its oracle accepts it."""
     entry = measures.get("dynamic")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "made"
         settings = entry.validate({"pictures": 0, "per_class": False, **params})
-        entry.function(maker, data, context, **settings | {"export": str(target)})
+        about = entry.function(maker, data, context, **settings | {"export": str(target)})
         with (target / LABELS).open(encoding="utf-8", newline="") as table:
             lines = {line["file"]: int(line["row"]) for line in csv.DictReader(table)}
         found = load_dataset("imagefolder", path=str(target), classes=list(data.classes))
@@ -169,8 +216,11 @@ def _searched(
         pixels = torch.cat([batch.images for batch in batches])
     # A folder knows one class of each picture; what else is right, and what is known of it, stays
     # with the data.
-    kept = data.take([lines[name] for name in found.columns["file"]])
-    return replace(kept, images=TensorImages(pixels), fingerprint=found.fingerprint, masks=None)
+    rows = torch.tensor([lines[name] for name in found.columns["file"]])
+    order = rows.argsort()  # of the data, not of class folders
+    kept, images = data.take(rows[order]), TensorImages(pixels[order])
+    made = replace(kept, images=images, fingerprint=found.fingerprint, masks=None)
+    return _Made(made, about.flags, [note for note in about.notes if note != UNAUDITED])
 
 
 def _right(viewer: Classifier, seen: Dataset, context: Context) -> NDArray[np.bool_]:

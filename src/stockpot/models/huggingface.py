@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -20,6 +20,7 @@ from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
+from stockpot.models.plain.load import plain_network
 from stockpot.models.preprocess import Preprocess, from_hub
 
 _KNOWN = (
@@ -57,6 +58,8 @@ class HuggingFaceNetwork(nn.Module):
     def save(self, folder: Path) -> None:
         """Write `config.json`, safetensors and the preprocessing."""
         folder.mkdir(parents=True, exist_ok=True)
+        if not hasattr(self.model, "save_pretrained"):
+            raise UserError("a model that was loaded to be measured is not saved; load it again.")
         with quietly():
             self.model.save_pretrained(folder)  # type: ignore[operator]
         text = json.dumps(self.preprocess.to_hub(), indent=2)
@@ -149,13 +152,29 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
 
     _teach_own_architectures()
     folder = place.local()
-    config = read_config(folder)
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
+    return _classifier(model, folder, type(model).__name__, name or place.text)
+
+
+def load_to_ask(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:
+    """The same classifier for who leaves its weights alone, without transformers where it goes."""
+    folder = place.local()
+    config = read_config(folder)
+    model = plain_network(folder, config) if dtype == "float32" else None
+    if model is None:
+        return load_huggingface(place, dtype=dtype, name=name)
+    return _classifier(model, folder, config["architectures"][0], name or place.text)
+
+
+def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) -> Classifier:
+    config = read_config(folder)
     size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
     preprocess = from_hub(folder, default_size=size if isinstance(size, int) else size[0])
+    labels = {int(index): str(label) for index, label in config.get("id2label", {}).items()}
+    names = class_names(labels or cast(Any, model.config).id2label)
     network = HuggingFaceNetwork(model, preprocess)
-    origin = Origin(name or place.text, type(model).__name__, fingerprint_folder(folder))
-    return Classifier(network, preprocess, class_names(model.config.id2label), origin)
+    origin = Origin(source, architecture, fingerprint_folder(folder))
+    return Classifier(network, preprocess, names, origin)
 
 
 def new_huggingface(

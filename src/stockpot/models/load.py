@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +27,13 @@ from stockpot.models.fingerprint import (
     fingerprint_model,
     fingerprint_tensors,
 )
+from stockpot.models.huggingface import load_huggingface, load_to_ask
+from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
 from stockpot.models.prompts import Prompts
-from stockpot.models.zero_shot import with_classes
+from stockpot.models.zero_shot import load_zero_shot, with_classes
+from stockpot.models.zero_shot_beside import load_beside
 
 Source = str | Path | Resolved | Classifier
 
@@ -54,6 +56,11 @@ def load_model(source: Source, **options: Any) -> Classifier:
     if isinstance(source, Classifier):
         return source
     place = _place(source, options)
+    return _checked(place, options)(place, **options)
+
+
+def _checked(place: Resolved, options: Mapping[str, Any]) -> Callable[..., Classifier]:
+    """What loads a place and knows these options."""
     loader = _loader(place)
     allowed = list(inspect.signature(loader).parameters)[1:]
     for key in options:
@@ -64,7 +71,7 @@ def load_model(source: Source, **options: Any) -> Classifier:
                 f"{place.text}: unknown model option {key!r}.{did_you_mean(key, known)} "
                 f"It takes: {', '.join(known)}."
             )
-    return loader(place, **options)
+    return loader
 
 
 def load_for(
@@ -75,6 +82,7 @@ def load_for(
     prompts: Prompts | None = None,
     device: str | torch.device | None = None,
     keep: bool = False,
+    state: str | None = None,
 ) -> Classifier:
     """Load a classifier for the classes of some data.
 
@@ -90,6 +98,8 @@ def load_for(
         device: where to put it; by default where it is.
         keep: whether the last few models are kept for the next call, which then changes no more
             than the head of a dual encoder. Whoever asks for it must leave the weights alone.
+        state: what tells the model from every other (`identify`), where that is known: its files
+            are then not hashed again to find it among those that are kept.
     """
     if isinstance(source, Classifier):
         return source if device is None else source.to(device)
@@ -103,13 +113,13 @@ def load_for(
                 place,
                 _plain(own | {"classes": ["thing"]}),
                 str(device or "cpu"),
-                _state(place, own),
+                state or _state(place, own),
             )
             return with_classes(encoder, data.classes, words)
         own |= {"classes": data.classes, "names": words.names, "templates": words.templates}
         own |= {"prompts": prompts} if prompts and encodes_text else {}
     if keep:
-        return _kept(place, _plain(own), str(device or "cpu"), _state(place, own))
+        return _kept(place, _plain(own), str(device or "cpu"), state or _state(place, own))
     model = load_model(place, **own)
     return model if device is None else model.to(device)
 
@@ -194,10 +204,18 @@ def _state(place: Resolved, options: Mapping[str, Any]) -> str:
     return found
 
 
-@lru_cache(maxsize=2)
 def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
-    return load_model(place, **json.loads(options)).to(device).eval()
+
+    def load() -> Classifier:
+        given = json.loads(options)
+        loader = _checked(place, given)
+        if loader is load_zero_shot:
+            return load_beside(place, torch.device(device), **given)
+        loader = load_to_ask if loader is load_huggingface else loader
+        return loader(place, **given).to(device).eval()
+
+    return kept((place, options, device, state), load)
 
 
 def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:

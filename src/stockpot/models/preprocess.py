@@ -42,6 +42,11 @@ class Preprocess:
     std: tuple[float, float, float] = IMAGENET_STD
     interpolation: Interpolation = "bicubic"
 
+    @property
+    def geometry(self) -> tuple[object, ...]:
+        """What decides the pixels that `fit` makes; models that agree share decoded pictures."""
+        return (self.size, self.resized, self.interpolation)
+
     def fit(self, image: Image.Image) -> Image.Image:
         """Bring a picture to the network's size with Pillow."""
         target = self._resized(ImageSize(image.height, image.width))

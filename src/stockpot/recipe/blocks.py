@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from stockpot.recipe.variants import meant
-from stockpot.types import Variant
+from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
 class _Closed(BaseModel):
@@ -177,7 +177,9 @@ class Recipe(_Closed):
     version: Literal[1]
     seed: int = 0
     device: str = "auto"
-    batch_size: int = Field(256, ge=1)
+    batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
+    precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")
+    compile: bool = Field(False, description="Compile networks before they are measured.")
     data: dict[str, DataEntry] = Field(default_factory=dict)
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     harden: dict[str, HardenEntry] = Field(default_factory=dict)

@@ -26,7 +26,9 @@ from stockpot.report.sections import (
     leaderboards,
     run_details,
 )
+from stockpot.report.stages import stage_shares
 from stockpot.report.tasks import sweep_sections, task_sections
+from stockpot.report.unknowns import unknown_sections
 from stockpot.results.headline import format_score
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
@@ -88,10 +90,12 @@ def render(
         "scatters": [found for pair in axes if (found := scatter_section(results, pair))],
         "robust_sections": robust_sections(results),
         "audits": audit_sections(results),
+        "unknowns": unknown_sections(results),
         "comparisons": comparisons(results),
         "corruptions": corruption_sections(results),
         "class_tables": class_tables(results),
         "galleries": galleries(results),
+        "stages": stage_shares(results),
         "details": run_details(results),
         "models": len({result.key.model for result in results}),
         "cells": len(results),

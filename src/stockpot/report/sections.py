@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from stockpot.charts import Mark, whiskers
+from stockpot.report.stages import in_words
 from stockpot.results.headline import (
     Column,
     Shown,
@@ -152,14 +153,16 @@ def class_tables(results: Sequence[CellResult]) -> list[ClassTable]:
 
 
 def comparisons(results: Sequence[CellResult]) -> list[Comparison]:
-    """Every pair of models on the same images, by paired bootstrap."""
+    """Every pair of models on the same images, by paired bootstrap over images or their groups."""
     found = []
     for data, cells in split_by_data(results).items():
         usable = [cell for cell in cells if cell.key.measure == "clean" and cell.outcomes]
         for first, second in _pairs(usable):
             if first.data.fingerprint != second.data.fingerprint:
                 continue
-            pair = paired_bootstrap(first.outcome("correct"), second.outcome("correct"))
+            groups = first.image_groups if first.groups else second.image_groups
+            right = [cell.outcome("correct") for cell in (first, second)]
+            pair = paired_bootstrap(*right, groups=groups)
             a, b = first.key.model, second.key.model
             low, high = pair.low, pair.high
             if pair.difference < 0:
@@ -205,10 +208,12 @@ def run_details(results: Sequence[CellResult]) -> list[dict[str, str]]:
             "convention": cell.convention,
             "parameters": ", ".join(f"{k}={v}" for k, v in cell.key.params.items()),
             "seed": str(cell.key.seed),
+            "passes": str(cell.forward or ""),
             "n": f"{cell.data.n:,}",
             "data fingerprint": cell.data.fingerprint[:16],
             "model fingerprint": cell.model.fingerprint[:16],
             "time": f"{cell.cost.wall_seconds:.1f} s on {cell.cost.device}",
+            "stages": in_words(cell.cost.stages),
             "code": _code(cell),
             "made": cell.provenance.created,
         }

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau, spearmanr
 
 from stockpot.errors import BadDataError
+from stockpot.results.groups import by_group
 from stockpot.results.schema import CellResult
 
 Correlation = Literal["spearman", "kendall"]
@@ -57,12 +57,13 @@ def outcome_table(cell: CellResult) -> Table:
     """What a cell's score is made of: FMR of a search, accuracy under corruptions relative to that
     on the images as they are, or accuracy."""
     if cell.key.measure == "dynamic":
-        return fmr_table(cell)
-    table = accuracy_table(cell.outcome("correct"))
-    if copies := [cell.outcome(name) for name in cell.outcomes if name != "correct"]:
-        table[:, 2] = table[:, 0]
-        table[:, 0] = np.mean(copies, axis=0)
-    return table
+        table = fmr_table(cell)
+    else:
+        table = accuracy_table(cell.outcome("correct"))
+        if copies := [cell.outcome(name) for name in cell.outcomes if name != "correct"]:
+            table[:, 2] = table[:, 0]
+            table[:, 0] = np.mean(copies, axis=0)
+    return np.stack([by_group(column, cell.image_groups) for column in table.T], axis=1)
 
 
 def cell_agreement(
@@ -166,4 +167,6 @@ def _correlation(
     a, b = first[usable], second[usable]
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
+    from scipy.stats import kendalltau, spearmanr  # a second, for what few runs ask
+
     return float((spearmanr if kind == "spearman" else kendalltau)(a, b).statistic)

@@ -9,23 +9,43 @@ chance may have made as much of the observed value as it can. Upwards all gaps g
 their standard errors. Images are drawn anew under each such truth; where the observed value, or one
 beyond it, has less than 2.5 %, the interval ends. The observed value belongs to it even where it is
 the upper end: chance alone lifts it there.
+
+Bins have equal width, or equal mass (the adaptive error): then each holds as many images, and equal
+confidences stay together. The class-wise error asks the same of every probability, not only of the
+highest (Kull et al., arXiv:1910.12656): bins of one class beside those of another, all in one sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.results.statistics import Groups, Interval, group_sums
 
-_DRAWS = 1000
+_DRAWS, _FEWEST_DRAWS = 1000, 200
+_DRAWN_BINS = 200_000
+"""The error of very many bins (those of all classes) hardly moves, and fewer draws show it."""
 _TAIL = 0.025
 _HALVINGS = 9
 _FARTHEST = 8.0
 """No truth is looked for beyond so many standard errors."""
+
+Binning = Literal["width", "mass"]
+"""Whether bins are equally wide, or hold equally many."""
+
+
+class Bin(NamedTuple):
+    """One bar of a reliability diagram."""
+
+    low: float
+    high: float
+    """The confidences that it holds: the least and the largest of them."""
+    n: int
+    confidence: float
+    accuracy: float
 
 
 class _Bins(NamedTuple):
@@ -41,12 +61,43 @@ class _Bins(NamedTuple):
 
 
 def calibration_error(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    bins: int,
+    binning: Binning = "width",
 ) -> float:
     """Expected calibration error: mean gap of confidence and accuracy over confidence bins."""
-    which = _places(confidence, bins)
-    gaps = np.bincount(which, weights=confidence - correct, minlength=bins)
-    return float(np.abs(gaps).sum() / max(len(confidence), 1))
+    return _error(_places(confidence, bins, binning), confidence, correct)
+
+
+def classwise_error(
+    probabilities: NDArray[np.float64], truth: NDArray[np.bool_], bins: int
+) -> float:
+    """The calibration error of each class's probability, averaged over the classes.
+
+    Args:
+        probabilities: images x classes.
+        truth: of the same shape, whether the class is right.
+        bins: equal-width bins of every class.
+    """
+    which = _class_places(probabilities, bins)
+    return _error(which, probabilities.ravel(), truth.ravel())
+
+
+def reliability(
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    bins: int,
+    binning: Binning = "width",
+) -> list[Bin]:
+    """The bins that hold something, from the least confidence to the largest."""
+    which = _places(confidence, bins, binning)
+    found = []
+    for place in np.unique(which):
+        own = confidence[which == place]
+        right = float(correct[which == place].mean())
+        found.append(Bin(float(own.min()), float(own.max()), own.size, float(own.mean()), right))
+    return found
 
 
 def calibration_interval(
@@ -54,6 +105,7 @@ def calibration_interval(
     correct: NDArray[np.bool_],
     bins: int,
     *,
+    binning: Binning = "width",
     seed: int = 0,
     groups: Groups | None = None,
 ) -> Interval:
@@ -62,20 +114,53 @@ def calibration_interval(
     Args:
         confidence: of each answer.
         correct: whether it was right.
-        bins: how many of equal width there are.
+        bins: how many there are.
+        binning: of equal width or of equal mass.
         seed: of the draws.
         groups: which images belong together; they count as fewer independent ones.
     """
+    effect = _design_effect(confidence - correct, groups)
+    return _interval(_places(confidence, bins, binning), confidence, correct, effect, seed)
+
+
+def classwise_interval(
+    probabilities: NDArray[np.float64],
+    truth: NDArray[np.bool_],
+    bins: int,
+    *,
+    seed: int = 0,
+    groups: Groups | None = None,
+) -> Interval:
+    """The same for the class-wise error.
+
+    The gaps of one image sum to zero over its classes, so that they say nothing of groups: by how
+    much less images of a group tell is taken from the gap of the highest probability.
+    """
+    best = probabilities.argmax(axis=1)
+    rows = np.arange(len(best))
+    effect = _design_effect(probabilities[rows, best] - truth[rows, best], groups)
+    which = _class_places(probabilities, bins)
+    return _interval(which, probabilities.ravel(), truth.ravel(), effect, seed)
+
+
+def _interval(
+    which: NDArray[np.int64],
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    effect: float,
+    seed: int,
+) -> Interval:
     method = "bin-inversion-95"
     n = len(confidence)
     if n == 0:
         return Interval(0.0, 1.0, method)
-    observed = calibration_error(confidence, correct, bins)
-    found = _filled(confidence, correct, bins)
-    count = max(1, round(n / _design_effect(confidence - correct, groups)))
+    observed = _error(which, confidence, correct)
+    found = _filled(which, confidence, correct)
+    count = max(1, round(n / effect))
 
     generator = np.random.default_rng(seed)
-    sizes = generator.multinomial(count, found.share / found.share.sum(), size=_DRAWS)
+    draws = min(_DRAWS, max(_FEWEST_DRAWS, _DRAWN_BINS // len(found.share)))
+    sizes = generator.multinomial(count, found.share / found.share.sum(), size=draws)
 
     def surprising(accuracy: NDArray[np.float64], above: bool) -> bool:
         """Whether a value as far above (below) as the observed has less than its 2.5 %."""
@@ -104,13 +189,21 @@ def _last(surprising: Callable[[float], bool]) -> float:
     return inside
 
 
-def _filled(confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int) -> _Bins:
-    which = _places(confidence, bins)
-    counts = np.bincount(which, minlength=bins)
+def _error(
+    which: NDArray[np.int64], confidence: NDArray[np.float64], correct: NDArray[np.bool_]
+) -> float:
+    gaps = np.bincount(which, weights=confidence - correct)
+    return float(np.abs(gaps).sum() / max(len(confidence), 1))
+
+
+def _filled(
+    which: NDArray[np.int64], confidence: NDArray[np.float64], correct: NDArray[np.bool_]
+) -> _Bins:
+    counts = np.bincount(which)
     kept = counts > 0
     sizes = counts[kept].astype(np.float64)
-    sums = np.bincount(which, weights=confidence, minlength=bins)[kept]
-    right = np.bincount(which, weights=correct, minlength=bins)[kept]
+    sums = np.bincount(which, weights=confidence)[kept]
+    right = np.bincount(which, weights=correct)[kept]
     return _Bins(sizes / len(confidence), sums / sizes, right / sizes)
 
 
@@ -164,5 +257,19 @@ def _design_effect(gaps: NDArray[np.float64], groups: Groups | None) -> float:
     return max(1.0, together / alone) if alone else 1.0
 
 
-def _places(confidence: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    return np.minimum((confidence * bins).astype(np.int64), bins - 1)
+def _places(
+    confidence: NDArray[np.float64], bins: int, binning: Binning = "width"
+) -> NDArray[np.int64]:
+    """The bin of each confidence."""
+    if binning == "width":
+        return np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    # The rank of the first that is as large: equal confidences go together.
+    ranks = np.searchsorted(np.sort(confidence), confidence, side="left")
+    places: NDArray[np.int64] = ranks * bins // max(len(confidence), 1)
+    return places
+
+
+def _class_places(probabilities: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    """The bin of every probability, those of one class after those of the one before."""
+    first = np.arange(probabilities.shape[1]) * bins
+    return (_places(probabilities, bins) + first).ravel()

@@ -3,7 +3,8 @@
 Cells are paired by measure and dataset and must stand on the same images under the same settings.
 What happened to each image is compared, so the interval is that of the difference and not of two
 scores. An image that stands in a cell several times (once per corruption and severity) counts once,
-with the share of its copies that are right; where groups are given, whole groups are drawn.
+with the share of its copies that are right; images that belong together, as the results tell or as
+is said here, are drawn as whole groups.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def compare(
         against: the one model of the second side that it is compared with.
         margin: how much better it should be, as a share; a negative one asks for no worse.
         groups: by dataset, a label for each image; equal ones are drawn together, such as the
-            pictures of one object.
+            pictures of one object. Without, images are grouped as the results tell.
         confidence: of the intervals.
         seed: of the bootstrap.
     """
@@ -104,7 +105,8 @@ def compare(
             if other is None or why:
                 left_out.append(f"{first}, {cell.key.measure} on {cell.key.data}: {why}")
             else:
-                for place, delta in _deltas(cell, other, _labels(groups, cell), seed).items():
+                labels = _labels(groups, cell, other)
+                for place, delta in _deltas(cell, other, labels, seed).items():
                     found.setdefault(place, delta)
         rows += _rows(first, second, found, margin, confidence)
     if not rows:
@@ -239,9 +241,15 @@ def _judged(first: CellResult, second: CellResult) -> NDArray[np.bool_]:
     return first.outcome("validated") & second.outcome("validated")
 
 
-def _labels(groups: Mapping[str, Groups] | None, cell: CellResult) -> Groups | None:
+def _labels(
+    groups: Mapping[str, Groups] | None, cell: CellResult, other: CellResult
+) -> Groups | None:
+    """Those that were given, else those of the results; one of two may be from before there were
+    any in them."""
     labels = (groups or {}).get(cell.key.data)
-    if labels is not None and np.size(labels) != cell.data.n:
+    if labels is None:
+        return cell.image_groups if cell.groups else other.image_groups
+    if np.size(labels) != cell.data.n:
         raise BadParameterError(
             f"groups of {cell.key.data}: expected a label for each of its {cell.data.n} images, "
             f"got {np.size(labels)}."

@@ -5,23 +5,25 @@ dataset and runs are drawn anew together (a two-level bootstrap). With one run i
 alone. With few runs it is a rough guide: three seeds cannot show their whole spread.
 
 A dataset that only `corruption` was measured on counts by its mean over corruptions and severities.
+Images that belong together, as the results tell, are drawn as whole groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.results.schema import CellResult
-from stockpot.results.statistics import Interval
+from stockpot.results.statistics import Interval, group_sums
 from stockpot.types import Variant
 
 RESAMPLES = 1000
 Shares = NDArray[np.float32]
 """For each image the share of answers that are right; 0 or 1 for a single answer."""
+Numbers = TypeVar("Numbers", NDArray[np.float32], NDArray[np.float64])
 Answers = dict[str, Shares]
 """By dataset."""
 Draws = dict[int, NDArray[np.float32]]
@@ -37,7 +39,7 @@ class GroupMean(NamedTuple):
     runs: tuple[float, ...]
     """The mean over datasets of each run."""
     n: int
-    """Images of all datasets together."""
+    """Images of all datasets together, or groups of them."""
 
 
 def group_means(
@@ -62,15 +64,30 @@ def means_of(
 
 def answers(results: Sequence[CellResult]) -> dict[str, dict[str, Answers]]:
     """For every model, by name without its seed, and every run: each image's share of answers
-    that are right, by dataset."""
+    that are right, by dataset; a group of images stands for itself (`by_group`)."""
     found: dict[str, dict[str, Answers]] = {}
     # Accuracy on the images as they are comes last, so that it wins over that under corruptions.
     for cell in sorted(results, key=lambda cell: cell.key.measure == "clean"):
         right = shares_right(cell)
         if right is not None:
             runs = found.setdefault(_entry(cell), {})
-            runs.setdefault(cell.key.model, {})[cell.key.data] = right
+            runs.setdefault(cell.key.model, {})[cell.key.data] = by_group(right, cell.image_groups)
     return {name: dict(sorted(runs.items())) for name, runs in found.items()}
+
+
+def by_group(right: Numbers, groups: NDArray[np.int64] | None) -> Numbers:
+    """One number for each group, whose mean is that of all images.
+
+    Large groups weigh more: a group's number is the mean, moved by what the group adds to it. So
+    resampled means of these numbers spread as the mean over whole drawn groups does, to first
+    order, and exactly so where groups are of one size.
+    """
+    if groups is None:
+        return right
+    table = group_sums(right[:, None].astype(np.float64), groups)
+    mean, size = float(right.mean()), float(table[:, 1].mean())
+    moved: Numbers = (mean + (table[:, 0] - mean * table[:, 1]) / size).astype(right.dtype)
+    return moved
 
 
 def _entry(cell: CellResult) -> str:

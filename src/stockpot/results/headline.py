@@ -21,9 +21,6 @@ _TITLES = {
     "mean_corruption_accuracy": "mean corruption acc.",
     "mce": "mCE",
     "relative_mce": "relative mCE",
-    "unseen_accuracy": "accuracy, unseen images",
-    "unseen_robust_accuracy": "robust, unseen images",
-    "unseen_union_accuracy": "union, unseen images",
     "robust_accuracy": "robust",
     "union_accuracy": "union",
     "audited_accuracy": "audited",
@@ -32,6 +29,11 @@ _TITLES = {
     "outside_accuracy": "outside",
     "mean_outside_accuracy": "mean outside",
     "same_classes_accuracy": "same classes inside",
+    "adaptive_ece": "adaptive ECE",
+    "classwise_ece": "classwise ECE",
+    "brier": "Brier",
+    "aurc": "AURC",
+    "excess_aurc": "excess AURC",
 }
 # How a search went: it is in the file, and would be a column too many on a page.
 _DETAILS = (
@@ -43,6 +45,8 @@ _DETAILS = (
     "model_queries",
     "oracle_queries",
     "code_flip_rate",
+    "empty_sets",
+    "smoothed_abstention",
 )
 
 
@@ -116,12 +120,18 @@ def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
             if not _is_headline(score) or score.metric in _DETAILS:
                 continue
             condition = _shown_condition(score)
-            title = _TITLES.get(score.metric, score.metric.replace("_", " "))
+            title = _title(score.metric)
             shown = [str(value) for key, value in condition if key != "oracle" or several]
             title = " ".join([title, *shown])
             key = (cell.key.measure, score.metric, condition)
             columns.setdefault(key, Column(cell.key.measure, score.metric, condition, title))
     return list(columns.values())
+
+
+def _title(metric: str) -> str:
+    plain = metric.removeprefix("unseen_")
+    title = _TITLES.get(plain, plain.replace("_", " "))
+    return title if plain == metric else f"{title}, unseen images"
 
 
 def headline_rows(cells: Sequence[CellResult], columns: Sequence[Column]) -> dict[str, list[Shown]]:
@@ -172,14 +182,14 @@ def _thousands(value: float) -> str:
 
 
 def _is_headline(score: Score) -> bool:
-    return (
-        not {"class", "corruption", "severity", "turn", "group", "curve"} & score.condition.keys()
-    )
+    parts = {"class", "corruption", "severity", "turn", "group", "curve", "detector"}
+    return not parts & score.condition.keys()
 
 
 def _shown_condition(score: Score) -> tuple[tuple[str, object], ...]:
     # How a cost was timed is a detail; the norm of an attack is not.
-    kept = ("norm", "eps", "baseline", "generator", "oracle", "set", "space")
+    kept = ("norm", "eps", "baseline", "generator", "oracle", "set", "space", "scaling",
+            "method", "sigma")  # fmt: skip
     return tuple((key, score.condition[key]) for key in kept if key in score.condition)
 
 

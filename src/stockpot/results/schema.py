@@ -8,6 +8,8 @@ fractions here; pages print percents.
 from __future__ import annotations
 
 import base64
+import zlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +33,10 @@ class Score(_Document):
     ci_high: float | None = None
     ci_method: str = Field("", description="For example `wilson-95`; empty where exact.")
     higher_is_better: bool | None = Field(True, description="None where no direction is better.")
-    unit: Literal["fraction", "nats", "count", "seconds", "bytes", "per_second"] = "fraction"
+    unit: Literal[
+        "fraction", "nats", "count", "seconds", "bytes", "per_second",
+        "classes", "radius", "factor", "score",
+    ] = "fraction"  # fmt: skip
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )
@@ -63,6 +68,10 @@ class CellKey(_Document):
         description="A digest of the images that the model is known to have seen; which of the "
         "measured ones it has seen follows from it.",
     )
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="In which a measure's forward passes were to be made."
+    )
+    compiled: bool = Field(False, description="Whether they were to be compiled.")
 
 
 class DataFacts(_Document):
@@ -112,6 +121,35 @@ class Cost(_Document):
     peak_memory_bytes: int | None = None
     images: int = Field(0, description="Forward passes, counted in images.")
     queries: int | None = None
+    stages: dict[str, float] = Field(
+        default_factory=dict,
+        description="Seconds by stage since the last result of the same process, in which models "
+        "and data were loaded too; no part of the question.",
+    )
+    together: int = Field(
+        1,
+        description="Models that went through the data together; each one's seconds are its own "
+        "and an equal part of what they shared, and of the stages it has an equal part.",
+    )
+
+
+class ForwardFacts(_Document):
+    """How the forward passes of a measure were made in the end."""
+
+    precision: str = "fp32"
+    compiled: bool = False
+    folded: bool = Field(False, description="Batch norms folded into convolutions, on a copy.")
+    fused: bool = Field(False, description="Bias, sum and ReLU of a block in one kernel.")
+    graph: bool = Field(False, description="Recorded once as a CUDA graph and replayed.")
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    batch_size: int | None = Field(None, description="Images per pass at most, in the end.")
+
+    def __str__(self) -> str:
+        layout = "NHWC" if self.memory_format == "channels_last" else ""
+        steps = {"compiled": self.compiled, "folded": self.folded, "fused": self.fused}
+        steps |= {"CUDA graph": self.graph}
+        said = [self.precision, *(name for name, done in steps.items() if done), layout]
+        return ", ".join(filter(None, said))
 
 
 class Picture(_Document):
@@ -162,6 +200,9 @@ class CellResult(_Document):
     convention: str = Field("", description="Named rule of the numbers, e.g. `top1:argmax`.")
     provenance: Provenance
     cost: Cost
+    forward: ForwardFacts | None = Field(
+        None, description="None where a measure does not run the model by `context.passes`."
+    )
     outcomes: dict[str, str] = Field(
         default_factory=dict,
         description="Per-image yes/no records as base64 of packed bits; length is data.n.",
@@ -172,6 +213,11 @@ class CellResult(_Document):
     seen: str = Field(
         "", description="Which images were seen when the model was made, as outcomes are written."
     )
+    groups: str = Field(
+        "",
+        description="Which images belong together, such as copies of one original: a number for "
+        "each, as its difference to the one before in 64 bits, deflated, in base64.",
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
@@ -180,6 +226,16 @@ class CellResult(_Document):
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""
         return unpack_bits(self.outcomes[name], self.outcome_sizes.get(name, self.data.n))
+
+    @property
+    def seen_images(self) -> NDArray[np.bool_] | None:
+        """For each image whether it was seen when the model was made; None where none was."""
+        return unpack_bits(self.seen, self.data.n) if self.seen else None
+
+    @property
+    def image_groups(self) -> NDArray[np.int64] | None:
+        """For each image the number of the group it belongs to; None where each stands alone."""
+        return unpack_groups(self.groups) if self.groups else None
 
     def score(self, metric: str, **condition: Scalar) -> Score:
         """The one score of that metric whose condition contains these items."""
@@ -198,3 +254,21 @@ def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
     """The inverse of `pack_bits`."""
     packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
     return np.unpackbits(packed, count=length).astype(bool)
+
+
+def pack_groups(labels: Sequence[str] | None) -> str:
+    """Labels as text, equal ones as equal numbers; nothing where no image belongs to another.
+
+    Copies mostly lie in the order of their originals, so that the differences are few numbers.
+    """
+    if labels is None or len(set(labels)) == len(labels):
+        return ""
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    steps = np.diff(np.array([numbers[label] for label in labels], dtype="<i8"), prepend=0)
+    return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
+
+
+def unpack_groups(text: str) -> NDArray[np.int64]:
+    """The numbers that `pack_groups` gave the labels."""
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
+    return np.cumsum(steps).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Scores gathered into tables: models x tasks with their mean, and corruptions x severities.
+"""Scores gathered into tables: models x tasks, corruptions x severities, detectors x foreign sets.
 
 The mean over tasks is the plain mean, as is customary in model merging. Its interval comes from
 those of the tasks: on independent images the half-widths add in squares, and where tasks show the
@@ -192,4 +192,39 @@ def corruption_tables(cells: Sequence[CellResult]) -> list[CorruptionTable]:
         ]
         trained = {name: why for name, why in cell.model.trained_on.items() if name in errors}
         tables.append(CorruptionTable(cell.key.model, severities, rows, trained))
+    return tables
+
+
+class DetectionTable(NamedTuple):
+    """One model: how well each detector tells foreign sets, and near and far ones on average."""
+
+    model: str
+    sets: list[str]
+    rows: list[tuple[str, list[tuple[Score | None, Score | None]]]]
+    """Detector, and for each set AUROC and FPR at 95 % TPR."""
+
+
+def detection_tables(cells: Sequence[CellResult]) -> list[DetectionTable]:
+    """A table for every cell that measured the detection of foreign images."""
+    tables = []
+    for cell in cells:
+        found: dict[str, dict[str, dict[str, Score]]] = {}
+        for score in cell.scores:
+            metric = score.metric.removeprefix("near_").removeprefix("far_")
+            if "detector" in score.condition and metric in ("auroc", "fpr95"):
+                distance = str(score.condition["distance"])
+                # Of one set the mean is the set itself.
+                if score.condition.get("sets") == 1:
+                    continue
+                name = str(score.condition.get("set", f"{distance} mean"))
+                detector = found.setdefault(str(score.condition["detector"]), {})
+                detector.setdefault(name, {})[metric] = score
+        sets = list(dict.fromkeys(name for by_set in found.values() for name in by_set))
+        rows = [
+            (detector, [(both.get(name, {}).get("auroc"), both.get(name, {}).get("fpr95"))
+                        for name in sets])
+            for detector, both in found.items()
+        ]  # fmt: skip
+        if rows:
+            tables.append(DetectionTable(cell.key.model, sets, rows))
     return tables

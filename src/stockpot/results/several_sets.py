@@ -13,17 +13,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.statistics import Interval, wilson
+from stockpot.results.statistics import Groups, Interval, share_interval
 
 
-def newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
+def newcombe(
+    first: NDArray[np.bool_],
+    second: NDArray[np.bool_],
+    groups: tuple[Groups | None, Groups | None] = (None, None),
+) -> Interval:
     """Newcombe's interval for the difference of two shares.
 
     Sets of one size are paired by row, since they may show the same images: shares that rise and
-    fall together have a narrower difference. Where they do not, that changes nothing.
+    fall together have a narrower difference. Where they do not, that changes nothing. Images of one
+    group (of either set) count together.
     """
     a, b = float(first.mean()), float(second.mean())
-    one, two = wilson(int(first.sum()), first.size), wilson(int(second.sum()), second.size)
+    one, two = share_interval(first, groups[0]), share_interval(second, groups[1])
     shared = likeness(first, second)
     low = a - b - _joint([a - one.low, two.high - b], -shared)
     high = a - b + _joint([one.high - a, b - two.low], -shared)
@@ -63,13 +68,17 @@ def _joint(distances: Sequence[float], correlation: float) -> float:
     return math.sqrt(max(one * one + 2 * correlation * one * two + two * two, 0.0))
 
 
-def mean_of_sets(sets: Sequence[NDArray[np.bool_]]) -> tuple[float, Interval]:
+def mean_of_sets(
+    sets: Sequence[NDArray[np.bool_]], groups: Sequence[Groups | None] = ()
+) -> tuple[float, Interval]:
     """The mean of several sets' accuracies, each counting equally, with its interval.
 
-    Sets of one size are taken by row to show the same images (`mean_half_width`).
+    Sets of one size are taken by row to show the same images (`mean_half_width`); groups say for
+    each set which of its images belong together.
     """
     shares = [float(flags.mean()) for flags in sets]
-    bounds = [wilson(int(flags.sum()), flags.size) for flags in sets]
+    known = groups or [None] * len(sets)
+    bounds = [share_interval(flags, own) for flags, own in zip(sets, known, strict=True)]
     mean = sum(shares) / len(sets)
     lower = [p - bound.low for p, bound in zip(shares, bounds, strict=True)]
     upper = [bound.high - p for p, bound in zip(shares, bounds, strict=True)]

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
 
 from stockpot.errors import BadParameterError
 
@@ -23,8 +22,9 @@ Groups = ArrayLike
 
 _AT_ONCE = 2_000_000
 """Draws that are held at a time: 16 MB."""
-_KEPT = 25_000_000
-"""Counts that are kept, one byte each; larger tables are drawn anew every time."""
+_KEPT = 125_000_000
+"""Counts that are kept, one byte each, of all sizes together (those of 50,000 images alone take
+100 MB, and a grid of corruptions asks for them thirty times); larger tables are drawn anew."""
 RESAMPLES = 2000
 """As many as a score has unless it says otherwise; those of fewer are the first of these."""
 
@@ -58,11 +58,33 @@ def resampled_means(
     else:
         parts = _counts(n, seed, resamples, step)
     start = 0
+    # One piece of memory for all parts: pages that are met for the first time cost more than sums.
+    room = np.empty((min(step, resamples), n))
     for part in parts:
-        rows = part[: resamples - start].astype(np.float64)
+        rows = room[: min(len(part), resamples - start)]
+        np.copyto(rows, part[: len(rows)])
         np.matmul(rows, values, out=means[start : start + len(rows)])
         start += len(rows)
     return means / n
+
+
+def image_counts(
+    n: int, *, seed: int, resamples: int = RESAMPLES, groups: Groups | None = None
+) -> Iterator[NDArray[np.uint8]]:
+    """How often each image is drawn, some resamples at a time, for what is not a mean.
+
+    Args:
+        n: how many images there are.
+        seed: of the draws.
+        resamples: how many times to draw.
+        groups: which images belong together: whole groups are drawn.
+    """
+    if groups is None:
+        yield from _counts(n, seed, resamples, max(1, _AT_ONCE // max(n, 1)))
+        return
+    known, owners = np.unique(np.asarray(groups), return_inverse=True)
+    for part in _counts(len(known), seed, resamples, max(1, _AT_ONCE // max(n, 1))):
+        yield part[:, owners]
 
 
 def group_sums(values: NDArray[np.float64], groups: Groups) -> NDArray[np.float64]:
@@ -91,9 +113,19 @@ def _counts(n: int, seed: int, resamples: int, step: int) -> Iterator[NDArray[np
         yield np.bincount(drawn.ravel(), minlength=size * n).astype(np.uint8).reshape(size, n)
 
 
-@lru_cache(maxsize=4)
+_tables: dict[tuple[int, int, int], NDArray[np.uint8]] = {}
+
+
 def _kept_counts(n: int, seed: int, resamples: int) -> NDArray[np.uint8]:
-    return np.concatenate(list(_counts(n, seed, resamples, max(1, _AT_ONCE // n))))
+    key = (n, seed, resamples)
+    if key in _tables:
+        _tables[key] = _tables.pop(key)  # the last one asked for is the last to go
+        return _tables[key]
+    while _tables and sum(table.size for table in _tables.values()) + resamples * n > _KEPT:
+        del _tables[next(iter(_tables))]
+    parts = _counts(n, seed, resamples, max(1, _AT_ONCE // n))
+    _tables[key] = np.concatenate(list(parts))
+    return _tables[key]
 
 
 class Interval(NamedTuple):
@@ -153,9 +185,17 @@ def share_interval(
     return Interval(low, high, f"wilson-{confidence * 100:g}{_by(groups)}")
 
 
+_QUANTILES = {0.975: 1.959963984540054, 0.995: 2.5758293035489004}
+"""Of the normal distribution, to the last bit: importing scipy takes longer than most scores."""
+
+
 @lru_cache
 def _normal_quantile(share: float) -> float:
-    return float(norm.ppf(share))
+    if share in _QUANTILES:
+        return _QUANTILES[share]
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
 
 
 def bootstrap_mean(

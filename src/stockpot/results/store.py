@@ -27,15 +27,28 @@ from stockpot.results.signing import SIGNATURE
 _GROUPING = {"entry", "training_seed", "sweep"}
 """Fields of a key that say how cells belong together and change nothing about the question."""
 
+_FORWARD = {"precision": "fp32", "compiled": False}
+
 
 def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
     # With the data's own words a question reads as before keys had words, and its answer is found.
     plain = not key.words or key.words.startswith("data:")
     left_out = _GROUPING | ({"words"} if plain else set()) | (set() if key.seen else {"seen"})
+    # In full precision too: questions of before keys had one are questions in full precision.
+    left_out |= {name for name in _FORWARD if getattr(key, name) == _FORWARD[name]}
     question = key.model_dump(mode="json", exclude=left_out)
     text = json.dumps(question, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+UNFINISHED = ".unfinished"
+"""Where cells keep what they have done until they are saved."""
+
+
+def scratch_name(cell: str) -> str:
+    """The folder of a cell there, by the digest of its key: another version begins anew."""
+    return f"{cell}-{package_version('stockpot')}"
 
 
 class ResultStore:
@@ -56,7 +69,7 @@ class ResultStore:
 
         What another version of the program left there is not gone on with.
         """
-        return self.folder / ".unfinished" / f"{digest(key)}-{package_version('stockpot')}"
+        return self.folder / UNFINISHED / scratch_name(digest(key))
 
     def clear_scratch(self, key: CellKey) -> None:
         """Remove what the cell of this key has kept there."""

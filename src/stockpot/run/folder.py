@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -15,6 +16,7 @@ from stockpot.errors import BadCheckpointError, UserError
 from stockpot.files import write_atomic
 from stockpot.recipe import RecipeFile
 from stockpot.results.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from stockpot.results.store import UNFINISHED, scratch_name
 
 State = Literal["present", "missing", "stale"]
 
@@ -115,6 +117,15 @@ def _cells(folder: Path, manifest: Manifest) -> Iterator[Item]:
         else:
             added = "measured by hand" if name in manifest.added else ""
             yield Item("cell", path.stem, "present", path, added)
+    begun = folder / UNFINISHED
+    waiting = {
+        scratch_name(Path(name).stem.rpartition("--")[2])
+        for name in manifest.present
+        if not (folder / name).exists()
+    }
+    for path in sorted(begun.iterdir()) if begun.is_dir() else []:
+        if path.name not in waiting:  # else the cell goes on from it
+            yield Item("cell", path.name, "stale", path, "begun, and nothing goes on from it")
 
 
 def prune(folder: str | Path, *, dry_run: bool = False) -> list[Item]:
@@ -125,6 +136,9 @@ def prune(folder: str | Path, *, dry_run: bool = False) -> list[Item]:
             shutil.rmtree(item.path)
         else:
             item.path.unlink()
+    if not dry_run:
+        with suppress(OSError):  # others are still needed, or there was nothing
+            (Path(folder) / "results" / UNFINISHED).rmdir()
     return stale
 
 

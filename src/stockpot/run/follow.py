@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from stockpot.engine import engines
+from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
@@ -38,6 +39,7 @@ class Run:
     similarity: SimilarityReport | None = None
 
 
+@timed()
 def run(
     recipe: str | Path | Mapping[str, Any] | RecipeFile,
     *,
@@ -77,7 +79,8 @@ def run(
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)
-    digests = make_models(file, folder, engine=engine, progress=progress, say=say)
+    with stage("make"):
+        digests = make_models(file, folder, engine=engine, progress=progress, say=say)
     cells = cells_of(file.recipe, folder)
     remember(file, folder, models=digests, cells=cell_files(cells))
     alike = _compare_changes(file.recipe, folder)

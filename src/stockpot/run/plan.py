@@ -141,6 +141,8 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             device=recipe.device,
             batch_size=recipe.batch_size,
             unseen=entry.unseen,
+            precision=recipe.precision,
+            compile=recipe.compile,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

@@ -52,7 +52,12 @@ class Watch:
         )
 
     def add(self, outputs: Tensor) -> None:
-        """Count the rows of a batch; the device is not waited for."""
+        """Count the rows of a batch; the device is not waited for.
+
+        A pass that is being captured has no outputs yet, and whoever repeats it decides by others.
+        """
+        if outputs.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
         self.seen += len(outputs)
         self._broken = self._broken + (~finite(outputs)).sum()
 

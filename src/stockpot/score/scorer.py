@@ -89,8 +89,10 @@ class Scorer:
         return replace(self, labels=self.labels[index], accepted=self.accepted[index])
 
     def to(self, device: torch.device) -> Scorer:
-        """The same, with what it knows of the rows on a device."""
-        return replace(self, labels=self.labels.to(device), accepted=self.accepted.to(device))
+        """The same, with what it knows of rows and classes on a device."""
+        mapping = replace(self.mapping, outputs=self.mapping.outputs.to(device))
+        labels, accepted = self.labels.to(device), self.accepted.to(device)
+        return replace(self, mapping=mapping, labels=labels, accepted=accepted)
 
     @property
     def of_columns(self) -> Scorer:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from stockpot.attack import attacks
+from stockpot.attack.blocks import Answers
 from stockpot.attack.directions import random_start
 from stockpot.attack.hyperplane import step_to_plane
 from stockpot.attack.methods.apgd import likely_wrong
 from stockpot.attack.projection import norm_of, per_image, project
-from stockpot.attack.task import Outcome, Task, attempts, planned, take, untouched
-from stockpot.attack.victim import Victim
+from stockpot.attack.task import Outcome, Task, attempts, planned, untouched
+from stockpot.attack.victim import Slopes, Victim
 from stockpot.errors import BadParameterError
 from stockpot.score.predictions import predictions
 from stockpot.types import Count, Natural, Norm
@@ -73,6 +75,7 @@ def fab(
 
 
 _GRACE = 1.1
+_EVERY = 10  # steps after which those leave who are done, where they leave in blocks
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,16 @@ class _Settings:
 @dataclass
 class _State:
     rows: Tensor
+    done: Tensor
+    fallen: Tensor
     origin: Tensor
     labels: Tensor
     classes: Tensor
     now: Tensor
+    found: Tensor
+    """The nearest misclassified point, and minus its distance."""
+    found_loss: Tensor
+    queries: Tensor
     idle: Tensor
     """Steps since the walk last came nearer."""
     earlier: Tensor
@@ -101,53 +110,85 @@ class _State:
 
 def _walk(victim: Victim, task: Task, classes: Tensor, start: Tensor, s: _Settings) -> Outcome:
     outcome = untouched(task)
-    images, loss = outcome.images, outcome.loss
-    fallen, queries, flat = outcome.fallen, outcome.queries, outcome.flat
     rows = torch.arange(len(task), device=start.device)
+    none = torch.zeros_like(outcome.fallen)
     state = _State(
-        rows, task.images, task.labels, classes, start, torch.zeros_like(rows),
-        torch.full_like(loss, torch.inf),
+        rows, none, none, task.images, task.labels, classes, start, task.images, outcome.loss,
+        torch.zeros_like(rows), torch.zeros_like(rows), torch.full_like(outcome.loss, torch.inf),
     )  # fmt: skip
+    # Which walks go too slowly is asked every half patience, and at no other time.
+    pace = max(1, s.patience // 2)
+    blocks, answers = victim.blocks(pace if s.patience else _EVERY), Answers.of(start, outcome.loss)
+    flat, key = outcome.flat, ("fab", s, task.leave, victim.eot)
     for number in range(s.steps + 1):
-        gaps, slopes, wrong = victim.slopes(state.now, state.labels, state.classes)
-        queries[state.rows] += victim.eot
         if number == 0:
-            flat |= slopes.flatten(1).abs().amax(dim=1) == 0
-        size = norm_of(s.norm, state.now - state.origin)
-        closer = wrong & (-size > loss[state.rows])
-        much = wrong & (-size > loss[state.rows] * 0.999)
-        state.idle = torch.where(much, 0, state.idle + 1)
-        chosen = state.rows[closer]
-        images[chosen], loss[chosen] = state.now[closer], -size[closer]
-        reached = wrong & (size <= s.eps)
-        fallen[state.rows[reached]] = True
-        if number == s.steps:
-            break
-        points = state.now
-        # Past the boundary, the walk goes on from a point nearer to the image, with the plane
-        # that was found where it stands: one look at the model serves both.
-        nearer = state.origin + s.back * (points - state.origin)
-        start_from = torch.where(per_image(wrong, points), nearer, points)
-        state.now = _advance(state, gaps, slopes, points, start_from, s)
-        done = reached & task.leave
-        if s.patience:
-            done |= state.idle >= s.patience
-            block = max(1, s.patience // 2)
-            if task.leave and number and number % block == 0:
-                now = -loss[state.rows]
-                done |= _too_slow(state.earlier, now, s.eps, (s.steps - number) / block)
-                state.earlier = now
-        if bool(done.any()):
-            state = take(state, (~done).nonzero()[:, 0])
+            state, slopes = _look(victim, s, task.leave, state)
+            flat = slopes.gradients.flatten(1).abs().amax(dim=1) == 0
+            state.now = _onwards(s, state, slopes)
+        elif number == s.steps:
+            state, _ = _look(victim, s, task.leave, state)
+        else:
+            step = partial(_step, victim, s, task.leave)
+            state = blocks.run(key, s.steps - number, step, state)
+        if s.patience and task.leave and number and number % pace == 0 and number < s.steps:
+            distance = -state.found_loss
+            slow = _too_slow(state.earlier, distance, s.eps, (s.steps - number) / pace)
+            state.done, state.earlier = state.done | slow, distance
+        if blocks.due(number):
+            state = blocks.settled(state, answers)
             if not len(state.rows):
                 break
-    # A point found just outside the ball may still be wrong when it is brought inside.
-    near = (~fallen & (loss > -torch.inf)).nonzero()[:, 0]
+    state = blocks.settled(state, answers)
+    answers.put(state.rows, state.found, state.fallen, state.found_loss, state.queries)
+    return _brought_inside(victim, task, s, answers.outcome(flat))
+
+
+def _look(victim: Victim, s: _Settings, leave: bool, state: _State) -> tuple[_State, Slopes]:
+    """See where the walks stand, and remember the nearest misclassified points."""
+    slopes = victim.slopes(state.now, state.labels, state.classes)
+    size = norm_of(s.norm, state.now - state.origin)
+    wrong = slopes.wrong & ~state.done
+    closer = wrong & (-size > state.found_loss)
+    much = wrong & (-size > state.found_loss * 0.999)
+    reached = wrong & (size <= s.eps)
+    done = state.done | reached if leave else state.done
+    idle = torch.where(much, 0, state.idle + 1)
+    state = replace(
+        state,
+        queries=state.queries + victim.eot * ~state.done,
+        idle=idle,
+        found=torch.where(per_image(closer, state.now), state.now, state.found),
+        found_loss=torch.where(closer, -size, state.found_loss),
+        fallen=state.fallen | reached,
+        done=done | (idle >= s.patience) if s.patience else done,
+    )
+    return state, slopes
+
+
+def _step(victim: Victim, s: _Settings, leave: bool, state: _State) -> _State:
+    state, slopes = _look(victim, s, leave, state)
+    return replace(state, now=_onwards(s, state, slopes))
+
+
+def _onwards(s: _Settings, state: _State, slopes: Slopes) -> Tensor:
+    """The next point of every walk."""
+    points = state.now
+    # Past the boundary, the walk goes on from a point nearer to the image, with the plane that was
+    # found where it stands: one look at the model serves both.
+    nearer = state.origin + s.back * (points - state.origin)
+    start_from = torch.where(per_image(slopes.wrong, points), nearer, points)
+    return _advance(state, slopes.gaps, slopes.gradients, points, start_from, s)
+
+
+def _brought_inside(victim: Victim, task: Task, s: _Settings, found: Outcome) -> Outcome:
+    """A point found just outside the ball may still be wrong when it is brought inside."""
+    near = (~found.fallen & (found.loss > -torch.inf)).nonzero()[:, 0]
     if len(near):
-        images[near] = project(s.norm, task.images[near], images[near], s.eps)
-        fallen[near] = predictions(victim.logits(images[near])) != task.labels[near]
-        queries[near] += victim.eot
-    return Outcome(images, fallen, loss, queries, outcome.planned, flat)
+        found.images[near] = project(s.norm, task.images[near], found.images[near], s.eps)
+        logits = victim.exactly().logits(found.images[near])
+        found.fallen[near] = predictions(logits) != task.labels[near]
+        found.queries[near] += victim.eot
+    return found
 
 
 def _too_slow(earlier: Tensor, now: Tensor, eps: float, blocks: float) -> Tensor:

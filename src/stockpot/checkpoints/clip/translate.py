@@ -58,9 +58,18 @@ class TranslatedSource:
         values = parts[0] if len(parts) == 1 else torch.cat(parts)
         return (values.T.contiguous() if recipe.turned else values).to(recipe.info.dtype)
 
-    def prefetch(self, name: str) -> None:
-        for own in self._recipes[name].names:
-            self._source.prefetch(own)
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        recipe = self._recipes[name]
+        if len(recipe.names) > 1 or recipe.turned:
+            return self._made(name).reshape(-1)[start:stop]
+        before = (recipe.third or 0) * recipe.info.numel
+        return self._source.stretch(recipe.names[0], before + start, before + stop)
+
+    def prefetch(self, name: str, start: int, stop: int) -> None:
+        recipe = self._recipes[name]
+        if len(recipe.names) == 1 and not recipe.turned:
+            before = (recipe.third or 0) * recipe.info.numel
+            self._source.prefetch(recipe.names[0], before + start, before + stop)
 
 
 def in_one_layout(

@@ -15,8 +15,11 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.fused.kernel import Kernel
 from stockpot.corrupt.levels import truncate
 from stockpot.corrupt.separable import smooth
+
+_SHUFFLED = Kernel("chains:shuffled")
 
 
 @corruptions.register("glass_blur", paper="arXiv:1903.12261", group="blur", benchmark=True)
@@ -39,16 +42,25 @@ def glass(pixels: Tensor, constants: Constants, steps: Tensor) -> Tensor:
         steps: N x passes x 2 x rows x columns, how far to the right and down each scanned pixel
             looks, in raster order (the scan itself runs backwards, from the lower right corner).
     """
-    sigma, reach, passes = constants
-    shuffled = truncate(smooth(pixels.float(), sigma))
-    sources = None
-    for number in range(int(passes)):
-        newest = chain_ends(steps[:, number], int(reach), *pixels.shape[-2:])
-        sources = newest if sources is None else sources.gather(1, newest)
-    if sources is not None:
-        every_channel = sources[:, None].expand(-1, pixels.shape[1], -1)
-        shuffled = shuffled.flatten(2).gather(2, every_channel).view_as(pixels)
+    sigma, reach, _ = constants
+    blurred = truncate(smooth(pixels.float(), sigma)).contiguous()
+    shuffled = _SHUFFLED(
+        lambda: _shuffled(blurred, steps, int(reach)), pixels.device,
+        blurred, steps.int().contiguous(), int(reach),
+    )  # fmt: skip
     return truncate(smooth(shuffled.float(), sigma))
+
+
+def _shuffled(pixels: Tensor, steps: Tensor, reach: int) -> Tensor:
+    """The pictures after all scans."""
+    sources = None
+    for newest in steps.unbind(1):
+        ends = chain_ends(newest, reach, *pixels.shape[-2:])
+        sources = ends if sources is None else sources.gather(1, ends)
+    if sources is None:
+        return pixels
+    every_channel = sources[:, None].expand(-1, pixels.shape[1], -1)
+    return pixels.flatten(2).gather(2, every_channel).view_as(pixels)
 
 
 def chain_ends(steps: Tensor, reach: int, height: int, width: int) -> Tensor:

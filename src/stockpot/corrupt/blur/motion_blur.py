@@ -11,6 +11,10 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.fused.kernel import Kernel
+from stockpot.corrupt.levels import constant
+
+_STREAKS = Kernel("streaks:streaks")
 
 
 @corruptions.register("motion_blur", paper="arXiv:1903.12261", group="blur", benchmark=True)
@@ -34,13 +38,21 @@ def streak(pixels: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor
     """
     count = 2 * radius + 1
     taps = [math.exp(-0.5 * (step / sigma) ** 2) for step in range(count)]
+    weights = tuple(tap / sum(taps) for tap in taps)
     # In double precision on any device: a tap's place is a rounding, which must not differ.
     radians = torch.deg2rad(degrees.double())[:, None]
     steps = torch.arange(count, dtype=torch.float64, device=pixels.device)
     right = torch.ceil(steps * radians.cos() - 0.5).long()
     down = torch.ceil(steps * radians.sin() - 0.5).long()
+    return _STREAKS(
+        lambda: _summed(pixels, weights, right, down), pixels.device,
+        pixels.contiguous(), constant(weights, pixels.device), right, down,
+    )  # fmt: skip
 
-    reach = count - 1
+
+def _summed(pixels: Tensor, weights: tuple[float, ...], right: Tensor, down: Tensor) -> Tensor:
+    """The weighted sum of the taps at N x taps places, truncated."""
+    reach = len(weights) - 1
     batch, channels, height, width = pixels.shape
     padded = F.pad(pixels.float(), (reach, reach, reach, reach), mode="replicate")
     plane, line = padded[0, 0].numel(), padded.shape[-1]
@@ -52,7 +64,7 @@ def streak(pixels: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor
     planes = torch.arange(batch * channels, device=pixels.device) * plane
     starts = planes + offsets.repeat_interleave(channels, 0).T.contiguous()
     total = padded.new_zeros(batch * channels, height * line)
-    for weight, begin in zip(taps, starts, strict=True):
-        total[:, :length].add_(windows.index_select(0, begin), alpha=weight / sum(taps))
+    for weight, begin in zip(weights, starts, strict=True):
+        total[:, :length].add_(windows.index_select(0, begin), alpha=weight)
     smeared = total.view(batch, channels, height, line)[..., :width]
     return smeared.floor()

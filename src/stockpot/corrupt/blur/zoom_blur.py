@@ -13,21 +13,44 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.fused.kernel import Kernel
 from stockpot.corrupt.levels import truncate
+
+_ZOOMS = Kernel("zooms:zooms")
 
 
 @corruptions.register("zoom_blur", paper="arXiv:1903.12261", group="blur", benchmark=True)
 def zoom_blur(pixels: Tensor, constants: Constants, draws: Draws) -> Tensor:
     """Average the picture with enlargements of its centre."""
     end, step = constants
-    factors = np.arange(1, end, step).tolist()
+    factors = tuple(np.arange(1, end, step).tolist())
+    total = _ZOOMS(
+        lambda: _sum(pixels, factors), pixels.device,
+        pixels, *_axes(*pixels.shape[2:], factors, pixels.device),
+    )  # fmt: skip
+    return truncate(total.div_(len(factors) + 1))
+
+
+def _sum(pixels: Tensor, factors: tuple[float, ...]) -> Tensor:
     picture = pixels.float()
     # Quirk kept: factor 1 is in the range and the original is added once more besides, so it counts
     # twice among n + 1 terms.
     total = picture * 2
     for factor in factors[1:]:
         total += clipped_zoom(picture, factor)
-    return truncate(total.div_(len(factors) + 1))
+    return total
+
+
+@lru_cache(maxsize=64)
+def _axes(
+    height: int, width: int, factors: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Where rows and columns are read at each factor but the first."""
+    rows, columns = (
+        torch.stack([_zoom_axis(size, factor).float() for factor in factors[1:]]).to(device)
+        for size in (height, width)
+    )
+    return rows, columns
 
 
 def clipped_zoom(images: Tensor, factor: float) -> Tensor:

@@ -21,6 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.corrupt.fused.kernel import Kernel
+
+_CODED, _QUANTISED = Kernel("jpeg:coded"), Kernel("jpeg:quantised")
+_DECODED = Kernel("jpeg:decoded")
+
 Codec = Literal["libjpeg-turbo", "libjpeg-9"]
 
 # ITU-T T.81, Annex K.
@@ -46,23 +51,41 @@ _CHROMA = (
 def recompress(pixels: Tensor, quality: int, codec: Codec = "libjpeg-turbo") -> Tensor:
     """Compress and decompress uint8 N x 3 x H x W pictures at a libjpeg quality of 1 to 100."""
     height, width = pixels.shape[2:]
+    coded = _CODED(lambda: _coded(pixels), pixels.device, pixels)
+    luma = _lose(coded[:, :1], _table("luma", quality, pixels.device), 8)
+    table = _table("chroma", quality, pixels.device)
+    if codec == "libjpeg-9":
+        chroma = _whole(_lose(coded[:, 1:], table, 16))
+        return _pictures(_whole(luma), chroma, height, width)
+    chroma = _lose(_halve(coded[:, 1:]), table, 8)
+    return _DECODED(
+        lambda: _decoded(luma, chroma, height, width), pixels.device, luma, chroma, height, width
+    )
+
+
+def _coded(pixels: Tensor) -> Tensor:
+    """YCbCr in whole numbers and whole blocks: 8 px of luma, 16 px of chroma."""
+    height, width = pixels.shape[2:]
     red, green, blue = pixels.float().unbind(1)
     planes = [
         0.299 * red + 0.587 * green + 0.114 * blue,
         -0.168735892 * red - 0.331264108 * green + 0.5 * blue + 128,
         0.5 * red - 0.418687589 * green - 0.081312411 * blue + 128,
     ]
-    # Whole blocks: 8 px of luma, 16 px of chroma; the border repeats the last pixel.
+    # The border repeats the last pixel.
     missing = 0, -width % 16, 0, -height % 16
-    coded = F.pad(_nearest(torch.stack(planes, 1)), missing, mode="replicate")
-    luma = _lose(coded[:, :1], _table("luma", quality, pixels.device), 8)
-    table = _table("chroma", quality, pixels.device)
-    if codec == "libjpeg-turbo":
-        chroma = _lose(_halve(coded[:, 1:]), table, 8)
-        # Only what the picture covers is upsampled; the rest of the last block is not looked at.
-        chroma = _double(chroma[..., : -(-height // 2), : -(-width // 2)])
-    else:
-        chroma = _lose(coded[:, 1:], table, 16)
+    return F.pad(_nearest(torch.stack(planes, 1)), missing, mode="replicate")
+
+
+def _decoded(luma: Tensor, chroma: Tensor, height: int, width: int) -> Tensor:
+    """RGB from luma and from chroma of half the resolution, as they come from their blocks."""
+    # Only what the picture covers is upsampled; the rest of the last block is not looked at.
+    covered = _whole(chroma)[..., : -(-height // 2), : -(-width // 2)]
+    return _pictures(_whole(luma), _double(covered), height, width)
+
+
+def _pictures(luma: Tensor, chroma: Tensor, height: int, width: int) -> Tensor:
+    """RGB from whole levels of luma and chroma of the same resolution."""
     luma = luma[:, 0, :height, :width]
     cb, cr = (chroma[..., :height, :width] - 128).unbind(1)
     planes = [
@@ -71,6 +94,11 @@ def recompress(pixels: Tensor, quality: int, codec: Codec = "libjpeg-turbo") -> 
         luma + _nearest(1.772 * cb),
     ]
     return torch.stack(planes, 1).clamp_(0, 255).to(torch.uint8)
+
+
+def _whole(planes: Tensor) -> Tensor:
+    """Levels from what comes out of the inverse DCT."""
+    return _nearest(planes + 128).clamp_(0, 255)
 
 
 def _nearest(values: Tensor) -> Tensor:
@@ -101,20 +129,26 @@ def _double(planes: Tensor) -> Tensor:
 
 
 def _lose(planes: Tensor, table: Tensor, block: int) -> Tensor:
-    """Level-shift, DCT, quantise and all the way back, over ... x H x W.
+    """Level-shift, DCT, quantise and back by the inverse DCT, over ... x H x W.
 
     Blocks are 8 px wide, or 16 of whose DCT the 8 lowest frequencies are kept.
     """
     dct = _dct(block, planes.device)
     height, width = planes.shape[-2:]
     blocks = planes.reshape(*planes.shape[:-2], height // block, block, width // block, block)
+    raw = torch.einsum("ui,...hiwj,vj->...hwuv", dct, blocks - 128, dct)
+    kept = _QUANTISED(lambda: _quantised(raw, table), planes.device, raw, table)
+    dct = dct * (block / 8)
+    return torch.einsum("ui,...hwuv,vj->...hiwj", dct, kept, dct).reshape(planes.shape)
+
+
+def _quantised(raw: Tensor, table: Tensor) -> Tensor:
+    """Coefficients rounded to whole steps of the table."""
     # libjpeg's DCT comes out eight times too large and in integers; then a division rounds half
     # away from zero.
-    sharp = _nearest(torch.einsum("ui,...hiwj,vj->...hwuv", dct, blocks - 128, dct) * 8)
+    sharp = _nearest(raw * 8)
     steps = ((sharp.abs() + 4 * table) / (8 * table)).floor_() * sharp.sign()
-    dct = dct * (block / 8)
-    back = torch.einsum("ui,...hwuv,vj->...hiwj", dct, steps * table, dct)
-    return _nearest(back.reshape(planes.shape) + 128).clamp_(0, 255)
+    return steps * table
 
 
 @lru_cache(maxsize=8)

@@ -11,8 +11,11 @@ from torch import Tensor
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.fused.kernel import Kernel
 from stockpot.corrupt.levels import truncate
 from stockpot.corrupt.separable import smooth
+
+_GRID, _DISPLACED = Kernel("grids:affine"), Kernel("grids:displaced")
 
 # OpenCV 4 reads a warped picture on a grid of 1/32 pixel, found in steps of 1/1024.
 _FINE, _COARSE = 1024, 32
@@ -42,12 +45,21 @@ def displace(pixels: Tensor, constants: Constants, corners: Tensor, shifts: Tens
     warped = _affine(pixels.float(), corners * corner_shift)
     if amount == 0:
         return truncate(warped)
-    shifts = smooth(shifts, sigma, truncate=3.0, border="reflect") * amount
-    height, width = pixels.shape[2:]
-    column = torch.arange(width, device=pixels.device) + shifts[:, 0]
-    row = torch.arange(height, device=pixels.device)[:, None] + shifts[:, 1]
-    grid = torch.stack([_unit(_fold(column, width), width), _unit(_fold(row, height), height)], -1)
+    shifts = smooth(shifts, sigma, truncate=3.0, border="reflect")
+    units = (_unit_of(side) for side in reversed(pixels.shape[2:]))
+    grid = _DISPLACED(
+        lambda: _displaced(shifts, amount), pixels.device, shifts, float(amount), *units
+    )
     return truncate(F.grid_sample(warped, grid, padding_mode="border", align_corners=True))
+
+
+def _displaced(shifts: Tensor, amount: float) -> Tensor:
+    """Where every pixel is read, N x H x W x 2."""
+    shifts = shifts * amount
+    height, width = shifts.shape[2:]
+    column = torch.arange(width, device=shifts.device) + shifts[:, 0]
+    row = torch.arange(height, device=shifts.device)[:, None] + shifts[:, 1]
+    return torch.stack([_unit(_fold(column, width), width), _unit(_fold(row, height), height)], -1)
 
 
 @lru_cache(maxsize=16)
@@ -72,7 +84,16 @@ def _fold(place: Tensor, size: int) -> Tensor:
 
 def _unit(place: Tensor, size: int) -> Tensor:
     """Pixel numbers to the range -1 (first pixel) to 1 (last pixel)."""
-    return place * (2 / (size - 1)) - 1
+    return place * _unit_of(size) - 1
+
+
+def _unit_of(size: int) -> float:
+    return 2 / (size - 1)
+
+
+@lru_cache(maxsize=16)
+def _units(height: int, width: int, device: torch.device) -> Tensor:
+    return torch.tensor([_unit_of(width), _unit_of(height)], dtype=torch.float64, device=device)
 
 
 def _affine(images: Tensor, moved: Tensor) -> Tensor:
@@ -98,7 +119,15 @@ def _affine(images: Tensor, moved: Tensor) -> Tensor:
     # Fixed point as in OpenCV: the parts from x and from y are rounded by themselves.
     from_x = (linear[:, :, :1] * columns * _FINE).round()
     from_y = ((linear[:, :, 1:] * rows + constant[:, :, None]) * _FINE).round()
+    grid = _GRID(
+        lambda: _grid(from_x, from_y), device, from_x, from_y, _units(height, width, device)
+    )
+    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
+
+
+def _grid(from_x: Tensor, from_y: Tensor) -> Tensor:
+    """Where the warped picture is read, N x H x W x 2, from both parts in 1/1024 pixel."""
+    height, width = from_y.shape[2], from_x.shape[2]
     fine = from_x[:, :, None, :] + from_y[:, :, :, None] + _FINE // _COARSE // 2
     place = (fine / (_FINE // _COARSE)).floor_() / _COARSE
-    grid = torch.stack([_unit(place[:, 0], width), _unit(place[:, 1], height)], -1).float()
-    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
+    return torch.stack([_unit(place[:, 0], width), _unit(place[:, 1], height)], -1).float()

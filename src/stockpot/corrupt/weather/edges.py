@@ -8,10 +8,15 @@ are whole and below 2^24, so floats are exact.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.corrupt.fused.kernel import Kernel
+
+_GROWN, _DISTANCE = Kernel("outlines:grown"), Kernel("outlines:distance")
 # Costs of a straight, a diagonal and a knight step in 1/65536, OpenCV's 1, 1.4 and 2.1969.
 _STRAIGHT, _DIAGONAL, _KNIGHT = 65536, 91750, 143976
 _LINES = (
@@ -38,9 +43,14 @@ def find_edges(layer: Tensor, low: int, high: int) -> Tensor:
     magnitude = across.abs() + along.abs()
     ridge = _is_ridge(magnitude, across, along) & (magnitude > low)
     edges = ridge & (magnitude > high)
+    plain = partial(_grown, ridge, edges)
+    return _GROWN(plain, layer.device, ridge, edges, _LONGEST_WEAK_CHAIN)
+
+
+def _grown(ridge: Tensor, edges: Tensor) -> Tensor:
     for _ in range(_LONGEST_WEAK_CHAIN):
         grown = ridge & _widened(_widened(edges, 1), 2)
-        if layer.is_cpu and torch.equal(grown, edges):
+        if edges.is_cpu and torch.equal(grown, edges):
             break
         edges = grown
     return edges
@@ -87,6 +97,11 @@ def _is_ridge(magnitude: Tensor, across: Tensor, along: Tensor) -> Tensor:
 
 def distance_to_edge(edges: Tensor, furthest: int) -> Tensor:
     """The chamfer distance to the nearest edge in 1/65536 px, cut at `furthest` px."""
+    plain = partial(_walked, edges, furthest)
+    return _DISTANCE(plain, edges.device, edges, furthest, (_STRAIGHT, _DIAGONAL, _KNIGHT))
+
+
+def _walked(edges: Tensor, furthest: int) -> Tensor:
     limit = furthest * _STRAIGHT
     distance = (~edges).float() * limit
     height, width = distance.shape[1:]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
+from stockpot.corrupt.fused.kernel import Kernel
 from stockpot.corrupt.levels import truncate
+
+_OCTAVE = Kernel("clouds:octave")
 
 
 @corruptions.register("fog", paper="arXiv:1903.12261", group="weather", benchmark=True)
@@ -46,16 +51,24 @@ def plasma(uniform: Tensor, decay: float) -> Tensor:
     roughness, start = 100.0, 0
     while grid.shape[-1] < side:
         size = grid.shape[-1]
-        field = uniform[:, start : start + 3 * size * size].view(batch, 3, size, size)
-        field = field * roughness**2
-        below = grid + grid.roll(-1, 1)
-        middle = (below + below.roll(-1, 2)) / 4 + field[:, 0]
-        on_rows = (middle + middle.roll(1, 1) + grid + grid.roll(-1, 2)) / 4 + field[:, 1]
-        on_columns = (middle + middle.roll(1, 2) + grid + grid.roll(-1, 1)) / 4 + field[:, 2]
-        upper = torch.stack([grid, on_rows], -1)
-        lower = torch.stack([on_columns, middle], -1)
-        grid = torch.stack([upper, lower], 2).view(batch, 2 * size, 2 * size)
+        field = uniform[:, start : start + 3 * size * size]
+        grid = _OCTAVE(
+            partial(_octave, grid, field, roughness**2), grid.device, grid, field, roughness**2
+        )
         start += 3 * size * size
         roughness /= decay
     grid = grid - grid.amin((1, 2), keepdim=True)
     return grid / grid.amax((1, 2), keepdim=True)
+
+
+def _octave(grid: Tensor, field: Tensor, roughness: float) -> Tensor:
+    """A grid of twice the side."""
+    batch, size, _ = grid.shape
+    field = field.view(batch, 3, size, size) * roughness
+    below = grid + grid.roll(-1, 1)
+    middle = (below + below.roll(-1, 2)) / 4 + field[:, 0]
+    on_rows = (middle + middle.roll(1, 1) + grid + grid.roll(-1, 2)) / 4 + field[:, 1]
+    on_columns = (middle + middle.roll(1, 2) + grid + grid.roll(-1, 1)) / 4 + field[:, 2]
+    upper = torch.stack([grid, on_rows], -1)
+    lower = torch.stack([on_columns, middle], -1)
+    return torch.stack([upper, lower], 2).view(batch, 2 * size, 2 * size)

@@ -95,12 +95,26 @@ def parts(data: Dataset) -> NDArray[np.str_]:
 
 def parts_by_hash(hashes: Hashes, groups: NDArray[np.int64]) -> NDArray[np.str_]:
     """The part of each hash; all of a group have that of its smallest."""
-    smallest = np.full(groups.max(initial=-1) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
-    np.minimum.at(smallest, groups, hashes)
     # Mixed once more: the smallest of several is small, and twins would flock to the first part.
-    percent = _mixed(smallest)[groups] / 2.0**64 * 100
+    percent = _mixed(_smallest(hashes, groups)) / 2.0**64 * 100
     ends = np.cumsum(list(SHARES.values()))[:-1]
     return np.asarray(list(SHARES))[np.searchsorted(ends, percent, side="right")]
+
+
+def halves_by_hash(hashes: Hashes, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each hash lies in the first of two halves; a group lies on one side.
+
+    What decides has nothing to do with the part that a picture is in, so that each is halved.
+    """
+    found: NDArray[np.bool_] = _mixed(_mixed(_smallest(hashes, groups))) < np.uint64(2**63)
+    return found
+
+
+def _smallest(hashes: Hashes, groups: NDArray[np.int64]) -> Hashes:
+    """For each picture the smallest hash of its group."""
+    smallest = np.full(groups.max(initial=-1) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+    np.minimum.at(smallest, groups, hashes)
+    return smallest[groups]
 
 
 def _mixed(numbers: Hashes) -> Hashes:

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from stockpot.datasets.by_content.image_hashes import SIDE
 
@@ -28,6 +25,8 @@ def twin_groups(thumbnails: NDArray[np.uint8]) -> NDArray[np.int64]:
     """A number for each thumbnail; near twins share it."""
     if not len(thumbnails):
         return np.zeros(0, dtype=np.int64)
+    from scipy.spatial import cKDTree  # only what is parted by content pays for it
+
     different, owners = np.unique(thumbnails, axis=0, return_inverse=True)
     points = _block_means(different)
     # Root mean squares become lengths: a length is larger by the root of the number of values.
@@ -69,6 +68,9 @@ def _joined(
 ) -> NDArray[np.int64]:
     if not len(left):
         return groups
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n = len(groups)
     # What was joined before stays so: each picture is tied to its group's number, a picture too.
     rows, columns = np.concatenate([left, np.arange(n)]), np.concatenate([right, groups])

@@ -25,9 +25,10 @@ from stockpot.datasets.dataset import (
     limited_rows,
     pixel_fingerprint,
 )
-from stockpot.datasets.encoded import EncodedImages, content_fingerprint, inspect, usable_rows
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import LabelIndex
 from stockpot.datasets.natural.layout import picture_names
+from stockpot.datasets.stream.file_check import content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError
 
 LEVELS = 5
@@ -85,7 +86,7 @@ class CorruptionSet:
         labels = {name: number.of(name.split("/")[0], str(folder)) for name in names}
         chosen = self._same_files(folder, labels) or self._numbered(folder, labels)
         kept = chosen or names
-        seen = inspect([folder / name for name in kept])
+        seen = inspect([folder / name for name in kept], folder)
         usable_rows(kept, seen.broken, "stop", str(folder))
         images = EncodedImages(tuple(folder / name for name in kept), tuple(kept))
         target = torch.tensor([labels[name] for name in kept])

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stockpot.errors import UserError
-from stockpot.files import is_running
+from stockpot.files import cache_folder, is_running
 
 
 def cache_dir() -> Path:
-    """Where fetched data lies: `$STOCKPOT_CACHE`, else `~/.cache/stockpot`."""
-    chosen = os.environ.get("STOCKPOT_CACHE", "").strip()
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "stockpot"
+    """Where fetched data lies: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
+    return cache_folder()
 
 
 def sha256_of(path: Path) -> str:

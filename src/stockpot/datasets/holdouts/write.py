@@ -15,8 +15,8 @@ from PIL import Image
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.fetch.cache import written_whole
-from stockpot.datasets.folder_facts import write_facts
 from stockpot.datasets.holdouts.columns import CONCEPT, STYLE, class_names
+from stockpot.datasets.holdouts.metadata import write_facts
 from stockpot.errors import UserError
 
 TILE, ACROSS, DOWN = 48, 24, 12

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.classes import categories
 from stockpot.datasets.natural.layout import Layout, NaturalSet
 from stockpot.datasets.natural.public import Source, load_public
+from stockpot.datasets.stream.file_check import OnBroken
 from stockpot.errors import BadDataError
 
 _NUMBERS = {each.folder: number for number, each in enumerate(categories())}

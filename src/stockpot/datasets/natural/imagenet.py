@@ -7,11 +7,11 @@ from typing import Literal
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.label_map import read_label_map
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.natural.layout import Layout, NaturalSet, picture_names
 from stockpot.datasets.natural.public import Source, folder_dataset, load_public
+from stockpot.datasets.stream.file_check import OnBroken
 from stockpot.errors import BadDataError
 from stockpot.types import Split
 

@@ -9,11 +9,11 @@ import torch
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import ORIGINAL, Dataset
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.classes import imagenet_names
 from stockpot.datasets.natural.imagenet import by_wnid
 from stockpot.datasets.natural.layout import Layout, NaturalSet, picture_names
 from stockpot.datasets.natural.public import folder_dataset
+from stockpot.datasets.stream.file_check import OnBroken
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import Count
 

@@ -13,8 +13,8 @@ import torch
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import ACCEPTED, Dataset
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.imagenet import imagenet
+from stockpot.datasets.stream.file_check import OnBroken
 from stockpot.errors import BadDataError
 
 FILES = ("real.json", "imagenet_real_labels.json", "reassessed-imagenet/real.json")

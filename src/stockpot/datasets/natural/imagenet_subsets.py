@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.classes import imagenet_classes, imagenet_names, subset
 from stockpot.datasets.natural.layout import Layout, NaturalSet
 from stockpot.datasets.natural.public import Source, load_public
+from stockpot.datasets.stream.file_check import OnBroken
 
 
 def _two_hundred(name: str, which: str, folder: str) -> NaturalSet:

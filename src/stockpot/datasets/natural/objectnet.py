@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset, Fit, Images
-from stockpot.datasets.encoded import OnBroken
 from stockpot.datasets.natural.classes import objectnet_classes
 from stockpot.datasets.natural.layout import Layout, NaturalSet
 from stockpot.datasets.natural.public import Source, load_public
+from stockpot.datasets.stream.file_check import OnBroken
 from stockpot.errors import BadParameterError
 
 
@@ -34,13 +35,18 @@ class Bordered:
 
     def batches(self, size: int, fit: Fit | None) -> Iterator[Tensor]:
         """Consecutive batches without the border."""
+        return self.images.batches(size, partial(_inside, border=self.border, fit=fit))
 
-        def inner(picture: Image.Image) -> Image.Image:
-            edge = self.border
-            cut = picture.crop((edge, edge, picture.width - edge, picture.height - edge))
-            return fit(cut) if fit else cut
+    def several(self, size: int, fits: Sequence[Fit | None]) -> Iterator[tuple[Tensor, ...]]:
+        """The same batches through several fits."""
+        return self.images.several(
+            size, [partial(_inside, border=self.border, fit=fit) for fit in fits]
+        )
 
-        return self.images.batches(size, inner)
+
+def _inside(picture: Image.Image, border: int, fit: Fit | None) -> Image.Image:
+    cut = picture.crop((border, border, picture.width - border, picture.height - border))
+    return fit(cut) if fit else cut
 
 
 _NUMBERS = {each.folder: number for number, each in enumerate(objectnet_classes())}

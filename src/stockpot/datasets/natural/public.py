@@ -10,17 +10,12 @@ from typing import NamedTuple
 import torch
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import (
-    EncodedImages,
-    OnBroken,
-    content_fingerprint,
-    inspect,
-    usable_rows,
-)
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.hub import hub
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import plain, word_places
 from stockpot.datasets.natural.layout import NaturalSet, located, picture_names
+from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.datasets.words.conventions import CLIP, clip_words
 from stockpot.datasets.words.words import Words
 from stockpot.errors import BadDataError
@@ -75,7 +70,7 @@ def folder_dataset(
     if listed is not None:
         listing = read_listing(listed)
         names, split = listing.choose(names, folder), f"{split}[{listing.name}]"
-    seen = inspect([folder / name for name in names])
+    seen = inspect([folder / name for name in names], folder)
     rows = usable_rows(names, seen.broken, on_broken, str(folder))
     if not rows:
         raise BadDataError(f"{folder}: no image is left.")
@@ -85,7 +80,7 @@ def folder_dataset(
     return Dataset(
         name=known.name,
         split=split,
-        images=EncodedImages(tuple(folder / name for name in kept), tuple(kept)),
+        images=EncodedImages(tuple(folder / name for name in kept), tuple(kept), tuple(digests)),
         labels=labels,
         classes=known.classes,
         fingerprint=content_fingerprint(kept, digests, labels, known.classes),

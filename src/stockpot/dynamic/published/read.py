@@ -47,8 +47,9 @@ def read_published(data: Dataset) -> Published:
         )
     made, lines = _checked(root, root / LABELS, about["classes"])
     originals, _ = _checked(root / ORIGINALS_FOLDER, root / ORIGINALS, about["classes"])
-    wanted = set(data.columns["file"])
-    places = [at for at, line in enumerate(lines) if line["file"] in wanted]
+    known = {line["file"]: at for at, line in enumerate(lines)}
+    # In the order of the data, whose images may be known to have been seen.
+    places = [known[name] for name in data.columns["file"] if name in known]
     rows = [int(lines[at]["row"]) for at in places]
     kept = made.take(places)
     if ACCEPTED in originals.columns:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Fit
 from stockpot.errors import BadDataError, BadParameterError
+from stockpot.fuse.finite import Inputs
 from stockpot.fuse.learning.bookmark import Bookmark, Stateful
 from stockpot.fuse.stream import Piece, Stream
 from stockpot.models.classifier import Classifier
@@ -94,9 +95,11 @@ class TaskPool(Pool):
         )
 
         def read(index: int) -> Tensor:
-            slabs = (stream.slab(Piece(row, 0, None)) for row in rows)
-            values = (slab.base if index < 0 else slab.member(index) for slab in slabs)
-            return layout.flatten(values, stream.device)
+            inputs = Inputs()
+            slabs = (stream.slab(Piece(row, 0, None), inputs) for row in rows)
+            flat = layout.flatten((slab.member(index) for slab in slabs), stream.device)
+            inputs.settle()
+            return flat
 
         base = stream.alignment.base is not None
         super().__init__(model, layout, read, members, device=stream.device, base=base)

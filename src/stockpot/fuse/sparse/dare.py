@@ -105,8 +105,10 @@ class Dropped:
         for member in range(slab.count):
             change = slab.delta(member)
             density = self.density[member] if isinstance(self.density, tuple) else self.density
-            chance = uniform(slab, change.numel(), seed=self.seed, member=member)
-            mask = (chance < density).to(change.device).view_as(change)
+            chance = uniform(
+                slab, change.numel(), seed=self.seed, member=member, device=change.device
+            )
+            mask = (chance < density).view_as(change)
             part = change * mask
             if self.rescale == "inverse":
                 part /= density

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import torch
@@ -9,11 +11,10 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
-from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, SurveyFuser
 from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
-from stockpot.fuse.sparse.select import match_l1
 
 
 @fusers.register(
@@ -42,7 +43,7 @@ def della(
     densities: list[float] | None = None,
     epsilons: list[float] | None = None,
     seed: int = 0,
-) -> TensorFuser:
+) -> SurveyFuser:
     """Drop changes at random by their rank in a row, elect a sign, merge what agrees.
 
     In each row of a tensor the k-th largest of n changes survives with a probability that falls
@@ -69,27 +70,48 @@ def della(
     for member in range(max(len(densities or ()), len(epsilons or ()), 1)):
         _check(share(member), range_of(member))
 
-    def merge(slab: Slab) -> Tensor:
-        kept = []
-        for member in range(slab.count):
-            change = slab.delta(member)
-            if share(member) < 1:
-                chance = uniform(slab, change.numel(), seed=seed, member=member)
-                odds = survival(change, share(member), range_of(member))
-                part = change * (chance.to(change.device).view_as(change) < odds)
-                if rescale == "inverse":
-                    part /= odds
-                elif rescale == "l1":
-                    part = match_l1(change, part)
-                change = part
-            kept.append(change)
-        if elect:
-            total = disjoint(kept, weights, reduce, majority=1.0)
-        else:
-            total = add_up(weighed(kept, weights))
-        return total.mul_(scale).add_(slab.base)
+    def dropped(slab: Slab, member: int) -> tuple[Tensor, Tensor]:
+        """A change in rows, and what is left of it; a stretch has whole rows."""
+        change = _in_rows(slab.delta(member), slab.info.shape)
+        if share(member) >= 1:
+            return change, change
+        chance = uniform(slab, change.numel(), seed=seed, member=member, device=change.device)
+        odds = survival(change, share(member), range_of(member))
+        part = change * (chance.view_as(change) < odds)
+        return change, part / odds if rescale == "inverse" else part
 
-    return TensorFuser(merge)
+    def factor(slab: Slab, member: int) -> float:
+        """What brings the sum of magnitudes of a whole tensor back to what it was."""
+        before = after = 0.0
+        for part in slab.stretches(rows=True):
+            change, kept = dropped(part, member)
+            before += float(change.abs().sum())
+            after += float(kept.abs().sum())
+        return 1.0 if before < 1e-7 or after < 1e-7 else before / after
+
+    def survey(slab: Slab) -> Callable[[Slab], Tensor]:
+        members = range(slab.count)
+        matched = [factor(slab, member) if rescale == "l1" else 1.0 for member in members]
+
+        def kept(part: Slab) -> Iterator[Tensor]:
+            for member in members:
+                left = dropped(part, member)[1]
+                yield left if matched[member] == 1.0 else left * matched[member]
+
+        def merge(part: Slab) -> Tensor:
+            if elect:
+                total = disjoint(kept(part), weights, reduce, majority=1.0)
+            else:
+                total = add_up(weighed(kept(part), weights))
+            return total.mul_(scale).view(-1).add_(part.base)
+
+        return merge
+
+    return SurveyFuser(survey, looks=1 if rescale == "l1" else 0, rows=True)
+
+
+def _in_rows(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return values.reshape(-1, max(math.prod(shape[1:]), 1)) if len(shape) > 1 else values[None]
 
 
 def _check(density: float, epsilon: float) -> None:
@@ -102,7 +124,7 @@ def _check(density: float, epsilon: float) -> None:
 
 def survival(change: Tensor, density: float, epsilon: float) -> Tensor:
     """The probability that each change survives, by the rank of its magnitude in its row."""
-    rows = change.reshape(change.shape[0], -1) if change.ndim > 1 else change.reshape(1, -1)
+    rows = change
     columns = rows.shape[1]
     if columns < 2:
         return torch.full_like(change, density)

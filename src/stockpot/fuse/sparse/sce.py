@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import torch
 from torch import Tensor
 
 from stockpot.fuse import fusers
-from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.fuser import Slab, SurveyFuser
 from stockpot.fuse.parameters import check_share
+from stockpot.fuse.sparse.combine import RunningSum, add_up
+from stockpot.fuse.sparse.varying import most_varying
 
 
 @fusers.register(
@@ -17,7 +21,7 @@ from stockpot.fuse.parameters import check_share
     symmetric=True,
     presets={"paper": {"density": 0.1, "scale": 1.0}, "mergekit": {"density": 1.0, "scale": 1.0}},
 )
-def sce(*, density: float = 0.1, scale: float = 1.0) -> TensorFuser:
+def sce(*, density: float = 0.1, scale: float = 1.0) -> SurveyFuser:
     """Select the weights whose changes vary most, weigh members by energy, drop minority signs.
 
     Per tensor: keep the share of weights with the largest variance over members; give each member
@@ -30,26 +34,37 @@ def sce(*, density: float = 0.1, scale: float = 1.0) -> TensorFuser:
     """
     check_share("density", density)
 
-    def merge(slab: Slab) -> Tensor:
-        deltas = slab.stacked_deltas()
-        if density < 1:
-            deltas *= _most_varying(deltas, density)
-        energy = deltas.square().reshape(slab.count, -1).mean(dim=1)
-        total = energy.sum()
-        shares = energy / total if total >= 1e-6 else torch.full_like(energy, 1 / slab.count)
-        shares = shares.view(-1, *[1] * (deltas.ndim - 1))
-        elected = (deltas.sum(dim=0) >= 0).to(deltas.dtype) * 2 - 1
-        shares = shares * (deltas.sign() == elected)
-        merged = (deltas * shares).sum(dim=0) / shares.sum(dim=0).clamp(min=1e-6)
-        return merged.mul_(scale).add_(slab.base)
+    def survey(slab: Slab) -> Callable[[Slab], Tensor]:
+        chosen = most_varying(slab, density) if density < 1 else None
+        shares = _shares(slab, chosen)
 
-    return TensorFuser(merge)
+        def merge(part: Slab) -> Tensor:
+            mask = chosen(part) if chosen else None
+            elected = (add_up(_selected(part, mask)) >= 0).to(part.base.dtype) * 2 - 1
+            merged, divisor = RunningSum(), RunningSum()
+            for delta, share in zip(_selected(part, mask), shares, strict=True):
+                own = share * (delta.sign() == elected)
+                merged.add(delta * own)
+                divisor.add(own)
+            return (merged.value / divisor.value.clamp(min=1e-6)).mul_(scale).add_(part.base)
+
+        return merge
+
+    return SurveyFuser(survey, looks=3 if density < 1 else 1)
 
 
-def _most_varying(deltas: Tensor, density: float) -> Tensor:
-    variance = deltas.var(dim=0, unbiased=False)
-    kept = int(torch.count_nonzero(variance) * density)
-    mask = torch.zeros_like(variance)
-    if kept:
-        mask.view(-1)[variance.view(-1).topk(kept).indices] = 1
-    return mask
+def _selected(part: Slab, mask: Tensor | None) -> Iterator[Tensor]:
+    return part.deltas() if mask is None else (delta * mask for delta in part.deltas())
+
+
+def _shares(slab: Slab, chosen: Callable[[Slab], Tensor] | None) -> Tensor:
+    """How much each member counts: the mean square of its selected changes, normalised."""
+    sums = torch.zeros(slab.count, dtype=torch.float64)
+    for part in slab.stretches():
+        mask = chosen(part) if chosen else None
+        own = [delta.square().sum() for delta in _selected(part, mask)]
+        sums += torch.stack(own).cpu()
+    dtype = torch.promote_types(torch.float32, slab.info.dtype)
+    energy = sums.to(dtype) / max(slab.info.numel, 1)
+    total = energy.sum()
+    return energy / total if total >= 1e-6 else torch.full_like(energy, 1 / slab.count)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from stockpot.fuse.fuser import Pass, Slab
 
-_BINS = 1 << 16
+BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
 
 Measured = Callable[[Slab], Iterable[Tensor]]
@@ -34,7 +34,8 @@ class Magnitudes:
         return (delta.abs_() for delta in slab.deltas())
 
 
-def _keys(values: Tensor) -> Tensor:
+def sort_keys(values: Tensor) -> Tensor:
+    """Integers that order as the values do in fp32, flat."""
     bits = values.float().reshape(-1).view(torch.int32)
     return bits ^ ((bits >> 31) & _MAGNITUDE)
 
@@ -47,15 +48,15 @@ class LeadingBits:
     elementwise: bool = True
 
     def begin(self, count: int) -> Tensor:
-        return torch.zeros(count, _BINS, dtype=torch.int64)
+        return torch.zeros(count, BINS, dtype=torch.int64)
 
     def observe(self, seen: Tensor, slab: Slab) -> None:
         for index, values in enumerate(self.measured(slab)):
-            leading = (_keys(values) >> 16) + (_BINS >> 1)
-            seen[index] += torch.bincount(leading, minlength=_BINS).cpu()
+            leading = (sort_keys(values) >> 16) + (BINS >> 1)
+            seen[index] += torch.bincount(leading, minlength=BINS).cpu()
 
     def finish(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.stack(list(parts)).sum(dim=0)
+        return _added(parts)
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,26 @@ class TrailingBits:
     elementwise: bool = True
 
     def begin(self, count: int) -> Tensor:
-        return torch.zeros(count, len(self.bins[0]), _BINS, dtype=torch.int64)
+        return torch.zeros(count, len(self.bins[0]), BINS, dtype=torch.int64)
 
     def observe(self, seen: Tensor, slab: Slab) -> None:
         for index, values in enumerate(self.measured(slab)):
-            keys = _keys(values)
-            leading = (keys >> 16) + (_BINS >> 1)
+            keys = sort_keys(values)
+            leading = (keys >> 16) + (BINS >> 1)
             for place, wanted in enumerate(self.bins[index]):
-                inside = keys[leading == wanted] & (_BINS - 1)
-                seen[index, place] += torch.bincount(inside, minlength=_BINS).cpu()
+                inside = keys[leading == wanted] & (BINS - 1)
+                seen[index, place] += torch.bincount(inside, minlength=BINS).cpu()
 
     def finish(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.stack(list(parts)).sum(dim=0)
+        return _added(parts)
+
+
+def _added(parts: Sequence[Tensor]) -> Tensor:
+    # Into the first: with many members and threads these are the largest memory of a walk.
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 Selection = Generator[Pass, Tensor, list[list[float]]]
@@ -99,7 +108,7 @@ def order_statistics(measured: Measured, ranks: Ranks) -> Selection:
     for counts, rests, places in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
         row = []
         for count, rest, place in zip(counts, rests, places, strict=True):
-            key = ((int(place) - (_BINS >> 1)) << 16) | int(torch.searchsorted(count, rest))
+            key = ((int(place) - (BINS >> 1)) << 16) | int(torch.searchsorted(count, rest))
             row.append(_value(key))
         found.append(row)
     return found
@@ -113,9 +122,9 @@ def _value(key: int) -> float:
 
 def kth_smallest(values: Tensor, rank: int) -> Tensor:
     """The value of a rank (1 is the smallest) in one tensor of fp32, without sorting it."""
-    keys = _keys(values)
-    leading = (keys >> 16) + (_BINS >> 1)
-    below = torch.bincount(leading, minlength=_BINS).cumsum(dim=0)
+    keys = sort_keys(values)
+    leading = (keys >> 16) + (BINS >> 1)
+    below = torch.bincount(leading, minlength=BINS).cumsum(dim=0)
     place = int(torch.searchsorted(below, rank))
     rest = rank - (int(below[place - 1]) if place else 0)
     return values.reshape(-1)[leading == place].kthvalue(rest).values

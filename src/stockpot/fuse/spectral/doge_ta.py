@@ -23,7 +23,7 @@ from stockpot.fuse.spectral.decompose import (
 from stockpot.types import Count, Natural, NonNegative, Positive
 
 
-@fusers.register("doge_ta", paper="arXiv:2501.01230", needs_base=True)
+@fusers.register("doge_ta", paper="arXiv:2501.01230", needs_base=True, heavy=True)
 def doge_ta(
     *,
     density: float = 0.3,
@@ -130,17 +130,18 @@ def _guarded(deltas: Tensor, subspace: int, tolerance: float) -> Tensor:
 def _shared(deltas: Tensor, factors: Tensor, guarded: Tensor, steps: int, lr: float) -> Tensor:
     # In fp64: Adam gives every slope the same length, and where all of it is projected off, what is
     # left would be the rounding of fp32.
-    single, deltas, factors = deltas.dtype, deltas.double(), factors.double()
-    total = torch.einsum("t,tij->ij", factors, deltas)
+    rows = deltas.double().transpose(0, 1).contiguous()  # row, member, column
+    factors = factors.double()
     weight = factors.sum()
+    # The loss of a member is the squared row sums of tau_t * (tau_t - total - weight shared), with
+    # total the weighed sum of all changes. Only the last term changes from step to step, so that
+    # the slope takes two small products for each row.
+    still = (rows * (rows - torch.einsum("t,itj->ij", factors, rows)[:, None])).sum(dim=2)
 
     def gradient(shared: Tensor) -> Tensor:
-        # The loss of a member is the squared row sums of tau_t * (tau_t - total - weight shared).
-        rest = total + weight * shared
-        slope = torch.zeros_like(shared)
-        for delta in deltas:
-            sums = (delta * (delta - rest)).sum(dim=1, keepdim=True)
-            slope -= (2 * weight) * sums * delta
+        sums = torch.baddbmm(still[..., None], rows, shared[..., None], alpha=-float(weight))
+        slope = torch.bmm(sums.transpose(1, 2), rows)[:, 0].mul_(-2 * weight)
         return slope - guarded @ (guarded.T @ slope)
 
-    return descend(torch.zeros_like(total), gradient, lr=lr, steps=steps).to(single)
+    start = torch.zeros_like(rows[:, 0])
+    return descend(start, gradient, lr=lr, steps=steps).to(deltas.dtype)

@@ -16,7 +16,7 @@ from stockpot.fuse.spectral.decompose import (
 from stockpot.types import NonNegative
 
 
-@fusers.register("iso_c", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
+@fusers.register("iso_c", paper="arXiv:2502.04959", needs_base=True, heavy=True, symmetric=True)
 def iso_c(*, scale: float = 1.0, rank_tolerance: NonNegative = RANK_TOLERANCE) -> TensorFuser:
     """Replace the singular values of every matrix of the summed change by their mean.
 

@@ -19,7 +19,7 @@ from stockpot.fuse.spectral.tsv_m import running_mean
 from stockpot.types import Fraction01, NonNegative
 
 
-@fusers.register("iso_cts", paper="arXiv:2502.04959", needs_base=True, symmetric=True)
+@fusers.register("iso_cts", paper="arXiv:2502.04959", needs_base=True, heavy=True, symmetric=True)
 def iso_cts(
     *, scale: float = 1.0, common: Fraction01 = 0.8, rank_tolerance: NonNegative = RANK_TOLERANCE
 ) -> TensorFuser:

@@ -17,7 +17,7 @@ from stockpot.fuse.spectral.decompose import (
 from stockpot.types import NonNegative
 
 
-@fusers.register("tsv_m", paper="arXiv:2412.00081", needs_base=True, symmetric=True)
+@fusers.register("tsv_m", paper="arXiv:2412.00081", needs_base=True, heavy=True, symmetric=True)
 def tsv_m(
     *,
     scale: float = 1.0,

@@ -12,7 +12,7 @@ from stockpot.fuse.spectral.iso_c import total_change
 from stockpot.types import Natural, Positive
 
 
-@fusers.register("wudi", paper="arXiv:2503.08099", needs_base=True, symmetric=True)
+@fusers.register("wudi", paper="arXiv:2503.08099", needs_base=True, heavy=True, symmetric=True)
 def wudi(*, steps: Natural = 300, lr: Positive = 1e-5, scale: float = 1.0) -> TensorFuser:
     """Find, for every matrix, the change that disturbs each member's own change least.
 

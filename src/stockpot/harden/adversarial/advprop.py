@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.attack.directions import random_start, steepest
-from stockpot.attack.folding import renewed_copy
 from stockpot.attack.projection import project
 from stockpot.attack.threat import Eps, Threat, threat
 from stockpot.attack.victim import Victim, evaluation_mode
@@ -25,6 +24,7 @@ from stockpot.harden.adversarial.auxiliary_norms import AuxiliaryNorms
 from stockpot.harden.adversarial.worst import image_seeds, precision_of
 from stockpot.harden.loop import Objective, Step
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.folding import renewed_copy
 from stockpot.types import Fraction01, Natural, Norm, Positive
 
 _L1_SHARE = 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -71,12 +72,13 @@ def audit(
     condition = {"norm": ball.norm, "eps": ball.eps}
     correct, robust = found.correct.cpu().numpy(), found.robust.cpu().numpy()
     left = len(sample) - len(correct)
+    groups = None if sample.groups is None else np.asarray(sample.groups)[part.places.numpy()]
     notes = [f"audit {ball}: {found.verdict}", *_told(found)]
     notes += [f"audit: {left} images with other accepted labels were left out"] if left else []
     return Measurement(
         scores=[
-            proportion("accuracy", correct),
-            proportion("audited_accuracy", robust, condition),
+            proportion("accuracy", correct, groups=groups),
+            proportion("audited_accuracy", robust, condition, groups=groups),
             *_curves(found),
         ],
         convention=f"audit; {ball}; {budget} forward passes an image; pixels in [0, 1]",

@@ -142,6 +142,7 @@ def adversarial(
     return measured(
         torch.cat(correct).numpy(),
         robust,
+        data.groups,
         convention=convention,
         images=work.queries,
         notes=(*notes, *work.notes(), UNAUDITED, *scorer.notes),

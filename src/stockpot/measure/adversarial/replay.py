@@ -51,6 +51,7 @@ def replayed(
     return measured(
         torch.cat(clean).numpy(),
         {member: torch.cat(parts).numpy() for member, parts in masks.items()},
+        data.groups,
         convention=f"adversarial:saved images; found on {facts.get('model')} by "
         f"{facts.get('convention')}, seed {facts.get('seed')}",
         images=len(data) * (1 + len(masks)),

@@ -37,12 +37,16 @@ class Work:
             for name, value in flags.raised().items()
         )
 
-    def notes(self) -> list[str]:
-        """One line per warning, and the share of work that fallen images spared."""
-        lines = [
+    def warnings(self) -> list[str]:
+        """One line per warning."""
+        return [
             f"{member}: {sentence}"
             for member, flags in self._seen.items()
             for sentence in flags.warnings()
         ]
+
+    def notes(self) -> list[str]:
+        """The same, and the share of work that fallen images spared."""
         share = self.saved / max(1, self.saved + self.queries)
-        return [*lines, f"{share:.0%} of the forward passes were spared by images that had fallen"]
+        spared = f"{share:.0%} of the forward passes were spared by images that had fallen"
+        return [*self.warnings(), spared]

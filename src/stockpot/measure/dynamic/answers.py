@@ -23,7 +23,6 @@ from stockpot.dynamic.ways.transfer import Transfer
 from stockpot.dynamic.ways.way import Gradient, Way
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.signs import Signs
-from stockpot.measure.measurement import proportion
 from stockpot.results.schema import Score
 
 Hiding = Literal["answer", "flag"]
@@ -81,11 +80,12 @@ class Answers:
         kept = found.validated
         if not (seen["answered"].any() and kept.any()):
             return []
-        stages = [proportion(_STAGE, seen["plainly"][kept], {**condition, "way": "gradient"})]
+        where = {**condition, "way": "gradient"}
+        stages = [found.share(_STAGE, seen["plainly"], where, kept)]
         for number, answer in enumerate(self.ways, 1):
             later = seen["ways"] > number
-            standing = (found.withstood | later)[kept]
-            stages.append(proportion(_STAGE, standing, {**condition, "way": answer.way.name}))
+            where = {**condition, "way": answer.way.name}
+            stages.append(found.share(_STAGE, found.withstood | later, where, kept))
         return stages
 
     def notes(self, seen: Mapping[str, NDArray[Any]], found: Outcomes) -> list[str]:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.attack.folding import folded
 from stockpot.attack.victim import evaluation_mode
 from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.oracle import Rule
-from stockpot.dynamic.search import Batch, Found, Halving, search_in_parts
+from stockpot.dynamic.search import Batch, Found, search_in_parts
 from stockpot.dynamic.task import Task
 from stockpot.dynamic.ways.way import Way
 from stockpot.measure.dynamic.answers import NO_ANSWERS, SIGNS, Answers, answered
@@ -22,6 +22,8 @@ from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.folding import folded
+from stockpot.models.forward.memory import Halving
 from stockpot.score.predictions import predictions
 from stockpot.score.scorer import Model, Scorer
 
@@ -223,11 +225,12 @@ def _ordered(parts: list[dict[str, Tensor]], apart: int) -> dict[str, Tensor]:
 
 
 def _gather(shards: Shards, data: Dataset, scorer: Scorer) -> Evaluation:
-    names = [each.name for each in fields(Outcomes) if each.name != "labels"]
+    names = [each.name for each in fields(Outcomes) if each.name not in ("labels", "groups")]
     columns = {name: shards.column(name).numpy() for name in names}
     columns["flips"] = columns["flips"].astype("float64")
+    groups = None if data.groups is None else np.unique(data.groups, return_inverse=True)[1]
     return Evaluation(
-        outcomes=Outcomes(labels=data.labels.numpy(), **columns),
+        outcomes=Outcomes(labels=data.labels.numpy(), groups=groups, **columns),
         shards=shards,
         confidence=shards.column("confidence"),
         before=tuple(scorer.answer(each) for each in shards.column("before").tolist()),

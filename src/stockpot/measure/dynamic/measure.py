@@ -39,6 +39,7 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
 from stockpot.results.schema import Score
+from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace, match_classes
 from stockpot.score.scorer import Scorer, scorer_for
 from stockpot.types import Count, ModelRef, Natural, NonNegative
@@ -214,7 +215,7 @@ def dynamic(
         convention=convention,
         images=found.model_queries + spent,
         outcomes={name: getattr(outcomes, name) for name in _SAVED},
-        notes=(*notes, *found.notes),
+        notes=(*notes, *found.notes, UNAUDITED),
         flags=tuple(flags),
         class_space=scorer.description,
         pictures=gallery(model, data, found, pictures, rules.unmoved),

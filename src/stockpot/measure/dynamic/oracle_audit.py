@@ -17,7 +17,7 @@ from stockpot.dynamic.task import Rules, Task
 from stockpot.measure import measures
 from stockpot.measure.dynamic.about import about_generator, first_images
 from stockpot.measure.dynamic.evaluate import evaluate
-from stockpot.measure.measurement import Context, Measurement, proportion
+from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, NonNegative
@@ -63,16 +63,16 @@ def oracle_audit(
     given_back, searched = rebuilt.outcomes, hunted.outcomes
     condition = {"generator": generator}
     scores = [
-        proportion("accuracy", given_back.covered, condition),
-        proportion("reconstruction_accuracy", given_back.validated, condition),
-        proportion("searched_accuracy", searched.withstood, condition),
+        given_back.share("accuracy", given_back.covered, condition),
+        given_back.share("reconstruction_accuracy", given_back.validated, condition),
+        searched.share("searched_accuracy", searched.withstood, condition),
     ]
     for index, name in enumerate(data.classes):
-        members = given_back.labels == index
-        if members.any():
+        own = given_back.of(given_back.labels == index)
+        if len(own.labels):
             where = {**condition, "class": name}
-            scores.append(proportion("class_accuracy", given_back.covered[members], where))
-            scores.append(proportion("class_validation_rate", given_back.validated[members], where))
+            scores.append(own.share("class_accuracy", own.covered, where))
+            scores.append(own.share("class_validation_rate", own.validated, where))
     return Measurement(
         scores=scores,
         convention=f"oracle:{rules.accept} among the data's classes; search against itself, "

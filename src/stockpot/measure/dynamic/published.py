@@ -8,16 +8,18 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.dynamic.published.read import read_published
 from stockpot.measure import measures
 from stockpot.measure.dynamic.outcomes import ratios_of
-from stockpot.measure.measurement import Context, Measurement, proportion, right_flags
+from stockpot.measure.measurement import Context, Measurement, flags_in_steps, proportion
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
 @measures.register("published", paper="arXiv:2308.10632")
+@in_steps
 def published(
     model: Classifier, data: Dataset, context: Context, *, class_space: ClassSpace = "all"
-) -> Measurement:
+) -> Steps[Measurement]:
     """FMR on a published set: accuracy on its pictures over accuracy on their originals.
 
     The data is the folder that `dynamic` wrote with `export=FOLDER`.
@@ -27,8 +29,9 @@ def published(
     """
     found = read_published(data)
     space = (class_space,)
-    correct = right_flags(model, found.originals, context, "originals", space)[class_space]
-    after = right_flags(model, found.made, context, "published", space)[class_space]
+    before = yield from flags_in_steps(model, found.originals, context, "originals", space)
+    made = yield from flags_in_steps(model, found.made, context, "published", space)
+    correct, after = before[class_space], made[class_space]
     validated = np.zeros(len(correct), dtype=bool)
     withstood = np.zeros(len(correct), dtype=bool)
     validated[found.rows] = True

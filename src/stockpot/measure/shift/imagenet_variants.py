@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
 from stockpot.datasets.natural.classes import answers
 from stockpot.datasets.natural.cue_conflict import CUE_CONFLICT
 from stockpot.datasets.natural.imagenet import SKETCH, STYLIZED, V2, VAL
@@ -24,11 +23,12 @@ from stockpot.measure.measurement import (
     Context,
     Flags,
     Measurement,
+    flags_in_steps,
     proportion,
-    right_flags,
     with_interval,
 )
 from stockpot.measure.shift.shape_bias import decisions, shape_scores
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
@@ -58,7 +58,8 @@ AVERAGED = ("imagenet_v2", "imagenet_r", "imagenet_sketch", "objectnet", "imagen
 """The five whose mean is the usual accuracy out of distribution."""
 
 
-@measures.register("imagenet_variants", paper="arXiv:2303.03052")
+@measures.register("imagenet_variants", paper="arXiv:2303.03052", passes=True)
+@in_steps
 def imagenet_variants(
     model: Classifier,
     data: Dataset,
@@ -67,7 +68,7 @@ def imagenet_variants(
     root: str,
     sets: str | tuple[str, ...] = "found",
     limit: int | None = None,
-) -> Measurement:
+) -> Steps[Measurement]:
     """Accuracy on ImageNet and on V2, R, Sketch, ObjectNet, A, Stylized, ReaL, cue conflict.
 
     The data is ImageNet's validation set. R and A are scored among their 200 classes and ObjectNet
@@ -82,19 +83,20 @@ def imagenet_variants(
     """
     folder = Path(root).expanduser()
     chosen = _chosen(folder, sets)
-    inside = right_flags(model, data, context, "imagenet")["all"]
+    inside = (yield from flags_in_steps(model, data, context, "imagenet"))["all"]
     scores = [proportion("accuracy", inside)]
     usual: dict[str, Flags] = {}
     images = len(data)
     notes = []
     for name in chosen:
-        variant = load_dataset(name, path=str(folder), limit=limit)
+        variant = context.pictures.load(name, path=str(folder), limit=limit)
         images += len(variant)
         notes.append(f"{name}: {len(variant):,} images ({variant.fingerprint[:16]})")
         if name == "cue_conflict":
-            scores += shape_scores(variant, decisions(model, variant, context), {"set": name})
+            decided = yield from decisions(model, variant, context)
+            scores += shape_scores(variant, decided, {"set": name})
             continue
-        usual[name], found = _scored(name, model, data, variant, inside, context)
+        usual[name], found = yield from _scored(name, model, data, variant, inside, context)
         scores += found
     scores += _mean(usual)
     if absent := [name for name in VARIANTS if name not in chosen]:
@@ -166,10 +168,10 @@ def _scored(
     variant: Dataset,
     inside: Flags,
     context: Context,
-) -> tuple[Flags, list[Score]]:
+) -> Steps[tuple[Flags, list[Score]]]:
     space = usual_space(name)
     spaces: tuple[ClassSpace, ...] = ("subset", "all") if space == "subset" else ("all",)
-    flags = right_flags(model, variant, context, name, spaces)
+    flags = yield from flags_in_steps(model, variant, context, name, spaces)
     scores = [
         proportion("outside_accuracy", flags[each], {"set": name, "space": each}) for each in spaces
     ]
@@ -178,9 +180,8 @@ def _scored(
         own = same_classes(data, variant)
         if not len(own):
             return flags[space], scores
-        counterpart = right_flags(model, own, context, f"imagenet like {name}", ("subset",))[
-            "subset"
-        ]
+        alike = yield from flags_in_steps(model, own, context, f"imagenet like {name}", ("subset",))
+        counterpart = alike["subset"]
         condition = {"set": name, "space": "subset"}
         scores.append(proportion("same_classes_accuracy", counterpart, condition))
     scores.append(

@@ -17,21 +17,24 @@ from stockpot.measure.measurement import (
     Measurement,
     forward_batches,
     proportion,
+    span,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.score.predictions import predictions
 from stockpot.score.scorer import SILENT, scorer_for
 
 
-@measures.register("shape_bias", paper="arXiv:1811.12231")
-def shape_bias(model: Classifier, data: Dataset, context: Context) -> Measurement:
+@measures.register("shape_bias", paper="arXiv:1811.12231", passes=True)
+@in_steps
+def shape_bias(model: Classifier, data: Dataset, context: Context) -> Steps[Measurement]:
     """How often a model decides by shape where shape and texture disagree.
 
     A model's probabilities are averaged over the classes of each category, as the experiments'
     authors do. Pictures whose two cues agree count for accuracy and not for the bias.
     """
-    found = decisions(model, data, context)
+    found = yield from decisions(model, data, context)
     return Measurement(
         scores=shape_scores(data, found),
         convention="shape-bias:mean-probability; agreeing cues left out of the bias",
@@ -48,14 +51,15 @@ class Decisions(NamedTuple):
     right: Flags
 
 
-def decisions(model: Classifier, data: Dataset, context: Context) -> Decisions:
+def decisions(model: Classifier, data: Dataset, context: Context) -> Steps[Decisions]:
     """The category that a model decides for, among those of the data."""
-    scorer = scorer_for(model.classes, data, "subset")
+    scorer = scorer_for(model.classes, data, "subset").to(context.device)
     chosen, right = [], []
     for outputs, batch in forward_batches(model, data, context, "shape or texture"):
         logits = scorer.logits(outputs)
         chosen.append(predictions(logits))
-        right.append(scorer.right(logits, batch.rows)[:, 0])
+        right.append(scorer.right(logits, span(batch.rows))[:, 0])
+        yield
     return Decisions(torch.cat(chosen).cpu().numpy(), torch.cat(right).cpu().numpy())
 
 
@@ -78,11 +82,17 @@ def shape_scores(
     by_shape: Flags = conflict & (names == shape)
     by_texture: Flags = conflict & (names == texture)
     decided = by_shape | by_texture
-    scores = [proportion("accuracy", found.right, condition)]
+    groups = None if data.groups is None else np.asarray(data.groups)
+
+    def share(metric: str, flags: Flags, among: Flags) -> Score:
+        own = None if groups is None else groups[among]
+        return proportion(metric, flags[among], condition, groups=own)
+
+    scores = [proportion("accuracy", found.right, condition, groups=groups)]
     if conflict.any():
-        scores.append(proportion("texture_decisions", by_texture[conflict], condition))
+        scores.append(share("texture_decisions", by_texture, conflict))
         scores[-1] = scores[-1].model_copy(update={"higher_is_better": None})
     if decided.any():
-        bias = proportion("shape_bias", by_shape[decided], condition)
+        bias = share("shape_bias", by_shape, decided)
         scores.append(bias.model_copy(update={"higher_is_better": None}))
     return scores

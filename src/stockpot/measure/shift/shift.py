@@ -11,29 +11,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
+from stockpot.measure.chosen_data import load_chosen
 from stockpot.measure.measurement import (
     Context,
     Flags,
     Measurement,
+    flags_in_steps,
     proportion,
-    right_flags,
     with_interval,
 )
+from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
-from stockpot.results.statistics import Interval
+from stockpot.results.statistics import Groups, Interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("shift", paper="arXiv:2007.00644")
+@measures.register("shift", paper="arXiv:2007.00644", passes=True)
+@in_steps
 def shift(
     model: Classifier,
     data: Dataset,
@@ -42,7 +43,7 @@ def shift(
     outside: dict[str, Any] | None = None,
     class_space: ClassSpace = "all",
     line: tuple[float, float] | None = None,
-) -> Measurement:
+) -> Steps[Measurement]:
     """Accuracy on the data and on data from elsewhere: each gap, and the mean outside.
 
     Args:
@@ -58,17 +59,19 @@ def shift(
             "shift: expected at least one dataset outside.",
             hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
         )
-    own = right_flags(model, data, context, "inside", (class_space,))[class_space]
+    spaces = (class_space,)
+    own = (yield from flags_in_steps(model, data, context, "inside", spaces))[class_space]
     found = {}
+    groups: SetGroups = {INSIDE: data.groups}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
-        other = _loaded(name, chosen)
-        flags = right_flags(model, other, context, name, (class_space,))
-        found[name] = flags[class_space]
+        other = load_chosen(chosen, f"outside: {name}")
+        flags = yield from flags_in_steps(model, other, context, name, spaces)
+        found[name], groups[name] = flags[class_space], other.groups
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(
-        scores=outside_scores(own, found, Line(*line) if line else None),
+        scores=outside_scores(own, found, Line(*line) if line else None, groups),
         convention=f"shift:{class_space}; mean of {len(found)} sets, each counting equally",
         images=len(own) + sum(flags.size for flags in found.values()),
         outcomes={"correct": own, **{f"outside:{name}": flags for name, flags in found.items()}},
@@ -86,6 +89,8 @@ class Line(NamedTuple):
     def expected(self, inside: float) -> float:
         """The accuracy outside that the line gives for an accuracy inside."""
         bounded = min(max(inside, 1e-4), 1 - 1e-4)
+        from scipy.special import expit, logit
+
         return float(expit(self.intercept + self.slope * logit(bounded)))
 
 
@@ -96,31 +101,44 @@ def fit_line(inside: Sequence[float], outside: Sequence[float]) -> Line:
             "a line needs at least two models of different accuracy inside, "
             f"got {len(inside)} inside and {len(outside)} outside."
         )
+    from scipy.special import logit
+
     x, y = (logit(np.clip(values, 1e-4, 1 - 1e-4)) for values in (inside, outside))
     slope, intercept = np.polyfit(x, y, 1)
     return Line(float(slope), float(intercept))
 
 
+INSIDE = ""
+"""The name of the data itself among sets."""
+SetGroups = dict[str, Groups | None]
+"""For each set by name which of its images belong together."""
+
+
 def outside_scores(
-    inside: Flags, outside: Mapping[str, Flags], line: Line | None = None
+    inside: Flags,
+    outside: Mapping[str, Flags],
+    line: Line | None = None,
+    groups: Mapping[str, Groups | None] | None = None,
 ) -> list[Score]:
     """Accuracy inside, in each set outside, their mean, and the gaps."""
-    scores = [proportion("accuracy", inside)]
+    known = groups or {}
+    own = known.get(INSIDE)
+    scores = [proportion("accuracy", inside, groups=own)]
     within = float(inside.mean())
     for name, flags in outside.items():
         condition = {"set": name}
-        scores.append(proportion("outside_accuracy", flags, condition))
+        scores.append(proportion("outside_accuracy", flags, condition, groups=known.get(name)))
         scores.append(
             with_interval(
                 "gap",
                 within - float(flags.mean()),
                 min(inside.size, flags.size),
-                newcombe(inside, flags),
+                newcombe(inside, flags, (own, known.get(name))),
                 better=False,
                 condition=condition,
             )
         )
-    mean, interval = mean_of_sets(list(outside.values()))
+    mean, interval = mean_of_sets(list(outside.values()), [known.get(name) for name in outside])
     total = sum(flags.size for flags in outside.values())
     sets = {"sets": len(outside)}
     scores.append(with_interval("mean_outside_accuracy", mean, total, interval, condition=sets))
@@ -137,17 +155,3 @@ def outside_scores(
             )
         )
     return scores
-
-
-def _loaded(name: str, chosen: Any) -> Dataset:
-    if isinstance(chosen, Dataset):
-        return chosen
-    if isinstance(chosen, str):
-        return load_dataset(chosen)
-    if not isinstance(chosen, dict) or "dataset" not in chosen:
-        raise BadParameterError(
-            f"outside: expected a dataset's name, or options with `dataset`, for {name!r}, "
-            f"got {chosen!r}."
-        )
-    options = {key: value for key, value in chosen.items() if key != "dataset"}
-    return load_dataset(str(chosen["dataset"]), **options)

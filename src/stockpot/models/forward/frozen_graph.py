@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from stockpot.attack.folding import Model
+from stockpot.models.forward.folding import Model
 
 _FEW = 8
 

@@ -1,0 +1,1 @@
+"""Several models measured together: in step over one decoded, corrupted batch."""

@@ -1,0 +1,1 @@
+"""How a classifier is run without gradients: fast, in a chosen precision, and checked."""

@@ -1,0 +1,43 @@
+"""How many images go through a network at once: what is asked for, or what fits."""
+
+from __future__ import annotations
+
+import torch
+
+AUTO = "auto"
+_PIXELS = {"cpu": 256 * 64 * 64, "cuda": 512 * 224 * 224}
+"""Pixels of a batch that keep such a device busy; more of them are no faster."""
+_MOST, _USUAL = 2048, 256
+
+
+def batch_of(size: int | str, device: torch.device, pixels: int | None) -> int:
+    """Images of a batch: the number itself, or for `auto` a power of two by device and size.
+
+    Args:
+        size: a number, or `auto`.
+        device: where the network is.
+        pixels: of one image at the network's size; none where more than passes takes memory.
+    """
+    if isinstance(size, int):
+        return size
+    if pixels is None:
+        return _USUAL
+    room = _PIXELS.get(device.type, _PIXELS["cpu"]) // max(pixels, 1)
+    return min(_MOST, max(16, 1 << max(room, 1).bit_length() - 1))
+
+
+class Halving:
+    """Runs batches, and smaller ones from the moment that memory runs out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.notes: list[str] = []
+
+    def halve(self, problem: BaseException) -> None:
+        """Use half the size from now on; gives up at one image."""
+        if self.size <= 1:
+            raise problem
+        self.size //= 2
+        self.notes.append(f"out of memory: the batch was halved to {self.size} images")
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

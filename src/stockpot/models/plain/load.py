@@ -1,0 +1,55 @@
+"""From a folder to a plain network, where there is one that fits it in every setting and weight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from stockpot.checkpoints.open import open_checkpoint
+from stockpot.errors import UserError
+from stockpot.models.plain import resnet, vit
+from stockpot.models.plain.answer import settings
+
+_MADE = {
+    "resnet": ("ResNetForImageClassification", resnet.ResNet, resnet),
+    "small_resnet": ("SmallResNetForImageClassification", resnet.ResNet, resnet),
+    "vit": ("ViTForImageClassification", vit.ViT, vit),
+}
+
+
+def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
+    """The network in float32 and evaluation mode; none where transformers must load it.
+
+    What is wrong with a folder is for transformers to say too.
+    """
+    kind = str(config.get("model_type"))
+    if kind not in _MADE or "id2label" not in config:
+        return None
+    name, network, room = _MADE[kind]
+    if config.get("architectures") != [name]:
+        return None
+    chosen = settings(config, room.USUAL, room.FIXED)
+    if chosen is None or not isinstance(getattr(chosen, "image_size", 0), int):
+        return None
+    with torch.device("meta"):  # no weight is drawn that is read a moment later
+        model = network(chosen)
+    rename = getattr(room, "part_name", str)
+    try:
+        source = open_checkpoint(folder)
+        found = {rename(name): (name, info.shape) for name, info in source.tensors().items()}
+        wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+        if {name: tuple(shape) for name, (_, shape) in found.items()} != wanted:
+            return None
+        weights = {name: source.read(found[name][0]) for name in wanted}
+    except (UserError, OSError):
+        return None
+    # Copied: what shares memory with a file would fail when somebody shortens it.
+    own = {
+        name: tensor.to(torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
+        for name, tensor in weights.items()
+    }
+    model.load_state_dict(own, assign=True)
+    return model.eval()

@@ -1,0 +1,41 @@
+"""Where the time of a run went, over all its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from stockpot.results.schema import CellResult
+
+ORDER = ("start", "load", "make", "decode", "corrupt", "forward", "attack", "score", "write")
+"""As they follow one another; `other` and what is new come last."""
+_LEAST = 0.05
+
+
+class StageShare(NamedTuple):
+    """One stage of all cells together."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+def stage_shares(results: Sequence[CellResult]) -> list[StageShare]:
+    """Seconds by stage and their share of the whole; nothing for results that tell none."""
+    sums: dict[str, float] = {}
+    for cell in results:
+        for name, seconds in cell.cost.stages.items():
+            sums[name] = sums.get(name, 0.0) + seconds
+    whole = sum(sums.values())
+    return [StageShare(name, sums[name], sums[name] / whole) for name in _ordered(sums) if whole]
+
+
+def in_words(stages: Mapping[str, float]) -> str:
+    """The stages of one cell that took a while."""
+    long = [name for name in _ordered(stages) if stages[name] >= _LEAST]
+    return ", ".join(f"{name} {stages[name]:.1f} s" for name in long)
+
+
+def _ordered(stages: Mapping[str, float]) -> list[str]:
+    places = {name: place for place, name in enumerate(ORDER)}
+    return sorted(stages, key=lambda name: (places.get(name, len(ORDER)), name))
