@@ -150,7 +150,7 @@ def _chosen(
     def draw(group: str) -> str:
         return hashlib.sha256(f"{asked.seed}:{group}".encode()).hexdigest()
 
-    left = defaultdict(int)
+    left: dict[str, int] = defaultdict(int)
     for found in classes.values():
         for label in found:
             left[label] += 1
