@@ -219,15 +219,20 @@ def holding_out(
 
 
 def leave_one_out(data: Dataset, protocol: Protocol = "style") -> list[HoldOut]:
-    """One hold-out for each family (or edition), for a mean and a spread over all of them.
+    """One hold-out for each designer (or edition), for a mean and a spread over all of them.
 
-    Families without which a class would have no training picture are left out, and so are editions
-    whose designer has no other.
+    A designer's families are held out together: where one of them is trained on, the other is a
+    new edition and not a new style. Those without which a class would have no training picture are
+    left out, and so are editions whose designer has no other.
     """
     values = column(data, STYLE if protocol == "style" else VERSION, f"protocol {protocol}")
+    owners = column(data, OWNER, f"protocol {protocol}") if protocol == "style" else values
+    together: dict[str, dict[str, None]] = defaultdict(dict)
+    for owner, value in zip(owners, values, strict=True):
+        together[owner][value] = None
     found = []
-    for value in dict.fromkeys(values):
-        asked = HoldOut(protocol, (value,))
+    for held in together.values():
+        asked = HoldOut(protocol, tuple(held))
         try:
             held_out_rows(data, asked)
         except BadDataError:
