@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from stockpot.datasets.by_content.image_hashes import look_at
 from stockpot.datasets.by_content.twins import have_twin
-from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.holdouts.columns import CONCEPT, LISTS, column, listed_rows
+from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.datasets.holdouts.columns import LISTS, listed_rows
 from stockpot.datasets.holdouts.protocols import HoldOut, held_out_rows, holding_out
 from stockpot.datasets.holdouts.superclasses import with_superclasses
 from stockpot.errors import BadDataError, BadParameterError, UnknownNameError, UserError
@@ -79,54 +80,62 @@ def _changed(data: Dataset, given: Mapping[str, Any]) -> Dataset:
 
 
 class _Sides:
-    """Both sides of a protocol."""
+    """Both sides of a protocol: rows of the data as a whole, or of its training and test splits."""
 
     def __init__(self, load: Callable[[str | None], Dataset], asked: HoldOut) -> None:
         self._asked = asked
         try:
-            whole = load("all")
+            self._own = self._other = load("all")
         except UserError:
-            self._parts = (load("train"), load("test"))
-        else:
-            self._parts = (whole, whole)
-
-    @property
-    def whole(self) -> bool:
-        return self._parts[0] is self._parts[1]
+            self._own, self._other = load("train"), load("test")
+        self._whole = self._own is self._other
+        if self._whole:
+            self._train, self._test = held_out_rows(self._own, asked)
+            self._seen: list[int] = []
+            return
+        # Decided on both together, so that both hold out the same.
+        kept, held = held_out_rows(_joined(self._own, self._other), asked)
+        start = len(self._own)
+        self._train = [row for row in kept if row < start]
+        self._seen = [row - start for row in kept if row >= start]
+        self._test = [row - start for row in held if row >= start]
 
     def side(self, side: str, *, keep_twins: bool) -> Dataset:
-        own, other = self._parts
-        train = self._rows(own)[0]
         if side == "train":
-            return self._named(own.take(train), side)
-        if side == "seen" and self.whole:
+            return self._named(self._own.take(self._train), side)
+        if side == "seen" and self._whole:
             raise BadDataError(
-                f"{own.name} has no test pictures beside its training pictures: no side `seen`."
+                f"{self._own.name} has no test pictures beside its training pictures: no side "
+                "`seen`."
             )
-        rows = self._rows(other)[0 if side == "seen" else 1]
-        found = other.take(rows)
+        rows = self._seen if side == "seen" else self._test
         if not keep_twins:
-            twins = have_twin(_thumbnails(other)[rows], _thumbnails(own)[train], LOOK_ALIKE)
-            if twins.all():
-                raise BadDataError(
-                    f"{own.name}: every picture of {self._asked} looks like a training picture.",
-                    hint="Say twins=true to test on them.",
-                )
-            found = found.take(np.flatnonzero(~twins).tolist())
-        return self._named(found, side)
-
-    def _rows(self, data: Dataset) -> tuple[list[int], list[int]]:
-        if self.whole or self._asked.protocol != "subtype" or self._asked.values:
-            return held_out_rows(data, self._asked)
-        # Both splits hold out the same concepts: those that the training split gives.
-        train = self._parts[0]
-        concepts = column(train, CONCEPT, "protocol subtype")
-        held = {concepts[row] for row in held_out_rows(train, self._asked)[1]}
-        named = HoldOut(self._asked.protocol, tuple(sorted(held)))
-        return held_out_rows(data, named)
+            trained = _thumbnails(self._own)[self._train]
+            twins = have_twin(_thumbnails(self._other)[rows], trained, LOOK_ALIKE)
+            rows = [row for row, twin in zip(rows, twins.tolist(), strict=True) if not twin]
+        if not rows:
+            raise BadDataError(
+                f"{self._own.name}: nothing is left to test of {self._asked}; pictures that look "
+                "like a training picture do not count.",
+                hint="" if keep_twins else "Say twins=true to test on them too.",
+            )
+        return self._named(self._other.take(rows), side)
 
     def _named(self, data: Dataset, side: str) -> Dataset:
         return replace(data, split=f"{side}[{self._asked}]")
+
+
+def _joined(first: Dataset, second: Dataset) -> Dataset:
+    """What the columns of two splits say, without their pictures."""
+    labels = torch.cat([first.labels, second.labels])
+    both = [key for key in first.columns if key in second.columns]
+    return replace(
+        first,
+        images=TensorImages(torch.zeros(len(labels), 3, 1, 1, dtype=torch.uint8)),
+        labels=labels,
+        columns={key: (*first.columns[key], *second.columns[key]) for key in both},
+        masks=None,
+    )
 
 
 def _thumbnails(data: Dataset) -> NDArray[np.uint8]:
