@@ -11,6 +11,7 @@ Pictures of classes that the table does not name are left out.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -61,6 +62,7 @@ def with_superclasses(data: Dataset, source: str) -> Dataset:
     }
     if any(entry.published for entry in entries):
         columns[PUBLISHED] = tuple(entry.published for entry in entries)
+    said = repr((chosen.fingerprint, broad, columns["concept"], columns[ORDER]))
     return replace(
         chosen,
         labels=torch.tensor([number[entry.broad] for entry in entries]),
@@ -68,7 +70,7 @@ def with_superclasses(data: Dataset, source: str) -> Dataset:
         vocabulary=None,
         prompts=(),
         columns=columns,
-        fingerprint=f"{chosen.fingerprint}:{Path(source).stem}",
+        fingerprint=hashlib.sha256(said.encode()).hexdigest(),
     )
 
 
