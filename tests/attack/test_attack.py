@@ -15,9 +15,10 @@ from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
 from stockpot.attack.run import attack, attack_all
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
-from stockpot.models.forward.convolutions import ConvReLU, with_relus
+from stockpot.models.forward.ends import ConvReLU
 from stockpot.models.forward.folding import folded, renewed_copy
 from stockpot.models.forward.frozen_graph import frozen
+from stockpot.models.forward.joining import with_ends
 
 
 def linear(classes: int = 2, seed: int = 0, size: int = 4) -> nn.Module:
@@ -196,7 +197,7 @@ def test_convolutions_that_cut_at_zero_are_the_same_network() -> None:
     labels = torch.arange(40) % 4
     expected = model(images)
     (slope,) = torch.autograd.grad(F.cross_entropy(expected, labels), images)
-    joined = with_relus(copy.deepcopy(model), images.detach())
+    joined = with_ends(copy.deepcopy(model), images.detach())
     assert [type(module) for module in joined[:5]] == [
         ConvReLU, nn.Identity, ConvReLU, nn.Identity, nn.Conv2d,
     ]  # fmt: skip
@@ -218,7 +219,7 @@ def test_convolutions_that_cut_at_zero_are_the_same_network() -> None:
     twice.conv.weight.data = torch.randn(4, 3, 1, 1, generator=generator)
     twice.conv.bias.data.fill_(-0.1)
     before = twice(pictures())
-    assert torch.equal(with_relus(twice, pictures())(pictures()), before)
+    assert torch.equal(with_ends(twice, pictures())(pictures()), before)
     assert type(twice.conv) is nn.Conv2d
 
 

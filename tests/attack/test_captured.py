@@ -13,7 +13,7 @@ from stockpot.attack.methods.apgd import apgd
 from stockpot.attack.run import attack
 from stockpot.attack.task import Task
 from stockpot.attack.threat import threat
-from stockpot.models.forward.convolutions import ConvReLU
+from stockpot.models.forward.ends import ConvReLU
 
 BALLS = {"linf": 0.03, "l2": 0.35, "l1": 2.0}
 WAYS = [

@@ -12,6 +12,7 @@ from season.toys import linear_member, toy_images
 from stockpot.measure.corruption import corruption
 from stockpot.measure.measurement import Context
 from stockpot.results.schema import CellResult
+from stockpot.score.predictions import finite
 from stockpot.score.scorer import scorer_for
 from stockpot.season.run import season
 
@@ -110,3 +111,11 @@ def test_a_soup_of_nothing_is_never_chosen() -> None:
         assert result.accuracy.value == 1
         assert result.member_accuracy[result.members[0]].value == 0
         assert "NaN or infinite" in result.record.details["notes"]["non_finite"]
+
+
+def test_a_row_is_finite_where_all_its_outputs_are() -> None:
+    largest = torch.finfo(torch.float32).max
+    strange = [torch.nan, torch.inf, -torch.inf, largest, -largest, 0.0]
+    rows = torch.tensor([[1.0, one, other] for one in strange for other in strange])
+    assert torch.equal(finite(rows), rows.isfinite().all(dim=1))
+    assert torch.equal(finite(rows.flip(1).bfloat16()), rows.bfloat16().isfinite().all(dim=1))

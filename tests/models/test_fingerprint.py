@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,26 @@ def test_a_file_that_did_not_change_is_read_once(
     assert fingerprint_files([path]) == before
     path.write_text("[]")
     assert fingerprint_files([path]) != before
+
+
+def test_several_models_are_hashed_at_once_and_found_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "_SETTLED", 0.0)
+    monkeypatch.setattr(hashes, "usable_cores", lambda: 3)
+    files = [tmp_path / name / "model.safetensors" for name in "abc"]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(file.parent.name.encode())
+    all_here, plain = threading.Barrier(3, timeout=5), hashes._sha256
+
+    def together(path: Path, stop: threading.Event) -> str:
+        all_here.wait()  # breaks unless three threads are here at the same time
+        return plain(path, stop)
+
+    monkeypatch.setattr(hashes, "_sha256", together)
+    hashes.hash_ahead([*(file.parent for file in files), tmp_path / "absent"])
+    monkeypatch.setattr(hashes, "_sha256", lambda *_: "read again")
+    for file in files:
+        own = hashlib.sha256(file.read_bytes()).hexdigest()
+        assert hashes.FileHashes([file]).result() == {file: own}

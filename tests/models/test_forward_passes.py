@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from typing import get_args
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from torch import nn
 from pico import CLASSES, make_classifier
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.forward.ends import end, fuse_ends
+from stockpot.models.forward.ends import ConvReLU, Kernel, by_kernel, end
 from stockpot.models.forward.folding import folded
+from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.forward.passes import TOLERANCE, Passes
@@ -110,9 +112,13 @@ def test_fused_ends_are_the_block(kind: str) -> None:
     with evaluating(model):
         meant = model(images)
         twin = folded(model, images)
+        assert join_ends(twin, images)
         # All layers with a ReLU inside blocks, the stem, and the ends of all three blocks.
-        assert fuse_ends(twin, images) == {"basic": 3, "bottleneck": 6}[kind] + 1 + 3
-        assert off(twin(images), meant) < 1e-5
+        ends = sum(isinstance(module, ConvReLU) for module in twin.modules())
+        assert ends == {"basic": 3, "bottleneck": 6}[kind] + 1 + 3
+        for kernel in get_args(Kernel):
+            by_kernel(twin, kernel)
+            assert off(twin(images), meant) < 1e-5
         assert not any(isinstance(module, nn.ReLU) for module in twin.modules())
 
 
@@ -220,7 +226,7 @@ def test_who_listens_hears_every_image_once(forward: Forward) -> None:
 def compiling_by(monkeypatch, compiler) -> None:
     """Another compiler: importing the real one takes longer than all tests here."""
     monkeypatch.setattr(torch, "compile", lambda network, dynamic: partial(compiler, network))
-    monkeypatch.setattr("stockpot.models.forward.passes._without_limit", nullcontext)
+    monkeypatch.setattr("stockpot.models.forward.compiled._without_limit", nullcontext)
 
 
 def test_compiled_passes_have_one_shape(monkeypatch) -> None:

@@ -14,9 +14,9 @@ from stockpot.attack.blocks import Blocks
 from stockpot.attack.captured import Graphs, graphs_for
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
-from stockpot.models.forward.convolutions import with_relus
 from stockpot.models.forward.folding import Model, folded
 from stockpot.models.forward.frozen_graph import frozen
+from stockpot.models.forward.joining import with_ends
 from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]
@@ -86,7 +86,7 @@ class Victim:
                 self._run = self._run.bfloat16() if self._run is not self.model else self._run
             if self._run is not self.model and images.is_cuda:
                 half = self.precision == "bf16"
-                self._run = with_relus(self._run, images.bfloat16() if half else images)
+                self._run = with_ends(self._run, images.bfloat16() if half else images)
         elif self.forward == "compiled":
             self._run = cast(Model, torch.compile(self.model))
 

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+from stockpot.engine.cores import usable_cores
 from stockpot.files import cache_folder
 
 _BLOCK = 1 << 20
@@ -35,7 +36,7 @@ _memory: dict[str, str] = {}
 class FileHashes:
     """Hashes of files, computed by background threads that die with the process."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self, files: Iterable[Path], threads: int = _THREADS) -> None:
         self._cache = HashCache()
         self._results: dict[Path, str] = {}
         self._waiting: list[Path] = []
@@ -50,7 +51,7 @@ class FileHashes:
         self._failed: OSError | None = None
         self._threads = [
             threading.Thread(target=self._work, name="sha256", daemon=True)
-            for _ in range(min(_THREADS, len(self._waiting)))
+            for _ in range(min(threads, len(self._waiting)))
         ]
         for thread in self._threads:
             thread.start()
@@ -84,6 +85,19 @@ class FileHashes:
             raise self._failed
         self._cache.save()
         return dict(self._results)
+
+
+def hash_ahead(folders: Iterable[Path]) -> None:
+    """Hash the weights of several models at once, for whoever asks for them one by one later.
+
+    What would not be remembered is left out, and so is what cannot be read: who asks will hear.
+    """
+    try:
+        files = [file for folder in folders for file in folder.glob("*.safetensors")]
+        settled = [file for file in files if _identity(file.stat())]
+        FileHashes(settled, usable_cores()).result()
+    except OSError:
+        return
 
 
 def _named_by_hash(path: Path) -> str | None:

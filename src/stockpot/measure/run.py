@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
@@ -124,6 +125,8 @@ def run_cells(
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
     identities: dict[object, str] = {}
+    with stage("load"):
+        hash_ahead(_folders(cells))
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
         key, known = _known(cell, identities)
@@ -154,6 +157,14 @@ def run_cells(
     if failures:
         _raise(failures, len(results))
     return [results[index] for index in range(len(cells))]
+
+
+def _folders(cells: Sequence[Cell]) -> list[Path]:
+    """Where models lie on this machine, for those that are folders."""
+    sources = dict.fromkeys(
+        cell.model.source for cell in cells if isinstance(cell.model.source, str)
+    )
+    return [folder for folder in map(Path, sources) if folder.is_dir()]
 
 
 @stage("load")

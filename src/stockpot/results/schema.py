@@ -139,14 +139,17 @@ class ForwardFacts(_Document):
     precision: str = "fp32"
     compiled: bool = False
     folded: bool = Field(False, description="Batch norms folded into convolutions, on a copy.")
-    fused: bool = Field(False, description="Bias, sum and ReLU of a block in one kernel.")
+    fused: bool | Literal["cudnn", "triton"] = Field(
+        False, description="Whose kernel makes bias, sum and ReLU of a block at once, if one does."
+    )
     graph: bool = Field(False, description="Recorded once as a CUDA graph and replayed.")
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     batch_size: int | None = Field(None, description="Images per pass at most, in the end.")
 
     def __str__(self) -> str:
         layout = "NHWC" if self.memory_format == "channels_last" else ""
-        steps = {"compiled": self.compiled, "folded": self.folded, "fused": self.fused}
+        fused = f"fused by {self.fused}" if isinstance(self.fused, str) else "fused"
+        steps = {"compiled": self.compiled, "folded": self.folded, fused: bool(self.fused)}
         steps |= {"CUDA graph": self.graph}
         said = [self.precision, *(name for name, done in steps.items() if done), layout]
         return ", ".join(filter(None, said))

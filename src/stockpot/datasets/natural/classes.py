@@ -84,6 +84,7 @@ def word_places() -> Mapping[str, int]:
     return {**found, **wnid_places()}
 
 
+@lru_cache(maxsize=1 << 16)
 def plain(name: str) -> str:
     """A name as it is compared: no case, one space for spaces, hyphens and underscores."""
     return re.sub(r"[\s_\-]+", " ", name).strip().casefold()

@@ -1,117 +1,135 @@
-"""What follows a convolution in one kernel: its bias, what a block adds, and the ReLU.
+"""A convolution with all that follows it: its bias, what a block adds, and the ReLU.
 
 On a GPU each of the three would read and write all maps once more, and in a residual network that
-takes as long as the convolutions. To be used on a copy whose batch norms are folded already. Which
-ReLU reads which convolution is seen from a few images; that the copy gives the model's answers is
-checked by who makes it.
+takes as long as the convolutions. cuDNN does them while it writes the result, a kernel of ours in
+one pass over it; which is faster depends on shapes and precision. With gradients for the pixels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+Kernel = Literal["cudnn", "triton", "torch"]
+"""Who makes the end of a convolution on a GPU; `torch` in three passes."""
+
+_WIDTH = 8
+"""Channels that a tensor core wants at least; three of colour are filled up with zeros."""
 _MOST = 2**31 - 4096
 """Numbers of a tensor that the kernel can count."""
 
 
-class _Bent(nn.Module):
-    """A convolution with its bias and a ReLU."""
+class ConvReLU(nn.Conv2d):
+    """A convolution that adds its bias and what it is given, and cuts at zero."""
 
-    def __init__(self, convolution: nn.Conv2d) -> None:
-        super().__init__()
-        self.convolution, self.bias = _without_bias(convolution)
+    kernel: Kernel = "cudnn"
+    rest: Tensor | None = None
+    """What the next result has added to it, by the block around."""
 
-    def forward(self, maps: Tensor) -> Tensor:
-        return end(self.convolution(maps), self.bias, None)
+    def forward(self, pixels: Tensor) -> Tensor:
+        rest, self.rest = self.rest, None
+        weight = self.weight
+        missing = _WIDTH - pixels.shape[1]
+        if missing > 0 and self.groups == 1 and self.kernel != "torch":
+            weight = F.pad(weight, (0, 0, 0, 0, 0, missing))
+            weight = weight.contiguous(memory_format=torch.channels_last)
+        settings = self.stride, self.padding, self.dilation, self.groups
+        apply: Callable[..., Tensor] = _Function.apply
+        return apply(pixels.to(weight.dtype), weight, self.bias, rest, self.kernel, *settings)
 
 
-class _Residual(nn.Module):
-    """A block of a residual network: its last bias, its shortcut and the ReLU at once."""
+class Residual(nn.Module):
+    """A block of a residual network whose last convolution adds the shortcut."""
 
     def __init__(self, block: Any, last: str) -> None:
         super().__init__()
-        bare, self.bias = _without_bias(block.layer.get_submodule(last))
-        block.layer.set_submodule(last, bare)
         self.layer, self.shortcut = block.layer, block.shortcut
+        self.last = last
 
     def forward(self, maps: Tensor) -> Tensor:
-        return end(self.layer(maps), self.bias, self.shortcut(maps))
+        last: Any = self.layer.get_submodule(self.last)
+        last.rest = self.shortcut(maps)
+        result: Tensor = self.layer(maps)
+        return result
 
 
-def _without_bias(convolution: nn.Conv2d) -> tuple[nn.Conv2d, nn.Parameter]:
-    bias = convolution.bias
-    values = torch.zeros_like(convolution.weight[:, 0, 0, 0]) if bias is None else bias.detach()
-    convolution.bias = None
-    return convolution, nn.Parameter(values, requires_grad=False)
+def conv_relu(layer: nn.Conv2d) -> ConvReLU:
+    """A convolution followed by a ReLU, as one layer with the same weights."""
+    made = ConvReLU(
+        layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,  # type: ignore[arg-type]
+        layer.dilation, layer.groups, device="meta",  # type: ignore[arg-type]
+    )  # fmt: skip
+    made.weight, bias = layer.weight, layer.bias
+    if bias is None:
+        zeros = torch.zeros_like(layer.weight[:, 0, 0, 0])
+        bias = nn.Parameter(zeros, requires_grad=False)
+    made.bias = bias
+    return made.train(layer.training)
 
 
-@torch.no_grad()
-def fuse_ends(model: nn.Module, images: Tensor) -> int:
-    """Change a folded copy in place; says at how many places."""
-    bent = _bent(model, images)
-    for convolution, relu in bent:
-        layer: Any = model.get_submodule(convolution)
-        model.set_submodule(convolution, _Bent(layer))
-        model.set_submodule(relu, nn.Identity())
-    blocks = [name for name, module in model.named_modules() if _is_block(module)]
-    for name in blocks:
-        block: Any = model.get_submodule(name)
-        own = [place for place, module in block.layer.named_modules() if type(module) is nn.Conv2d]
-        if own:
-            model.set_submodule(name, _Residual(block, own[-1]))
-    return len(bent) + len(blocks)
+def by_kernel(model: nn.Module, kernel: Kernel) -> None:
+    """Let all such layers of a network use one kernel from now on."""
+    for module in model.modules():
+        if isinstance(module, ConvReLU):
+            module.kernel = kernel
 
 
-def _is_block(module: nn.Module) -> bool:
-    """transformers' residual blocks and ours: `relu(layer(x) + shortcut(x))`."""
-    names = {name for name, _ in module.named_children()}
-    return names == {"layer", "shortcut", "activation"} and isinstance(module.activation, nn.ReLU)
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pixels: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        rest: Tensor | None,
+        kernel: Kernel,
+        *settings: Any,
+    ) -> Tensor:
+        given = pixels.shape[1]
+        if weight.shape[1] > given and settings[-1] == 1:
+            shape = len(pixels), weight.shape[1], *pixels.shape[2:]
+            wide = torch.empty(
+                shape, dtype=pixels.dtype, device=pixels.device, memory_format=torch.channels_last
+            ).zero_()
+            wide[:, :given] = pixels
+            pixels = wide
+        result: Tensor
+        if not pixels.is_cuda or kernel != "cudnn":
+            result = F.conv2d(pixels, weight, None, *settings)
+            result = end(result, bias, rest, kernel)
+        elif rest is None:
+            result = torch.cudnn_convolution_relu(pixels, weight, bias, *settings)
+        else:
+            result = torch.cudnn_convolution_add_relu(pixels, weight, rest, 1.0, bias, *settings)
+        ctx.save_for_backward(pixels, weight, result)
+        ctx.settings, ctx.given, ctx.adds = settings, given, rest is not None
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+        pixels, weight, result = ctx.saved_tensors
+        stride, padding, dilation, groups = ctx.settings
+        slope = torch.ops.aten.threshold_backward(slope, result, 0)
+        back, _, _ = torch.ops.aten.convolution_backward(
+            slope, pixels, weight, None, stride, padding, dilation, False, [0, 0], groups,
+            [True, False, False],
+        )  # fmt: skip
+        rest = slope if ctx.adds else None
+        return back[:, : ctx.given], None, None, rest, None, None, None, None, None
 
 
-def _bent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
-    """Names of convolutions and of the ReLUs that read exactly what they give."""
-    made: dict[int, tuple[str, Tensor, Tensor]] = {}
-    pairs: list[tuple[str, str]] = []
-    runs: dict[str, int] = {}
-
-    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def see(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            runs[name] = runs.get(name, 0) + 1
-            if isinstance(module, nn.Conv2d):
-                made[id(output)] = name, output, output.clone()
-                return
-            known = made.get(id(inputs[0]))
-            # A block may have added to it in place.
-            if known is not None and torch.equal(inputs[0], known[2]):
-                pairs.append((known[0], name))
-
-        return see
-
-    handles = [
-        module.register_forward_hook(hook(name))
-        for name, module in model.named_modules()
-        if type(module) in (nn.Conv2d, nn.ReLU)
-    ]
-    try:
-        model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1]
-
-
-def end(maps: Tensor, bias: Tensor, rest: Tensor | None) -> Tensor:
+def end(maps: Tensor, bias: Tensor, rest: Tensor | None, kernel: Kernel = "triton") -> Tensor:
     """`relu(maps + bias + rest)`, in the place of the maps."""
     dense = all(
         part.is_contiguous(memory_format=torch.channels_last)
         for part in (maps, rest)
         if part is not None
     )
-    if maps.is_cuda and dense and maps.numel() < _MOST:
+    if kernel == "triton" and maps.is_cuda and dense and maps.numel() < _MOST:
         from stockpot.models.forward.end_kernel import run_end
 
         return run_end(maps, bias, rest)

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
 
 Model = Callable[[Tensor], Tensor]
 
@@ -75,6 +75,20 @@ def adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
             handle.remove()
     # A layer that runs twice has two neighbours; fold only what runs once.
     return [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1]
+
+
+def folded_weights(model: nn.Module, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
+    """Parameters and buffers of a model by the names they have in its folded copy."""
+    found: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for convolution, norm in pairs:
+        layer: Any = model.get_submodule(convolution)
+        own: Any = model.get_submodule(norm)
+        weight, bias = fuse_conv_bn_weights(
+            layer.weight, layer.bias, own.running_mean, own.running_var, own.eps,
+            own.weight, own.bias,
+        )  # fmt: skip
+        found |= {f"{convolution}.weight": weight, f"{convolution}.bias": bias}
+    return found
 
 
 class RenewedCopy:

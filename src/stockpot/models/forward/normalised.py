@@ -52,7 +52,7 @@ class _Mixed(nn.Module):
         return logits.float()
 
 
-class _InFull(nn.Module):
+class InFull(nn.Module):
     """A layer that is given full precision and keeps it."""
 
     def __init__(self, layer: nn.Module) -> None:
@@ -93,4 +93,4 @@ def _lower(network: nn.Module) -> None:
     head_layer = deepcopy(network.get_submodule(linear[-1])) if linear else None
     network.to(torch.bfloat16)
     if head_layer is not None:
-        network.set_submodule(linear[-1], _InFull(head_layer))
+        network.set_submodule(linear[-1], InFull(head_layer))

@@ -5,16 +5,17 @@
 
 A copy of the model is made at the first batch: batch norms folded into convolutions, NHWC, in the
 precision that was chosen, compiled where that was asked for; on a GPU with bias, sum and ReLU in
-one kernel, and recorded as a graph. Its answers to a few images must be those of the model itself
-in full precision up to `TOLERANCE`; where they are not, or a step is not possible, the next plainer
-way is gone, and the result says so where a chosen precision or compilation was lost.
+the kernels that are the fastest for it, and recorded as a graph, in which models alike take turns.
+Its answers to a few images must be those of the model itself in full precision up to `TOLERANCE`;
+where they are not, or a step is not possible, the next plainer way is gone, and the result says so
+where a chosen precision or compilation was lost.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, cast
@@ -23,16 +24,19 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.alike import likeness
 from stockpot.models.forward.arithmetic import products
+from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
-from stockpot.models.forward.ends import fuse_ends
-from stockpot.models.forward.folding import folded
+from stockpot.models.forward.ends import by_kernel
+from stockpot.models.forward.folding import adjacent, folded
+from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
+from stockpot.models.forward.turns import Copy, Recorded, Run, Turn, recorded
+from stockpot.models.forward.ways import KERNELS, TOLD, Steps, groups, named, seconds, wanted
 from stockpot.results.schema import ForwardFacts
-
-Run = Callable[[Tensor], Tensor]
 
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 """The most by which a logit may differ from full precision, as a share of the largest one."""
@@ -59,6 +63,8 @@ class Passes:
         self._halving = Halving(size)
         self._runs: dict[tuple[Any, ...], tuple[int, Run]] = {}
         self._copies: dict[str, nn.Module] = {}
+        self._turns: dict[str, Turn] = {}
+        self._kept: list[Recorded] = []
         self._said: dict[str, None] = {}
         self._steps: set[str] = set()
 
@@ -74,6 +80,8 @@ class Passes:
                 kept_passes.cache_clear()
                 self._runs.clear()
                 self._copies.clear()
+                self._turns.clear()
+                self._kept.clear()
                 self._halving.halve(problem)
                 continue
             start += len(part)
@@ -97,7 +105,7 @@ class Passes:
             precision=own or (self.forward.precision if "plain" not in self._steps else "fp32"),
             compiled="compiled" in self._steps,
             folded="folded" in self._steps,
-            fused="fused" in self._steps,
+            fused=next((kernel for kernel in KERNELS[:2] if kernel in self._steps), False),
             graph="graph" in self._steps,
             memory_format="channels_last" if "nhwc" in self._steps else "contiguous",
             batch_size=self._halving.size,
@@ -112,56 +120,103 @@ class Passes:
         return known[1]
 
     def _made(self, pixels: Tensor) -> Run:
-        """The first way that gives the model's own answers to these pixels."""
-        ways = list(self._ways(pixels))
+        """The fastest way that gives the model's own answers to these pixels."""
+        ways = list(groups(self.model, self.forward, records=_records(pixels)))
         # A model in half precision is taken as it is.
         halves = any(value.dtype in _NAMES for value in self.model.parameters())
         if halves or not ways or not len(pixels):
             return self._plain
-        few = pixels[:_FEW]
-        meant = self._plain(few)
-        for steps in ways:
-            what = ", ".join(step for step in steps if step in _TOLD) or self.forward.precision
-            try:
-                run = self._way(steps, pixels)
-                off = _difference(run(pixels)[: len(few)], meant)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as problem:  # of whatever kind: not every module can be copied, ...
-                reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-                self._say(f"{what}: not possible for this model ({reason[:120]})", steps)
+        meant = self._plain(pixels[:_FEW])
+        like = likeness(self.model) if _records(pixels) else None
+        key = like and (like, self.forward, pixels.shape[1:], pixels.dtype)
+        known = recorded.get(key) if key else None
+        if known is not None and known.size >= len(pixels):
+            shared = self._shared(known, pixels, meant)
+            if shared is not None:
+                return shared
+        for group in ways:
+            found = self._fastest(group, pixels, meant, shares=key is not None)
+            if found is None:
                 continue
-            if off < TOLERANCE[self.forward.precision]:
-                self._steps |= set(steps)
+            steps, run = found
+            self._steps |= set(steps)
+            turn = self._turns.get(wanted(steps))
+            if turn is None:
                 return run
-            self._say(f"{what}: logits differ by {off:.1g} of the largest from fp32", steps)
+            if "graph" in steps:
+                made = Recorded(turn.copy, run, len(pixels), steps)
+                self._kept.append(made)
+                if known is None or known.size < made.size:
+                    recorded[key] = made
+            return turn.around(run)
         self._steps.add("plain")
         return self._plain
 
-    def _ways(self, pixels: Tensor) -> Iterator[tuple[str, ...]]:
-        """From the fastest way to the plainest; below all of them is the model itself."""
-        cuda = pixels.device.type == "cuda"
-        copied: tuple[str, ...] = ("nhwc",) if _has(self.model, nn.Conv2d, 2) else ()
-        copied += ("folded",) if copied and _has(self.model, nn.BatchNorm2d, 1) else ()
-        if self.forward.precision != "fp32":
-            copied = (*copied, self.forward.precision)
-        if self.forward.compile:
-            yield (*copied, "compiled", "graph") if cuda else (*copied, "compiled")
-        if cuda and "nhwc" in copied:
-            yield (*copied, "fused", "graph")
-        if cuda:
-            yield (*copied, "graph")
-        if copied:
-            yield copied
-        if len(copied) > 1 and self.forward.precision != "fp32":
-            yield (self.forward.precision,)
+    def _shared(self, known: Recorded, pixels: Tensor, meant: Tensor) -> Run | None:
+        """What was recorded for a model alike, where it gives this model's answers too."""
+        run = Turn(known.copy, known.copy.weights_of(self.model)).around(known.run)
+        # Nothing is said of it: a pass of its own comes next.
+        if not self._alike(run, pixels, meant, ("joined",)):
+            return None
+        self._kept.append(known)
+        self._steps |= set(known.steps)
+        return run
 
-    def _way(self, steps: tuple[str, ...], pixels: Tensor) -> Run:
-        network: nn.Module = self._copy(steps, pixels)
+    def _fastest(
+        self, group: list[Steps], pixels: Tensor, meant: Tensor, *, shares: bool
+    ) -> tuple[Steps, Run] | None:
+        """Of ways with one copy the fastest that gives the answers; none where none does."""
+        best: tuple[Steps, Run] | None = None
+        least = float("inf")
+        try:
+            network = self._copy(group[0], pixels, shares=shares)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as problem:  # of whatever kind: not every module can be copied
+            self._refuse(problem, group[0])
+            return None
+        turn = self._turns.get(wanted(group[0]))
+        if turn is not None:
+            turn.begin()
+        for steps in group:
+            try:
+                run = self._way(steps, network, pixels)
+            except torch.OutOfMemoryError:
+                if best is None:
+                    raise
+                break  # there is no room for a second one beside it
+            except Exception as problem:  # what cannot be compiled or recorded, ...
+                self._refuse(problem, steps)
+                continue
+            if not self._alike(run, pixels, meant, steps):
+                continue
+            taken = seconds(run, pixels) if len(group) > 1 else 0.0
+            if taken < least:
+                best, least = (steps, run), taken
+        return best
+
+    def _alike(self, run: Run, pixels: Tensor, meant: Tensor, steps: Steps) -> bool:
+        """Whether a way gives the model's own answers; says so where not."""
+        try:
+            off = _difference(run(pixels)[: len(meant)], meant)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as problem:
+            self._refuse(problem, steps)
+            return False
+        if off < TOLERANCE[self.forward.precision]:
+            return True
+        what = named(steps) or self.forward.precision
+        self._say(f"{what}: logits differ by {off:.1g} of the largest from fp32", steps)
+        return False
+
+    def _way(self, steps: Steps, network: nn.Module, pixels: Tensor) -> Run:
         run: Run = network.forward if network is self.model else network
         exact = self.forward.precision != "tf32"
         if "compiled" in steps:
-            run = _compiled(network, len(pixels))
+            run = compiled(network, len(pixels))
+        for kernel in set(KERNELS) & set(steps):
+            by_kernel(network, kernel)
 
         def eager(images: Tensor) -> Tensor:
             with products(tf32=not exact):
@@ -175,34 +230,45 @@ class Passes:
             )
         return eager
 
-    def _copy(self, steps: tuple[str, ...], pixels: Tensor) -> nn.Module:
+    def _copy(self, steps: Steps, pixels: Tensor, *, shares: bool) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
-        half = "bf16" in steps
-        wanted = "+".join(step for step in steps if step in ("nhwc", "bf16", "fused"))
-        if wanted and wanted not in self._copies:
+        kind = wanted(steps)
+        if (kind or (shares and "graph" in steps)) and kind not in self._copies:
+            pairs: list[tuple[str, str]] = []
             with _unheard(self.model), products(tf32=False):
                 made = folded(self.model, pixels[:_FEW]) if "nhwc" in steps else self.model
                 if made is self.model and "nhwc" in steps:
                     raise ValueError("folded batch norms would change its answers")
+                if shares and "nhwc" in steps:
+                    pairs = adjacent(self.model, pixels[:2])
                 copy = deepcopy(self.model) if made is self.model else made
-                if "fused" in steps and not fuse_ends(cast(nn.Module, copy), pixels[:2]):
-                    raise ValueError("no ends to fuse")
-            self._copies[wanted] = normalised(cast(Classifier, copy), half=half)
-        if wanted:
-            return self._copies[wanted]
+                if "joined" in steps and not join_ends(cast(nn.Module, copy), pixels[:2]):
+                    raise ValueError("no ends to join")
+            module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
+            turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
+            if turn is not None:
+                self._turns[kind] = turn
+        if kind in self._copies:
+            return self._copies[kind]
         return normalised(self.model, half=False) if "compiled" in steps else self.model
 
     def _plain(self, pixels: Tensor) -> Tensor:
         with products(tf32=False):
             return self.model.forward(pixels).float()
 
-    def _say(self, words: str, steps: tuple[str, ...]) -> None:
+    def _say(self, words: str, steps: Steps) -> None:
         # That a copy which nobody asked for was not used is no news.
-        if self.forward != Forward() and set(steps) & set(_TOLD) and "fused" not in steps:
+        if self.forward != Forward() and set(steps) & set(TOLD) and "joined" not in steps:
             self._said[words] = None
 
+    def _refuse(self, problem: Exception, steps: Steps) -> None:
+        what = named(steps) or self.forward.precision
+        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+        self._say(f"{what}: not possible for this model ({reason[:120]})", steps)
 
-_TOLD = ("compiled", "bf16", "tf32")
+
+def _records(pixels: Tensor) -> bool:
+    return pixels.device.type == "cuda"
 
 
 @lru_cache(maxsize=32)
@@ -223,33 +289,6 @@ def _unheard(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model._forward_hooks = listeners
-
-
-def _has(model: nn.Module, kind: type[nn.Module], least: int) -> bool:
-    """Whether there are so many layers; one convolution only cuts a picture into patches."""
-    return sum(isinstance(module, kind) for module in model.modules()) >= least
-
-
-def _compiled(network: nn.Module, size: int) -> Run:
-    """Every new number of images would be compiled anew, so a short batch is filled up."""
-    run = torch.compile(network, dynamic=False)
-
-    def filled(pixels: Tensor) -> Tensor:
-        rows = len(pixels)
-        # A tensor of its own: views of others would be compiled for apart.
-        rest = pixels[-1:].expand(size - rows, *pixels.shape[1:])
-        with _without_limit():
-            logits: Tensor = run(torch.cat([pixels, rest]))
-        return logits[:rows]
-
-    return filled
-
-
-def _without_limit() -> AbstractContextManager[None]:
-    """The limit counts all models of a process, and beyond it nothing would be compiled."""
-    from torch._dynamo import config
-
-    return config.patch(recompile_limit=1 << 16, accumulated_recompile_limit=1 << 16)  # type: ignore[no-any-return]
 
 
 def _difference(found: Tensor, meant: Tensor) -> float:

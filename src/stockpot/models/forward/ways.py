@@ -1,0 +1,71 @@
+"""Ways to make a forward pass, by their steps, and how long one takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from stockpot.models.forward.ends import Kernel
+from stockpot.models.forward.options import Forward
+
+Steps = tuple[str, ...]
+
+KERNELS: tuple[Kernel, ...] = ("cudnn", "triton", "torch")
+TOLD = ("compiled", "bf16", "tf32")
+"""Steps whose loss a reader must hear of."""
+_REPLAYS = 3
+"""By which ways are compared that differ in their kernels alone."""
+
+
+def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[list[Steps]]:
+    """From the fastest ways to the plainest, beside each other where none is always faster.
+
+    Below all of them is the model itself.
+    """
+    copied: Steps = ("nhwc",) if _has(model, nn.Conv2d, 2) else ()
+    copied += ("folded",) if copied and _has(model, nn.BatchNorm2d, 1) else ()
+    if forward.precision != "fp32":
+        copied = (*copied, forward.precision)
+    if forward.compile:
+        yield [(*copied, "compiled", "graph") if records else (*copied, "compiled")]
+    if records and "nhwc" in copied:
+        yield [(*copied, "joined", kernel, "graph") for kernel in KERNELS]
+    if records:
+        yield [(*copied, "graph")]
+    if copied:
+        yield [copied]
+    if len(copied) > 1 and forward.precision != "fp32":
+        yield [(forward.precision,)]
+
+
+def named(steps: Steps) -> str:
+    """What of a way was chosen by somebody."""
+    return ", ".join(step for step in steps if step in TOLD)
+
+
+def wanted(steps: Steps) -> str:
+    """What is done to the weights; ways that agree in it use one copy."""
+    return "+".join(step for step in steps if step in ("nhwc", "bf16", "joined"))
+
+
+def seconds(run: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
+    """Of some passes after each other."""
+    _wait(pixels)
+    start = time.perf_counter()
+    for _ in range(_REPLAYS):
+        run(pixels)
+    _wait(pixels)
+    return time.perf_counter() - start
+
+
+def _wait(pixels: Tensor) -> None:
+    if pixels.is_cuda:
+        torch.cuda.synchronize(pixels.device)
+
+
+def _has(model: nn.Module, kind: type[nn.Module], least: int) -> bool:
+    """Whether there are so many layers; one convolution only cuts a picture into patches."""
+    return sum(isinstance(module, kind) for module in model.modules()) >= least
