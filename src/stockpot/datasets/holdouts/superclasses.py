@@ -62,7 +62,7 @@ def with_superclasses(data: Dataset, source: str) -> Dataset:
     }
     if any(entry.published for entry in entries):
         columns[PUBLISHED] = tuple(entry.published for entry in entries)
-    said = repr((chosen.fingerprint, broad, columns["concept"], columns[ORDER]))
+    said = repr((chosen.fingerprint, broad, entries))
     return replace(
         chosen,
         labels=torch.tensor([number[entry.broad] for entry in entries]),
