@@ -127,12 +127,12 @@ def test_no_two_pictures_of_a_style_are_equal_and_none_is_blank() -> None:
 
 
 def test_loader_filters_by_exact_values() -> None:
-    test = icons()
-    assert set(test.columns["split"]) == {"test"}
+    test = icons(split="val")
+    assert set(test.columns["split"]) == {"val"}
     assert len(test.classes) == 50
-    noto = icons(split="test", family="noto")
+    noto = icons(split="val", family="noto")
     assert set(noto.columns["style"]) == {"noto"}
-    rest = icons(split="test", exclude_family="noto")
+    rest = icons(split="val", exclude_family="noto")
     assert len(noto) + len(rest) == len(test)
     assert noto.classes == rest.classes == test.classes
     assert len({test.fingerprint, noto.fingerprint, rest.fingerprint}) == 3
