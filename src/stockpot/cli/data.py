@@ -1,4 +1,4 @@
-"""`stockpot data list|get|build|info`."""
+"""`stockpot data list|get|build|split|info`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson, examples
+from stockpot.cli.options import AsJson, DataOptions, examples, key_values
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, get, build and describe datasets.",
+    help="List, get, build, split and describe datasets.",
     epilog=examples(
         "stockpot data get cifar10 mnist",
         "stockpot data info icons",
@@ -87,6 +87,51 @@ def build(
     from stockpot.datasets.icons.build import build as build_icons
 
     typer.echo(f"icons: {build_icons(out, size=size, include_share_alike=share_alike)}")
+
+
+@app.command(
+    "split",
+    epilog=examples(
+        "stockpot data split icons --protocol style --hold-out fluent -o splits/fluent",
+        "stockpot data split icons --protocol subtype --count 50 --seed 1 -o splits/subtype",
+    ),
+)
+def split(
+    source: Annotated[str, typer.Argument(metavar="DATA", help="A dataset, or a folder of one.")],
+    protocol: Annotated[str, typer.Option(help="style, subtype or version.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    hold_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A family, edition or concept to hold out; may be given again."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(help="Hold out so many concepts, drawn by the seed.")
+    ] = None,
+    each: Annotated[
+        int | None, typer.Option(help="Hold out so many concepts of each class.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the draw.")] = 0,
+    data_option: DataOptions = None,
+) -> None:
+    """Write both sides of a hold-out as class folders, with a sheet of each to look at."""
+    from stockpot.cli.console import table
+    from stockpot.datasets.holdouts.write import check_free, write_split
+    from stockpot.datasets.load import load_dataset
+
+    check_free(out)
+    given = {
+        "hold_out": count if hold_out is None else hold_out,
+        "hold_out_each": each,
+        "hold_out_seed": seed,
+        **key_values(data_option, "--data-option"),
+    }
+    sides = {
+        side: load_dataset(source, split=side, protocol=protocol, **given)
+        for side in ("train", "test")
+    }
+    rows = write_split(sides, out)
+    table(["side", "pictures", "classes", "concepts", "families"], rows)
+    typer.echo(f"{out}: class folders, metadata.csv and a sheet of each side")
 
 
 @app.command(

@@ -13,6 +13,7 @@ from stockpot.datasets import datasets
 from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.holdouts.metadata import read_facts
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
@@ -32,6 +33,9 @@ def imagefolder(
     on_broken: OnBroken = "stop",
 ) -> Dataset:
     """A folder of pictures: class folders, or any layout with a label map.
+
+    A file metadata.csv beside the class folders says more of each picture, such as its style and
+    concept.
 
     Args:
         path: the folder. A sub-folder named like the split is used when there is one.
@@ -72,7 +76,7 @@ def imagefolder(
         labels=target,
         classes=names,
         fingerprint=content_fingerprint(kept, digests, target, names),
-        columns={"file": tuple(kept)},
+        columns={**read_facts(root, kept), "file": tuple(kept)},
     )
     if parted is None:
         found_here = part_of(found_here, str(place), named_split(place), split)

@@ -7,6 +7,8 @@ from typing import Any
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
+from stockpot.datasets.holdouts.given import chosen
 from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError
 from stockpot.registry import Entry
@@ -25,7 +27,9 @@ def load_dataset(
         limit: take a random, seeded subset of at most so many images.
         **options: further parameters of that dataset (`stockpot show NAME`); of every one
             `classnames` and `templates` (lists, or files with one entry a line or a JSON list)
-            and `words` (the name of a convention) for dual encoders.
+            and `words` (the name of a convention) for dual encoders; `families`, `concepts`,
+            `exclude_families` and `exclude_concepts` (lists) and a `protocol` with what it holds
+            out (docs/surface.md).
     """
     path = Path(name).expanduser()
     if name not in datasets and path.exists():
@@ -45,10 +49,23 @@ def _load(name: str, split: str | None, limit: int | None, options: dict[str, An
         problem.hint = "A path to a folder or file of images works too."
         raise
     given = {key: options.pop(key) for key in KEYS if options.get(key) is not None}
-    dataset: Dataset = entry(**{**split_option(entry, split), **options})
+    asked = {key: options.pop(key, None) for key in own_holdouts(entry)}
+    held = {key: value for key, value in asked.items() if value is not None}
+
+    def read(part: str | None) -> Dataset:
+        found: Dataset = entry(**{**split_option(entry, part), **options})
+        return found
+
+    dataset = chosen(read, split, held) if held else read(split)
     if given:
         dataset = with_words(dataset, given)
     return dataset.limited(limit)
+
+
+def own_holdouts(entry: Entry[Any]) -> list[str]:
+    """The options of every dataset that choose pictures, but those that a reader has itself."""
+    own = {parameter.name for parameter in entry.parameters}
+    return [key for key in HOLDOUTS if key not in own]
 
 
 def split_option(entry: Entry[Any], split: str | None) -> dict[str, Any]:

@@ -42,12 +42,17 @@ def check_data(source: str, options: Mapping[str, Any]) -> None:
 
 def _check_one(name: str, options: dict[str, Any]) -> None:
     from stockpot.datasets import datasets
-    from stockpot.datasets.load import split_option
+    from stockpot.datasets.holdouts.given import check_options
+    from stockpot.datasets.load import own_holdouts, split_option
     from stockpot.datasets.words.given import KEYS, lines_of
 
     entry = datasets.get(name)
     rest = {key: value for key, value in options.items() if key != "split"}
-    options = {**split_option(entry, options.get("split")), **rest}
+    asked = {key: rest.pop(key, None) for key in own_holdouts(entry)}
+    held = {key: value for key, value in asked.items() if value is not None}
+    check_options(options.get("split"), held)
+    side = None if "protocol" in held else options.get("split")
+    options = {**split_option(entry, side), **rest}
     for key in ("classnames", "templates"):
         if key in options:
             lines_of(options[key], key)

@@ -80,3 +80,21 @@ def _joined(
     np.minimum.at(first, labels, np.arange(n))
     joined: NDArray[np.int64] = first[labels].astype(np.int64)
     return joined
+
+
+def have_twin(
+    thumbnails: NDArray[np.uint8], others: NDArray[np.uint8], tolerance: float = TOLERANCE
+) -> NDArray[np.bool_]:
+    """Which of these thumbnails differ from one of the others by at most the tolerance."""
+    near = np.zeros(len(thumbnails), dtype=bool)
+    if not len(others):
+        return near
+    # Levels are whole numbers: products and sums of 192 squares are exact in double precision.
+    theirs = others.astype(np.float64)
+    lengths = (theirs**2).sum(axis=1)
+    most = tolerance**2 * thumbnails.shape[1]
+    for start in range(0, len(thumbnails), _QUERIES):
+        mine = thumbnails[start : start + _QUERIES].astype(np.float64)
+        gaps = (mine**2).sum(axis=1)[:, None] + lengths - 2 * mine @ theirs.T
+        near[start : start + _QUERIES] = gaps.min(axis=1) <= most
+    return near

@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
 
 from stockpot.datasets import datasets
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.icons.loader import icons
 from stockpot.datasets.named.cifar10 import CIFAR10
 from stockpot.datasets.named.definition import NamedSplit
 from stockpot.datasets.named.quickdraw import QUICKDRAW
 from stockpot.errors import BadParameterError, UnknownNameError
 
-Domain = Literal["photo", "drawing", "icon"]
+Domain = Literal["photo", "drawing", "icon", "every"]
+SIDE = 32
+"""The side to which pictures of all domains are brought together."""
 TESTED_FAMILY = "fluent"
 """The icon family that the test split keeps; the others are its train split."""
 
@@ -76,8 +80,11 @@ def domains(*, split: NamedSplit = "test", domain: Domain = "photo") -> Dataset:
             and fit without it. Of the icons, the test split is one design family (fluent) and the
             train split all others; their concepts are the same, and the column `icon_split` says
             where `icons` keeps each picture.
-        domain: `photo`, `drawing` or `icon`.
+        domain: `photo`, `drawing` or `icon`; or `every`: all three at 32 px, each a `style` of the
+            same `concept`, so that one can be held out (`protocol=style hold_out=icon`).
     """
+    if domain == "every":
+        return _every(split)
     known = ("train", "test") if domain == "icon" else ("train", "fit", "val", "test")
     if split not in known:
         raise UnknownNameError(f"split of domains, {domain}", split, known)
@@ -108,6 +115,32 @@ def _renamed(data: Dataset, things: Mapping[str, str]) -> Dataset:
         vocabulary=None,
         columns={**chosen.columns, "kind": kinds},
     )
+
+
+def _every(split: NamedSplit) -> Dataset:
+    """The three domains one after another."""
+    parts = [domains(split=split, domain=domain) for domain in ("photo", "drawing", "icon")]
+    pixels = torch.cat([_resized(part) for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    classes = parts[0].classes
+    styles = tuple(style for part in parts for style in part.columns["domain"])
+    things = tuple(classes[label] for label in labels.tolist())
+    return Dataset(
+        name="domains",
+        split=split,
+        images=TensorImages(pixels),
+        labels=labels,
+        classes=classes,
+        fingerprint=pixel_fingerprint(pixels, labels, classes),
+        licence=" AND ".join(dict.fromkeys(part.licence for part in parts)),
+        columns={"style": styles, "concept": things, "domain": styles},
+    )
+
+
+def _resized(data: Dataset) -> Tensor:
+    pixels = torch.cat([batch.images for batch in data.batches(1024)])
+    small = interpolate(pixels.float(), (SIDE, SIDE), mode="bilinear", antialias=True)
+    return small.round().clamp(0, 255).to(torch.uint8)
 
 
 def _icons(split: str) -> Dataset:

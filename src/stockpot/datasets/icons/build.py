@@ -17,7 +17,7 @@ from stockpot.datasets.fetch.source import Progress, silent
 from stockpot.datasets.icons.concepts import check_names, class_table, read_table
 from stockpot.datasets.icons.naming import bare, by_name, by_table
 from stockpot.datasets.icons.render import is_blank, render, svg_text
-from stockpot.datasets.icons.split import SEED, split_groups
+from stockpot.datasets.icons.split import SEED, split_of
 from stockpot.datasets.icons.styles import CLDR, FAMILIES, STYLES, Style
 from stockpot.errors import UnknownNameError
 
@@ -75,7 +75,7 @@ def build(
     for number, style in enumerate(styles):
         tell("rendering", number, len(styles))
         seen: dict[bytes, str] = {}
-        for label, codepoint, concept, split in _listed():
+        for label, codepoint, concept in _listed():
             name = sources.names[style.name].get(codepoint)
             if name is None or codepoint in rejected.get(style.name, ()):
                 continue
@@ -89,8 +89,9 @@ def build(
                 repeated.append(f"{what} = {seen[pixels]}")
                 continue
             seen[pixels] = name
-            values = (label, concept, codepoint, style.name, style.family, style.licence, split)
-            rows.append(dict(zip(COLUMNS, (*values, _encoded(picture)), strict=True)))
+            values = (label, concept, codepoint, style.name, style.family, style.licence)
+            split = split_of(style.name, codepoint)
+            rows.append(dict(zip(COLUMNS, (*values, split, _encoded(picture)), strict=True)))
     tell("rendering", len(styles), len(styles))
     order = {label: number for number, label in enumerate(class_table())}
     rows.sort(key=lambda row: order[row["class"]])  # stable: table order inside a class and style
@@ -110,11 +111,10 @@ def _chosen(families: Sequence[str] | None, include_share_alike: bool) -> list[S
     ]
 
 
-def _listed() -> Iterator[tuple[str, str, str, str]]:
+def _listed() -> Iterator[tuple[str, str, str]]:
     for label, groups in class_table().items():
-        splits = split_groups(label, groups)
         for concept in (concept for group in groups for concept in group):
-            yield label, concept.codepoint, concept.name, splits[concept.codepoint]
+            yield label, concept.codepoint, concept.name
 
 
 class _Sources:

@@ -118,7 +118,7 @@ STYLES: tuple[Style, ...] = (
     Style(
         "fxemoji",
         "fxemoji",
-        "Apache-2.0",
+        "CC-BY-4.0",  # the drawings; the code of their repository is Apache-2.0
         "Mozilla",
         _iconify(
             "fxemoji", "1.2.2", "f3e72b3c59d05e1db03b7e308d55c0d05bd7ba3f625a90da1b79313c12858eef"
@@ -163,5 +163,8 @@ CLDR = NpmPackage(
     "ae7efacb55533385bf8767d613dbd36c71226669759d95919a6e9059f5e4c401",
 )
 """The names that Unicode's common locale data gives to each emoji."""
+
+VENDORS = {"noto": "google", "noto-v1": "google"}
+"""Families whose drawings are editions of one designer's work; others are their own."""
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(style.family for style in STYLES))

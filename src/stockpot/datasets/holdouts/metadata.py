@@ -1,0 +1,53 @@
+"""What a folder of pictures says of them beside their classes: `metadata.csv`, a line a picture.
+
+Its column `file_name` holds the path from the folder on, as in the image folders of Hugging Face
+`datasets`; every other column becomes one of the dataset, such as `style`, `concept` and `version`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stockpot.datasets.dataset import ACCEPTED
+from stockpot.errors import BadDataError
+from stockpot.files import write_atomic
+
+METADATA = "metadata.csv"
+FILE_NAME = "file_name"
+_TAKEN = ("file", ACCEPTED)
+"""Columns that mean something else in a dataset."""
+
+
+def read_facts(folder: Path, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Columns of these pictures; empty texts for those that the file does not name."""
+    path = folder / METADATA
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.DictReader(file))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise BadDataError(f"{path} cannot be read ({problem}).") from None
+    if not lines or FILE_NAME not in lines[0]:
+        raise BadDataError(f"{path}: expected a line of headings with {FILE_NAME} among them.")
+    by_name = {line[FILE_NAME]: line for line in lines}
+    headings = [key for key in lines[0] if key and key not in (FILE_NAME, *_TAKEN)]
+    return {
+        key: tuple((by_name.get(name, {}).get(key) or "") for name in names) for key in headings
+    }
+
+
+def write_facts(folder: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
+    """Write the columns of these pictures beside their class folders."""
+    path = folder / METADATA
+    kept = {key: values for key, values in columns.items() if key not in _TAKEN}
+    rows = [",".join(map(_quoted, (FILE_NAME, *kept)))]
+    for row, name in enumerate(names):
+        rows.append(",".join(map(_quoted, (name, *(values[row] for values in kept.values())))))
+    write_atomic(path, "\n".join(rows) + "\n")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
