@@ -69,7 +69,7 @@ def test_what_is_dropped_at_random_is_the_only_difference(
     want, base = reference(case), model("BASE")
     kept = {name: (values != base[name]).reshape(-1) for name, values in want.items()}
 
-    def replay(slab: Slab, count: int, *, seed: int, member: int) -> Tensor:
+    def replay(slab: Slab, count: int, *, seed: int, member: int, device: torch.device) -> Tensor:
         survived = kept.get(slab.name, torch.ones(count, dtype=torch.bool))
         return 1.0 - survived.float()
 

@@ -96,7 +96,8 @@ def climb(
     state = _begun(victim, origin, start, fields, look, leave)
     rule.begin(state)
     blocks, answers = victim.blocks(_EVERY), Answers.of(start, look.loss)
-    state = blocks.settled(state, answers)
+    if leave:  # where nobody leaves, as in training, no value is waited for
+        state = blocks.settled(state, answers)
     key = "climb", rule, criterion, leave, victim.eot
     windows, opened = rule.windows(steps), 0
     for number in range(1, steps + 1) if len(state.rows) else ():
@@ -111,7 +112,8 @@ def climb(
             rule.adapt(state, windows.pop(0) - opened)
             opened, state.rises = number, torch.zeros_like(state.rises)
             state.last_best = state.best_loss
-    state = blocks.settled(state, answers)
+    if leave:
+        state = blocks.settled(state, answers)
     answers.put(state.rows, state.best, state.fallen, state.best_loss, state.queries)
     return answers.outcome(flat)
 

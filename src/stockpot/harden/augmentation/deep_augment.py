@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.models.autoencoder.files import load_autoencoder
-from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Objective, Step
 from stockpot.harden.other_images import of_size
+from stockpot.models.autoencoder.files import load_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.models.classifier import Classifier
 from stockpot.types import AutoencoderRef, Count, Fraction01, NonNegative
 
