@@ -161,7 +161,14 @@ def test_choices_are_shown_as_they_may_be_written() -> None:
 FAMILIES = {
     "autoencoders": {"kl", "vqgan"},
     "average": {"uniform_soup"},
+    "bar": {
+        "blue_noise_sample", "brownish_noise", "caustic_refraction", "checkerboard_cutout",
+        "circular_motion_blur", "cocentric_sine_waves", "inverse_sparkles", "lines",
+        "perlin_noise", "pinch_and_twirl", "plasma_noise", "ripple", "single_frequency_greyscale",
+        "transverse_chromatic_abberation",
+    },
     "blur": {"defocus_blur", "gaussian_blur"},
+    "few_labels": {"coda"},
     "hub_tasks": {
         "cifar100", "dtd", "emnist_letters", "eurosat", "fer2013", "food101", "gtsrb", "kmnist",
         "oxford_flowers102", "oxford_iiit_pet", "pcam", "rendered_sst2", "resisc45",
@@ -169,6 +176,7 @@ FAMILIES = {
     },
     "imagenet": {"imagenet_sketch", "imagenet_v2", "stylized_imagenet"},
     "imagenet_subsets": {"imagenet_a", "imagenet_r"},
+    "laion": {"geometric_shapes", "luminance_checkerboard", "stickers"},
     "networks": {"classifier", "zero_shot"},
     "noise": {"gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"},
     "pgd": {"fgsm"},

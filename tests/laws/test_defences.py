@@ -66,7 +66,10 @@ def defended(row: Row) -> Defended:
 
 
 def test_every_defence_has_a_row() -> None:
-    assert sorted(row.name for row in ROWS) == defences.names()
+    # What adapts or votes over views changes no pixels; it has laws in tests/defend.
+    rooms = {listing.name: listing.module.split(".")[2] for listing in defences.listings()}
+    fixed = sorted(name for name, room in rooms.items() if room not in ("adapt", "episodic"))
+    assert sorted(row.name for row in ROWS) == fixed
 
 
 @every_row

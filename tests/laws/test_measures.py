@@ -85,6 +85,7 @@ ROWS = {
             {"corruptions": ("contrast", "shot_noise"), "severities": (1,), "baseline": "none"},
             "accuracy",
         ),
+        Row("stream", {"severity": 0, "attacked": 0, "batch": 16}, "accuracy"),
         Row("perturbation", {"perturbations": ("brightness", "shot_noise")}, None),
         Row("adversarial", {"norms": "linf", "eps": "1/255", "steps": 3}, "accuracy"),
         Row("audit", {"eps": "1/255", "budget": 150}, "accuracy"),

@@ -62,6 +62,10 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "shift": ({}, ("accuracy", "outside_accuracy", "mean_outside_accuracy")),
     "surface": ({"unseen": ("new",)}, ("accuracy", "group_accuracy", "unseen_accuracy")),
+    "stream": (
+        {"severity": 0, "attacked": 0, "batch": 5},
+        ("accuracy",),
+    ),
     "shape_bias": ({}, ("accuracy",)),
     "dynamic": (
         {"generator": "colour", "oracle": "none", "budget": 1},
@@ -79,7 +83,9 @@ MEASURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("smoothed_accuracy", "certified_accuracy"),
     ),
 }
-ELSEWHERE = {"cost", "object_masks", "imagenet_variants", "published"}
+ELSEWHERE = {
+    *("cost", "factors", "imagenet_variants", "object_masks", "perturbation", "published"),
+}
 """Measures that say nothing of right and wrong, or bring their own data (tests/measure)."""
 SEASONERS: dict[str, dict[str, Any]] = {
     "uniform": {},

@@ -19,7 +19,7 @@ from corruption_reference import reference
 from original_fields import ORIGINAL, generator
 from torch import Tensor
 
-from stockpot.corrupt import SEVERITIES
+from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.constants import NATIVE_SIDE, TABLES, Profile
 
@@ -44,7 +44,7 @@ def clean(side: int) -> Tensor:
 
 
 @pytest.mark.parametrize("profile", NEW)
-@pytest.mark.parametrize("name", sorted(set(TABLES["imagenet"]) - set(NOT_RUN)))
+@pytest.mark.parametrize("name", sorted({*BENCHMARK, *EXTRA} - set(NOT_RUN)))
 def test_the_original_scripts_made_the_same_pictures(name: str, profile: Profile) -> None:
     side = NATIVE_SIDE[profile]
     rows = torch.from_numpy(recorded()[f"rows_{side}"]).long()
