@@ -47,6 +47,8 @@ class Tags:
     """Keyword parameters that the program supplies, not the user."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     """Published sets of parameters by name: `preset=NAME` takes one for what is not given."""
+    edition: int = 1
+    """Raised when the same parameters come to give something else: what was made is made anew."""
 
 
 PRESET = "preset"

@@ -67,6 +67,7 @@ class Record(BaseModel):
         default_factory=dict, description="All of them, defaults included, as plain values."
     )
     seed: int | None = None
+    edition: int = Field(1, description="Of the method; another one gives something else.")
     inputs: list[Input] = Field(default_factory=list)
     trained_on: dict[str, str] = Field(
         default_factory=dict,
@@ -92,6 +93,7 @@ class Record(BaseModel):
             "parameters": self.parameters,
             "seed": self.seed,
             "inputs": [[*_place(one), one.fingerprint] for one in self.inputs],
+            **({"edition": self.edition} if self.edition > 1 else {}),
         }
         text = json.dumps(question, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -99,7 +101,7 @@ class Record(BaseModel):
     def differences(self, other: Record) -> list[str]:
         """What `other` does differently, in words such as `scale 0.2 -> 0.9`."""
         found = []
-        for key in ("verb", "method", "seed"):
+        for key in ("verb", "method", "seed", "edition"):
             before, after = getattr(self, key), getattr(other, key)
             if before != after:
                 found.append(f"{key} {before} -> {after}")

@@ -106,6 +106,7 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
             method=request.method,
             parameters=values | plain(request.options.deciding()),
             seed=seed,
+            edition=entry.tags.edition,
             inputs=[*inputs, *begun],
         )
     return found

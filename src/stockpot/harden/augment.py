@@ -6,7 +6,7 @@ Random numbers are drawn on the CPU and moved, so that a seed means the same on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Literal
 
 import torch
@@ -31,6 +31,14 @@ Augmentations = Annotated[
     tuple[Augmentation, ...], Check(lambda value: (value,) if isinstance(value, str) else value)
 ]
 """One or several."""
+
+
+_EDITIONS = {"randaugment": 2}  # the operations and ranges as published, since the second
+
+
+def edition_of(names: Iterable[str]) -> int:
+    """The latest edition among augmentations; see `Tags.edition`."""
+    return max((_EDITIONS.get(name, 1) for name in names), default=1)
 
 
 def augment(pixels: Tensor, names: tuple[Augmentation, ...], generator: Generator) -> Tensor:

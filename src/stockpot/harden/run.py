@@ -21,6 +21,7 @@ from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import HardenerTags, hardeners
+from stockpot.harden.augment import edition_of
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Report, Resume, train
@@ -212,6 +213,7 @@ def hardening_record(
         method=method,
         parameters=values,
         seed=seed,
+        edition=edition_of(values.get("augmentations", ())),
         inputs=[*inputs, *teachers],
         trained_on=trained_on(model) | held_corruptions(method, values),
     )

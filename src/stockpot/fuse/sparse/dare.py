@@ -26,6 +26,7 @@ Merge = Literal["sum", "mean", "ties", "elect"]
     "dare",
     paper="arXiv:2311.03099",
     needs_base=True,
+    edition=2,  # other draws for a seed
     presets={
         "fusionbench": {"density": 0.5, "scale": 0.3, "merge": "sum", "rescale": "inverse"},
         "fusionbench_ties": {

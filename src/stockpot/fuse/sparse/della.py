@@ -21,6 +21,7 @@ from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
     "della",
     paper="arXiv:2406.11617",
     needs_base=True,
+    edition=2,  # other draws for a seed
     presets={
         "mergekit": {
             "density": 1.0, "epsilon": 0.15, "scale": 1.0, "elect": True, "reduce": "mean",
