@@ -13,6 +13,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -72,6 +73,12 @@ class Sizing:
                 there = batch._replace(images=moved(batch.images, device))
                 yield there, moved(images, device)
 
+    def corrupted_size(self, data: Dataset) -> ImageSize:
+        """The size at which its pictures are corrupted."""
+        if self.rule == "published":
+            return self.native or ImageSize(PUBLISHED_SIDE, PUBLISHED_SIDE)
+        return _decoded_size(data.images) or self.preprocess.size
+
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""
         return whole_pictures(corrupted, self.preprocess) if self.whole else corrupted
@@ -102,7 +109,10 @@ def sizing(data: Dataset, preprocess: Preprocess, rule: SizeRule) -> Sizing:
 
 def native_size(data: Dataset, side: int) -> ImageSize | None:
     """The size of a set of pictures of one size smaller than `side`; they are not enlarged."""
-    size = one_size(data.images)
+    images = data.images
+    if isinstance(images, EncodedImages) and images.items and min(_header(images.items[0])) >= side:
+        return None  # one is enough to know it; fifty thousand headers take seconds
+    size = one_size(images)
     return size if size is not None and min(size) < side else None
 
 
@@ -123,13 +133,15 @@ def _batches(data: Dataset, size: int, native: ImageSize | None, side: int) -> I
 
 def one_size(images: Images) -> ImageSize | None:
     """The size that all pictures have, from their headers; none where they differ."""
-    if isinstance(images, TensorImages):
-        return ImageSize(*images.pixels.shape[2:])
     if not isinstance(images, EncodedImages):
-        return None
+        return _decoded_size(images)
     if images not in _sizes:
         _sizes[images] = _one_size(images)
     return _sizes[images]
+
+
+def _decoded_size(images: Images) -> ImageSize | None:
+    return ImageSize(*images.pixels.shape[2:]) if isinstance(images, TensorImages) else None
 
 
 _sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
@@ -139,12 +151,16 @@ _sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
 def _one_size(images: EncodedImages) -> ImageSize | None:
     found: ImageSize | None = None
     for item in images.items:
-        with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:
-            size = ImageSize(picture.height, picture.width)
+        size = _header(item)
         if found not in (None, size):
             return None
         found = size
     return found
+
+
+def _header(item: Path | bytes) -> ImageSize:
+    with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:
+        return ImageSize(picture.height, picture.width)
 
 
 def published_crop(image: Image.Image, side: int = PUBLISHED_SIDE) -> Image.Image:

@@ -100,12 +100,17 @@ class Grids(ABC):
     class_space: ClassSpace
     size: SizeRule
 
-    def of(self, model: Classifier) -> Steps[Grid]:
-        """The model's right and wrong answers in every cell; taken inside `evaluating(model)`."""
+    def of(self, model: Classifier, identity: str = "") -> Steps[Grid]:
+        """The model's right and wrong answers in every cell; taken inside `evaluating(model)`.
+
+        Args:
+            model: who answers.
+            identity: what tells it from every other, where that is known; its weights otherwise.
+        """
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identify(model), *setting, *how)
+        key = (identity or identify(model), *setting, *how)
         if key in _KEPT:
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
             return _KEPT[key]

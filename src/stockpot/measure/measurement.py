@@ -49,6 +49,8 @@ class Context:
     """Whether models and their weights stay as they are, so that fast copies of them may too."""
     made: list[Passes] = field(default_factory=list)
     """What `passes` has given so far."""
+    identity: str = ""
+    """What tells the model of a cell from every other, where that is known without its weights."""
     sibling: Callable[[str], Dataset] | None = None
     """Another split of the data, whole and with the same options; none where only images came."""
     pictures: Pictures = field(default_factory=Pictures)

@@ -8,7 +8,7 @@ matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -41,15 +41,22 @@ def resampled_means(
         groups: which rows belong together, by equal labels: whole groups are drawn. Pictures of
             one object are not independent, and drawing them singly makes intervals too narrow.
     """
+    return _resampled([values], seed=seed, resamples=resamples, groups=groups)[0]
+
+
+def _resampled(
+    tables: Sequence[NDArray[np.float64]], *, seed: int, resamples: int, groups: Groups | None
+) -> list[NDArray[np.float64]]:
+    """The same for several tables of the same images; each has the numbers that it has alone."""
     if groups is not None:
-        table = group_sums(values, groups)
-        means = resampled_means(table, seed=seed, resamples=resamples)
+        sums = [group_sums(values, groups) for values in tables]
+        found = _resampled(sums, seed=seed, resamples=resamples, groups=None)
         # Groups differ in size: the mean is that of all rows of the drawn groups.
-        return means[:, :-1] / means[:, -1:]
-    n = len(values)
-    means = np.zeros((resamples, values.shape[1]))
+        return [means[:, :-1] / means[:, -1:] for means in found]
+    n = len(tables[0]) if tables else 0
+    means_of = [np.zeros((resamples, values.shape[1])) for values in tables]
     if n == 0:
-        return means
+        return means_of
     step = max(1, _AT_ONCE // n)
     parts: Iterator[NDArray[np.uint8]]
     if max(resamples, RESAMPLES) * n <= _KEPT:
@@ -63,9 +70,11 @@ def resampled_means(
     for part in parts:
         rows = room[: min(len(part), resamples - start)]
         np.copyto(rows, part[: len(rows)])
-        np.matmul(rows, values, out=means[start : start + len(rows)])
+        # Table by table: one product of all would round otherwise.
+        for values, means in zip(tables, means_of, strict=True):
+            np.matmul(rows, values, out=means[start : start + len(rows)])
         start += len(rows)
-    return means / n
+    return [means / n for means in means_of]
 
 
 def image_counts(
@@ -207,9 +216,25 @@ def bootstrap_mean(
     groups: Groups | None = None,
 ) -> Interval:
     """Percentile bootstrap interval of a mean over images, or over whole groups of them."""
-    sample = np.asarray(values, dtype=np.float64)
-    drawn = resampled_means(sample[:, None], seed=seed, resamples=resamples, groups=groups)
-    return _percentile(drawn[:, 0], confidence, f"bootstrap-{confidence * 100:g}{_by(groups)}")
+    (found,) = bootstrap_means(
+        [values], seed=seed, resamples=resamples, confidence=confidence, groups=groups
+    )
+    return found
+
+
+def bootstrap_means(
+    samples: Sequence[ArrayLike],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
+    groups: Groups | None = None,
+) -> list[Interval]:
+    """The intervals of several means over the same images; the draws are gone through once."""
+    columns = [np.asarray(values, dtype=np.float64)[:, None] for values in samples]
+    drawn = _resampled(columns, seed=seed, resamples=resamples, groups=groups)
+    name = f"bootstrap-{confidence * 100:g}{_by(groups)}"
+    return [_percentile(means[:, 0], confidence, name) for means in drawn]
 
 
 class PairedDifference(NamedTuple):

@@ -18,6 +18,7 @@ from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
+from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.forward.memory import batch_of
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
@@ -65,6 +66,9 @@ class OpenCell:
             cell.forward,
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
+            identity=identity_in_use(
+                self.key.model_fingerprint, self.key.model_options, self.key.words
+            ),
             sibling=cell.data.sibling,
         )
 
