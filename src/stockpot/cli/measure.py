@@ -22,6 +22,7 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.gpu_start import wake
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
+        if engine == "serial":  # other processes have GPUs of their own to start
+            wake(device)
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores

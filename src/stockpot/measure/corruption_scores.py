@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from stockpot.datasets.corrupted.families import Family
 from stockpot.measure.mce import IMAGENET_C, Baseline, mean_accuracy, score
 from stockpot.measure.measurement import proportion, with_interval
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Groups, bootstrap_means
+from stockpot.results.statistics import bootstrap_means
 
 Cell = tuple[str, float]
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from stockpot.corrupt.apply import corrupt, picture_seeds
 from stockpot.corrupt.constants import Profile
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
-from stockpot.corrupt.weather.frost import Overlays
+from stockpot.corrupt.weather.frost import Overlays, frost_ahead
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.stream.transfer import moved
@@ -32,6 +32,7 @@ from stockpot.measure.together.steps import Steps
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from stockpot.models.preprocess import Preprocess
+from stockpot.results.resamples import draw_ahead
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
 from stockpot.score.scorer import Scorer, scorer_for
@@ -117,6 +118,8 @@ class Grids(ABC):
         scorer: tuple[Dataset, Scorer] | None = None
         right: dict[Cell | None, list[Tensor]] = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
+        if context.device.type != "cpu":
+            draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
         run = context.passes(model)
         shown = context.pictures.shared(
             (*setting, context.batch_size, str(context.device), geometry(model.preprocess)),
@@ -169,6 +172,8 @@ class MadeGrids(Grids):
         context, data = self.context, self.data
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
+        if context.device.type != "cpu" and any(name == "frost" for name, _ in self.cells):
+            frost_ahead(self.overlays)  # a CPU has its hands full
         for batch, base in way.batches(data, context.batch_size):
             yield InCell(moved(batch.images, context.device), batch.rows, None, data)
             images = moved(base, context.device)

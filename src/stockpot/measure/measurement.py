@@ -18,8 +18,9 @@ from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import Passes, kept_passes
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Finding, Flag, Picture, Score
-from stockpot.results.statistics import Groups, Interval, share_interval
+from stockpot.results.statistics import Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 

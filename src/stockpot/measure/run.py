@@ -14,6 +14,7 @@ from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
+from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
@@ -80,7 +81,10 @@ def measure(
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
         )
-    chosen_forward(precision, compile, pick_device(device))
+    place = pick_device(device)
+    chosen_forward(precision, compile, place)
+    if engine == "serial":
+        load_libraries(place)
     cells = [
         Cell(
             model=model,

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 from stockpot.results.contrast import Verdict, verdict
+from stockpot.results.resamples import RESAMPLES, Groups, resampled_means
 from stockpot.results.schema import CellResult
-from stockpot.results.statistics import RESAMPLES, Groups, difference_of, resampled_means
+from stockpot.results.statistics import difference_of
 from stockpot.results.store import load_results
 
 Results = str | Path | CellResult | Sequence[CellResult]
