@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
+from stockpot.datasets.dataset import Batch, Dataset, Fit, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
@@ -59,19 +59,27 @@ class Sizing:
 
         Both are on the device, if one is given.
         """
-        own = self.preprocess.fit
-        if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
-            for batch in data.batches(size, own, device):
+        fits = self.fits(data)
+        if len(fits) == 1:
+            for batch in data.batches(size, fits[0], device):
                 yield batch, batch.images
             return
-        cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
-        for batch, other in data.several(size, (own, cut)):
+        for batch, other in data.several(size, fits):
             images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
             if device is None:
                 yield batch, images
             else:
                 there = batch._replace(images=moved(batch.images, device))
                 yield there, moved(images, device)
+
+    def fits(self, data: Dataset) -> tuple[Fit | None, ...]:
+        """How pictures are brought to the model's size, and to the one at which they are corrupted;
+        one fit where both are the same.
+        """
+        own = self.preprocess.fit
+        if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
+            return (own,)
+        return own, None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
 
     def corrupted_size(self, data: Dataset) -> ImageSize:
         """The size at which its pictures are corrupted."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Fit
 from stockpot.datasets.pictures import BROKEN, open_rgb
+from stockpot.datasets.stream import ahead
 from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
@@ -58,17 +59,18 @@ class EncodedImages:
 
     def several(self, size: int, fits: Sequence[Fit | None]) -> Iterator[tuple[Tensor, ...]]:
         """The same batches through several fits, every picture decoded once for all of them."""
+        ahead.end()
         DECODED.begin()
         workers = usable_cores()
         # A small batch is cut into more tasks, and more batches are under way.
         chunk = min(CHUNK, max(1, -(-size // workers)))
-        ahead = max(_AHEAD, -(-workers * chunk // size)) + 1
+        depth = max(_AHEAD, -(-workers * chunk // size)) + 1
         starts = deque(range(0, len(self), size))
         waiting: deque[list[Future[list[Pixels]]]] = deque()
         with ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads:
             try:
                 while starts or waiting:
-                    while starts and len(waiting) < ahead:
+                    while starts and len(waiting) < depth:
                         start = starts.popleft()
                         stop = min(start + size, len(self))
                         waiting.append(
@@ -84,6 +86,21 @@ class EncodedImages:
                     )
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
+
+    def decode_ahead(self, fits: Sequence[Fit | None]) -> None:
+        """Begin to decode for who will go through them with these fits; nobody waits for it.
+
+        Pictures that would not be kept, since their content is not known, are left alone.
+        """
+        keys = [fit_key(fit) for fit in fits]
+        if not self.contents or not keys or None in keys:
+            return
+
+        def decode(row: int) -> bool:
+            self._pictures(row, fits)
+            return all(DECODED.find(self.contents[row], key) is not None for key in keys)
+
+        ahead.begin((id(self.items), *keys), len(self), decode)
 
     @stage("decode")
     def _decode(self, start: int, stop: int, fits: Sequence[Fit | None]) -> list[Pixels]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.stream import ahead
 from stockpot.engine import device_name
 from stockpot.engine.stages import Clock, stage, timed
 from stockpot.errors import UserError
@@ -115,11 +116,14 @@ def run_group(
         told: called with the end of every cell as it comes.
     """
     ends = []
-    with timed() as clock:
-        for end in _ends(asked, progress, clock):
-            ends.append(end)
-            if told:
-                told(end)
+    try:
+        with timed() as clock:
+            for end in _ends(asked, progress, clock):
+                ends.append(end)
+                if told:
+                    told(end)
+    finally:
+        ahead.end()  # of a cell that failed before it went through its pictures
     return ends
 
 

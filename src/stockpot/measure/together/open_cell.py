@@ -16,6 +16,7 @@ from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.stream.taken import check_taken
+from stockpot.measure.together.ahead import decode_ahead
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import identity_in_use
@@ -151,6 +152,8 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
             return known
         data, known_images = cell.images()
         device = pick_device(cell.device)
+        if device.type != "cpu":  # there, whoever loads the model needs the processor
+            decode_ahead(cell, data)
         model = model_for(cell.model, data, device, key.model_fingerprint)
         check_taken(model, cell.measure)
     return OpenCell(cell, key, data, known_images, model, device)
