@@ -41,8 +41,11 @@ def _wake(number: int) -> None:
 
 
 def load_libraries(device: torch.device) -> threading.Thread | None:
-    """Load what convolves and multiplies on a GPU, by doing each once."""
-    return _beside(_use, device) if device.type == "cuda" else None
+    """Load what convolves and multiplies on a GPU, by doing each once, and Triton."""
+    if device.type != "cuda":
+        return None
+    _beside(_know_triton)
+    return _beside(_use, device)
 
 
 def _use(device: torch.device) -> None:
@@ -55,6 +58,16 @@ def _use(device: torch.device) -> None:
             torch.mm(values[0, 0], values[0, 0])
     except RuntimeError:
         return  # who needs it will hear
+
+
+def _know_triton() -> None:
+    """Triton hashes all of itself before it looks up the first kernel, and keeps the hash."""
+    try:
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+    except Exception:  # of whatever kind: there may be none, or another one
+        return
 
 
 def _beside(work: Callable[..., None], *given: object) -> threading.Thread:

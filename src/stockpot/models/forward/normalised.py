@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.ends import ConvReLU
+from stockpot.models.forward.fused.layers import entered, level_table
 from stockpot.models.zero_shot import ZeroShotNetwork
 
 
@@ -25,18 +27,38 @@ class Normalised(nn.Module):
         self.network = model.network
         self.preprocess = model.preprocess
         self.dtype = dtype
+        self.wide = _first_convolution(model.network)
+        """Whether the network begins with a convolution that wants more channels than colours."""
         self.mean: Tensor
         self.std: Tensor
+        self.table: Tensor
         for name, values in (("mean", model.preprocess.mean), ("std", model.preprocess.std)):
             constants = torch.tensor(values, dtype=torch.float32, device=model.device)
             self.register_buffer(name, constants.view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("table", level_table(self.mean, self.std, dtype), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.network(self._seen(pixels))
+        return logits.float()
+
+    def _seen(self, pixels: Tensor) -> Tensor:
+        dense = pixels.is_cuda and pixels.dtype == torch.uint8 and pixels.is_contiguous()
+        if dense and pixels.shape[1] == 3 and tuple(pixels.shape[2:]) == self.preprocess.size:
+            found = entered(pixels, self.table, wide=self.wide)
+            if found is not None:
+                return found
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
         seen = (self.preprocess.fit_tensor(pixels) - self.mean) / self.std
-        logits: Tensor = self.network(seen.to(self.dtype))
-        return logits.float()
+        return seen.to(self.dtype)
+
+
+def _first_convolution(network: nn.Module) -> bool:
+    """Whether the first layer with weights is a convolution that fills up its channels."""
+    first = next(
+        (part for part in network.modules() if next(part.parameters(False), None) is not None), None
+    )
+    return isinstance(first, ConvReLU)
 
 
 class _Mixed(nn.Module):

@@ -30,6 +30,7 @@ from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
 from stockpot.models.forward.ends import by_kernel
 from stockpot.models.forward.folding import Looked, folded_copy, is_folded, looked_at
+from stockpot.models.forward.fused.layers import with_pools, with_tokens
 from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
@@ -243,6 +244,10 @@ class Passes:
                         raise ValueError("folded batch norms would change its answers")
                     if "joined" in steps and not join_seen(copy, seen.pairs):
                         raise ValueError("no ends to join")
+                    if "joined" in steps:
+                        with_pools(copy)
+                if "tokens" in steps and not with_tokens(copy):
+                    raise ValueError("no tower that is known")
             module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
             pairs = looked.pairs if folds else []
             turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
