@@ -22,7 +22,8 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
-from stockpot.engine.gpu_start import wake
+from stockpot.cli.reading import read_ahead
+from stockpot.engine.gpu_start import has_gpu, wake
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        if engine == "serial":  # other processes have GPUs of their own to start
+        if engine == "serial" and has_gpu(device):
             wake(device)
+            read_ahead(data, again=check_files)
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores

@@ -22,8 +22,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from stockpot.datasets.dataset import Batch, Dataset, Fit, Images, TensorImages
+from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream.geometry import (
+    INCEPTION_SIDE,
+    PUBLISHED_SIDE,
+    Fit,
+    published_crop,
+)
 from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -31,10 +37,6 @@ from stockpot.types import ImageSize
 SizeRule = Literal["published", "model"]
 """`published`: as the benchmark was made. `model`: at the size and crop of the model."""
 
-PUBLISHED_SIDE = 224
-INCEPTION_SIDE = 299
-TINY_SIDE = 64
-_SHARE = 0.875
 _CROPPED = (PUBLISHED_SIDE, INCEPTION_SIDE)
 
 
@@ -64,13 +66,16 @@ class Sizing:
             for batch in data.batches(size, fits[0], device):
                 yield batch, batch.images
             return
-        for batch, other in data.several(size, fits):
-            images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
+        if not isinstance(data.images, TensorImages):
+            for batch, other in data.several(size, fits, device):
+                yield batch, other.images
+            return
+        for batch in data.batches(size, None):
+            cut = _cropped_tensor(batch.images, PUBLISHED_SIDE)
             if device is None:
-                yield batch, images
+                yield batch, cut
             else:
-                there = batch._replace(images=moved(batch.images, device))
-                yield there, moved(images, device)
+                yield batch._replace(images=moved(batch.images, device)), moved(cut, device)
 
     def fits(self, data: Dataset) -> tuple[Fit | None, ...]:
         """How pictures are brought to the model's size, and to the one at which they are corrupted;
@@ -169,31 +174,6 @@ def _one_size(images: EncodedImages) -> ImageSize | None:
 def _header(item: Path | bytes) -> ImageSize:
     with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:
         return ImageSize(picture.height, picture.width)
-
-
-def published_crop(image: Image.Image, side: int = PUBLISHED_SIDE) -> Image.Image:
-    """A picture as the benchmark's authors cut it: the short side to 8/7, then the centre.
-
-    For 299 px they took the centre first, 87.5 % of both sides, and squeezed it to a square; for
-    64 px they squeezed the whole. A picture that has the size already is left alone.
-    """
-    if image.size == (side, side):
-        return image
-    bilinear = Image.Resampling.BILINEAR
-    if side == TINY_SIDE:
-        return image.resize((side, side), bilinear)
-    if side == INCEPTION_SIDE:
-        share = _centre(image, int(image.width * _SHARE), int(image.height * _SHARE))
-        return share.resize((side, side), bilinear)
-    short, target = min(image.size), side * 8 // 7
-    size = tuple(target if one == short else int(target * one / short) for one in image.size)
-    return _centre(image.resize((size[0], size[1]), bilinear), side, side)
-
-
-def _centre(image: Image.Image, width: int, height: int) -> Image.Image:
-    # Rounded half to even, as torchvision's crop does, with which the files were made.
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
 
 
 def _cropped_tensor(images: Tensor, side: int) -> Tensor:

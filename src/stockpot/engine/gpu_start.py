@@ -8,14 +8,23 @@ die with the process, and whoever needs the GPU first waits for the rest of it.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
-_DRIVER = "libcuda.so.1"
+_DRIVER, _CONTROL = "libcuda.so.1", "/dev/nvidiactl"
+
+
+def has_gpu(device: str) -> bool:
+    """Whether a device by name, as `pick_device` takes it, is an NVIDIA GPU that the system has."""
+    kind, _, number = device.partition(":")
+    known = kind in ("auto", "cuda") and (number.isdecimal() or not number)
+    return known and Path(_CONTROL).exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 
 
 def wake(device: str) -> threading.Thread | None:
@@ -24,10 +33,7 @@ def wake(device: str) -> threading.Thread | None:
     The context is the one that torch will use. Without a driver, nothing happens: whoever asks for
     the device will say so.
     """
-    kind, _, number = device.partition(":")
-    if kind not in ("auto", "cuda") or not (number.isdecimal() or not number):
-        return None
-    return _beside(_wake, int(number or 0))
+    return _beside(_wake, int(device.partition(":")[2] or 0)) if has_gpu(device) else None
 
 
 def _wake(number: int) -> None:

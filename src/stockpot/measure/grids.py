@@ -174,9 +174,8 @@ class MadeGrids(Grids):
         whole = self._set(way)
         if context.device.type != "cpu" and any(name == "frost" for name, _ in self.cells):
             frost_ahead(self.overlays)  # a CPU has its hands full
-        for batch, base in way.batches(data, context.batch_size):
-            yield InCell(moved(batch.images, context.device), batch.rows, None, data)
-            images = moved(base, context.device)
+        for batch, images in way.batches(data, context.batch_size, context.device):
+            yield InCell(batch.images, batch.rows, None, data)
             seeds = picture_seeds(context.seed, batch.rows.tolist())
             for cell in self.cells:
                 place = (int(batch.rows[0]), cell)

@@ -12,6 +12,7 @@ from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.stream import processes
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
 from stockpot.engine.gpu_start import load_libraries
@@ -83,8 +84,10 @@ def measure(
         )
     place = pick_device(device)
     chosen_forward(precision, compile, place)
-    if engine == "serial":
+    started = False
+    if engine == "serial" and place.type == "cuda":
         load_libraries(place)
+        started = processes.start()
     cells = [
         Cell(
             model=model,
@@ -105,7 +108,11 @@ def measure(
             measure_specs(measures),
         )
     ]
-    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    try:
+        results = run_cells(cells, engine=engine, progress=progress, done=done)
+    finally:
+        if started:
+            processes.stop()
     if out:
         store = ResultStore(Path(out) / "results")
         add_cells(out, [store.path(result.key).name for result in results])

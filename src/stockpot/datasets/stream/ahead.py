@@ -13,19 +13,19 @@ from itertools import count
 
 from stockpot.engine.cores import usable_cores
 
-_CHUNK = 4
+_CHUNK = 8
 """Rows that a thread takes at a time: whoever comes waits for no more than these."""
 
 
 class Ahead:
     """Threads that go through rows in their order until they are told to stop."""
 
-    def __init__(self, rows: int, decode: Callable[[int], bool]) -> None:
+    def __init__(self, rows: int, decode: Callable[[int, int], bool]) -> None:
         """Begin.
 
         Args:
             rows: how many there are.
-            decode: decodes one and says whether there is room for another.
+            decode: decodes those from one to another and says whether there is room for more.
         """
         self._rows, self._decode = rows, decode
         self._next, self._ended = count(), threading.Event()
@@ -41,12 +41,11 @@ class Ahead:
             start = next(self._next) * _CHUNK
             if start >= self._rows:
                 return
-            for row in range(start, min(start + _CHUNK, self._rows)):
-                try:
-                    if not self._decode(row):
-                        self._ended.set()
-                except Exception:  # of whatever kind: who goes through the pictures will hear
+            try:
+                if not self._decode(start, min(start + _CHUNK, self._rows)):
                     self._ended.set()
+            except Exception:  # of whatever kind: who goes through the pictures will hear
+                self._ended.set()
 
     def stop(self) -> None:
         """Take up no more rows, and wait for those that are under way."""
@@ -63,7 +62,7 @@ _running: tuple[Hashable, Ahead] | None = None
 _lock = threading.Lock()
 
 
-def begin(what: Hashable, rows: int, decode: Callable[[int], bool]) -> Ahead:
+def begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahead:
     """Work ahead on a set of pictures, unless that is what is worked on."""
     global _running
     with _lock:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stockpot.datasets.dataset import Fit
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.engine.cores import usable_memory
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]

@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Batch, Dataset, Fit
+from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.fuse.finite import Inputs
 from stockpot.fuse.learning.bookmark import Bookmark, Stateful

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from stockpot.corrupt.sizes import sizing
-from stockpot.datasets.dataset import Dataset, Fit
+from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.measure.cells import Cell, undefended
 from stockpot.models.load import expected_preprocess
 
