@@ -124,6 +124,9 @@ def test_kernels_are_the_plain_operations(dtype: torch.dtype) -> None:
     wide = kernels.enter(pixels, table, 8)
     assert torch.equal(wide[:, :3], computed)
     assert not wide[:, 3:].any()
+    even = pixels[:, :, :36, :36].contiguous()
+    parts = kernels.enter_halved(even, table, 16, 2, 1)
+    assert torch.equal(parts, halved(computed[:, :, :36, :36]))
     maps = torch.randn(2, 24, 13, 11).cuda().to(dtype).contiguous(memory_format=torch.channels_last)
     maps[0, 1, 3, 4] = torch.nan
     for window in ((3, 2, 1), (2, 2, 0), (3, 1, 1)):
@@ -138,15 +141,41 @@ def test_kernels_are_the_plain_operations(dtype: torch.dtype) -> None:
     torch.testing.assert_close(read, norm(total), **close)
 
 
+def halved(pixels: torch.Tensor) -> torch.Tensor:
+    """Pictures as `kernels.enter_halved` lays them out, by plain operations."""
+    count, colours, height, width = pixels.shape
+    parts = pixels.reshape(count, colours, height // 2, 2, width // 2, 2)
+    parts = parts.permute(0, 3, 5, 1, 2, 4).reshape(count, 4 * colours, height // 2, width // 2)
+    return F.pad(parts, (2, 1, 2, 1, 0, 4))
+
+
+def test_a_convolution_over_halved_pictures_is_the_one_over_whole_ones() -> None:
+    layer = nn.Conv2d(3, 5, 7, stride=2, padding=3).double()
+    assert layers.can_halve(layer)
+    pixels = torch.randn(2, 3, 12, 18).double()
+    found = F.conv2d(halved(pixels), layers.halved_weight(layer.weight), layer.bias)
+    torch.testing.assert_close(found, layer(pixels))
+    assert not layers.can_halve(nn.Conv2d(3, 5, 7, stride=2, padding=2))
+    assert not layers.can_halve(nn.Conv2d(3, 5, 3, stride=2, padding=1))
+
+
+def test_a_joined_layer_reads_halved_pictures() -> None:
+    layer = ConvReLU(3, 5, 7, stride=2, padding=3).requires_grad_(False)
+    pixels = torch.randn(2, 3, 12, 18)
+    shown = torch.zeros(1).expand(pixels.shape)
+    shown.whole, shown.entry = halved(pixels), "halved"  # type: ignore[attr-defined]
+    torch.testing.assert_close(layer(shown), layer(pixels))
+
+
 @pytest.mark.gpu
 def test_the_first_convolution_reads_what_was_filled_up() -> None:
     model = make_classifier(nn.Sequential(ConvReLU(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                                           nn.Linear(8, 4)), size=16)  # fmt: skip
     model = model.requires_grad_(False).eval().cuda().to(memory_format=torch.channels_last)
     module, images = Normalised(model, torch.float32), pictures(4).cuda()
-    assert module.wide
+    assert module.entry == "wide"
     with torch.inference_mode():
         seen = module._seen(images)
-        assert torch.equal(seen.wide[:, :3], seen)
+        assert torch.equal(seen.whole[:, :3], seen)
         torch.testing.assert_close(module(images), model(images), rtol=1e-3, atol=1e-3)
     assert not layers._failed

@@ -140,7 +140,7 @@ class _Memory:
             if digest and state and self._path is not None:
                 self._seen[str(item)] = [state, digest]
             found[row] = (digest, reason)
-        return [seen for row in range(len(items)) if (seen := found[row]) is not None]
+        return [told for row in range(len(items)) if (told := found[row]) is not None]
 
     def _remembered(self, item: Path | bytes) -> tuple[str, str] | None:
         if isinstance(item, bytes) or self._path is None:

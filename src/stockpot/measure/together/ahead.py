@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stockpot.corrupt.sizes import sizing
+from stockpot.corrupt.sizes import SizeRule, sizing
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.stream.geometry import Fit
@@ -24,5 +24,5 @@ def _fits(cell: Cell, data: Dataset) -> tuple[Fit | None, ...]:
         return ()
     if cell.measure == "clean":
         return (preprocess.fit,)
-    rule = "model" if cell.params.get("size") == "model" else "published"
+    rule: SizeRule = "model" if cell.params.get("size") == "model" else "published"
     return sizing(data, preprocess, rule).fits(data)

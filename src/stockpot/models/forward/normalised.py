@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.ends import ConvReLU
-from stockpot.models.forward.fused.layers import entered, level_table
+from stockpot.models.forward.fused.layers import Entry, can_halve, entered, level_table
+from stockpot.models.plain.resnet import Stem
 from stockpot.models.zero_shot import ZeroShotNetwork
 
 
@@ -27,8 +28,7 @@ class Normalised(nn.Module):
         self.network = model.network
         self.preprocess = model.preprocess
         self.dtype = dtype
-        self.wide = _first_convolution(model.network)
-        """Whether the network begins with a convolution that wants more channels than colours."""
+        self.entry = _entry(model.network)
         self.mean: Tensor
         self.std: Tensor
         self.table: Tensor
@@ -44,7 +44,9 @@ class Normalised(nn.Module):
     def _seen(self, pixels: Tensor) -> Tensor:
         dense = pixels.is_cuda and pixels.dtype == torch.uint8 and pixels.is_contiguous()
         if dense and pixels.shape[1] == 3 and tuple(pixels.shape[2:]) == self.preprocess.size:
-            found = entered(pixels, self.table, wide=self.wide)
+            odd = any(side % 2 for side in self.preprocess.size)
+            entry = "wide" if odd and self.entry == "halved" else self.entry
+            found = entered(pixels, self.table, entry)
             if found is not None:
                 return found
         if not pixels.is_floating_point():
@@ -53,12 +55,16 @@ class Normalised(nn.Module):
         return seen.to(self.dtype)
 
 
-def _first_convolution(network: nn.Module) -> bool:
-    """Whether the first layer with weights is a convolution that fills up its channels."""
+def _entry(network: nn.Module) -> Entry:
+    """Who reads the pixels first: the layer with weights that comes first."""
     first = next(
         (part for part in network.modules() if next(part.parameters(False), None) is not None), None
     )
-    return isinstance(first, ConvReLU)
+    if not isinstance(first, ConvReLU):
+        return "plain"
+    # Of our own network it is known that nothing else looks at the pixels.
+    ours = any(type(part) is Stem for part in network.modules())
+    return "halved" if ours and can_halve(first) else "wide"
 
 
 class _Mixed(nn.Module):

@@ -23,6 +23,24 @@ def _enter(pixels, table, out, area, colours, width: tl.constexpr, block: tl.con
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _enter_halved(  # type: ignore[no-untyped-def]
+    pixels, table, out, height, wide, rows, columns, before,
+    width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    image = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0) * block + tl.arange(0, block)[:, None]
+    part = tl.arange(0, width)[None, :]
+    colour = part % 3
+    y = 2 * (place // columns - before) + part // 6
+    x = 2 * (place % columns - before) + (part // 3) % 2
+    shown = place < rows * columns
+    real = shown & (part < 12) & (y >= 0) & (y < height) & (x >= 0) & (x < wide)
+    level = tl.load(pixels + ((image * 3 + colour) * height + y) * wide + x, mask=real, other=0)
+    value = tl.load(table + colour * 256 + level.to(tl.int32), mask=real, other=0.0)
+    tl.store(out + (image * rows * columns + place) * width + part, value, mask=shown)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _look_up(pixels, table, out, area, colours, block: tl.constexpr):  # type: ignore[no-untyped-def]
     plane = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * block + tl.arange(0, block)
@@ -85,6 +103,25 @@ def enter(pixels: Tensor, table: Tensor, width: int) -> Tensor:
     area = height * wide
     grid = triton.cdiv(area, _PLACES // 2), count
     _enter[grid](pixels, table, out, area, colours, width=width, block=_PLACES // 2)
+    return out
+
+
+def enter_halved(pixels: Tensor, table: Tensor, width: int, before: int, after: int) -> Tensor:
+    """Levels to values, four neighbours of three colours as the channels of one place.
+
+    Places are those of half the sides, with zeros around: `before` above and left, `after` below
+    and right. Channel `6 down + 3 right + colour` is the neighbour that lies so far down and right.
+    """
+    count, _, height, wide = pixels.shape
+    rows, columns = (size // 2 + before + after for size in (height, wide))
+    out = torch.empty(
+        (count, width, rows, columns), dtype=table.dtype, device=pixels.device,
+        memory_format=torch.channels_last,
+    )  # fmt: skip
+    grid = triton.cdiv(rows * columns, _PLACES // 4), count
+    _enter_halved[grid](
+        pixels, table, out, height, wide, rows, columns, before, width=width, block=_PLACES // 4
+    )
     return out
 
 
