@@ -42,6 +42,7 @@ from stockpot.cli import (
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
+from stockpot.engine.gpu_start import leave
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
 
@@ -102,6 +103,9 @@ def main() -> None:
     try:
         with timed(age=process_age()):
             app()
+    except SystemExit as end:
+        leave(end.code)
+        raise
     except PartialResultsError as problem:
         _fail(problem, str(problem), 3)
     except UserError as problem:

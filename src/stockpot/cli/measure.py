@@ -23,7 +23,7 @@ from stockpot.cli.options import (
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.cli.reading import read_ahead
-from stockpot.engine.gpu_start import has_gpu, wake
+from stockpot.engine.gpu_start import wake
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        if engine == "serial" and has_gpu(device):
-            wake(device)
+        if engine == "serial" and wake(device):
             read_ahead(data, again=check_files)
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.options import key_values, named

@@ -1,14 +1,19 @@
 """A GPU begins to work beside what a command does meanwhile: importing, reading, decoding.
 
-The driver takes most of a second to start and to make a context, and so do the libraries for
-convolutions and products to be loaded. Both wait for nothing but themselves, so threads do it that
-die with the process, and whoever needs the GPU first waits for the rest of it.
+The driver takes up to two seconds to start and to make a context, and the libraries for
+convolutions and products take a while to be loaded. Both wait for nothing but themselves, so
+threads do it that die with the process, and whoever needs the GPU first waits for the rest of it.
+To take everything apart in the end, piece by piece, would take time as well, and is left to the
+system.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,13 +32,33 @@ def has_gpu(device: str) -> bool:
     return known and Path(_CONTROL).exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 
 
-def wake(device: str) -> threading.Thread | None:
-    """Start the driver for a device by name, as `pick_device` takes it; torch is not needed yet.
+_awake = False
 
-    The context is the one that torch will use. Without a driver, nothing happens: whoever asks for
-    the device will say so.
+
+def wake(device: str) -> bool:
+    """Start the driver for a device by name, as `pick_device` takes it, and import torch meanwhile.
+
+    The context is the one that torch will use. Without a GPU, nothing happens and the answer is no:
+    whoever asks for the device will say so.
     """
-    return _beside(_wake, int(device.partition(":")[2] or 0)) if has_gpu(device) else None
+    global _awake
+    if has_gpu(device):
+        _awake = True
+        _beside(_wake, int(device.partition(":")[2] or 0))
+        # Files are read without the interpreter lock, so that two who import help each other.
+        _beside(importlib.import_module, "torch")
+    return _awake
+
+
+def leave(code: object) -> None:
+    """End a command that has woken a GPU, with the code of its `SystemExit`; others are left to
+    end as they do.
+    """
+    if _awake and (code is None or isinstance(code, int)):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        atexit._run_exitfuncs()
+        os._exit(code or 0)
 
 
 def _wake(number: int) -> None:
@@ -76,7 +101,7 @@ def _know_triton() -> None:
         return
 
 
-def _beside(work: Callable[..., None], *given: object) -> threading.Thread:
+def _beside(work: Callable[..., object], *given: object) -> threading.Thread:
     thread = threading.Thread(target=work, args=given, name="gpu start", daemon=True)
     thread.start()
     return thread
