@@ -6,8 +6,10 @@ and serve every score of every model on the same images; a mean is then one matr
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +24,8 @@ _AT_ONCE = 2_000_000
 _KEPT = 125_000_000
 """Counts that are kept, one byte each, of all sizes together (those of 50,000 images alone take
 100 MB, and a grid of corruptions asks for them thirty times); larger tables are drawn anew."""
+_MOST_CORES = 8
+"""Beyond these, sums wait for memory."""
 RESAMPLES = 2000
 """As many as a score has unless it says otherwise; those of fewer are the first of these."""
 
@@ -55,23 +59,37 @@ def resampled_tables(
     if n == 0:
         return means_of
     step = max(1, _AT_ONCE // n)
-    parts: Iterator[NDArray[np.uint8]]
-    if max(resamples, RESAMPLES) * n <= _KEPT:
-        kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
-        parts = (kept[start : start + step] for start in range(0, resamples, step))
-    else:
-        parts = _counts(n, seed, resamples, step)
-    start = 0
-    # One piece of memory for all parts: pages that are met for the first time cost more than sums.
-    room = np.empty((min(step, resamples), n))
-    for part in parts:
+
+    def sums(start: int, part: NDArray[np.uint8], room: NDArray[np.float64]) -> None:
         rows = room[: min(len(part), resamples - start)]
         np.copyto(rows, part[: len(rows)])
         # Table by table: one product of all would round otherwise.
         for values, means in zip(tables, means_of, strict=True):
             np.matmul(rows, values, out=means[start : start + len(rows)])
-        start += len(rows)
+
+    starts = range(0, resamples, step)
+    # One piece of memory for all parts: pages that are met for the first time cost more than sums.
+    room = np.empty((min(step, resamples), n))
+    if max(resamples, RESAMPLES) * n > _KEPT:
+        for start, part in zip(starts, _counts(n, seed, resamples, step), strict=True):
+            sums(start, part, room)
+        return [means / n for means in means_of]
+    kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
+    workers = min(_cores(), len(starts))
+    rooms = [room, *(np.empty_like(room) for _ in range(workers - 1))]
+
+    def own(worker: int) -> None:
+        for start in starts[worker::workers]:
+            sums(start, kept[start : start + step], rooms[worker])
+
+    with ThreadPoolExecutor(workers) as threads:  # no thread begins before it has work
+        list(threads.map(own, range(workers)))
     return [means / n for means in means_of]
+
+
+def _cores() -> int:
+    granted = getattr(os, "sched_getaffinity", None)
+    return min(_MOST_CORES, len(granted(0)) if granted else os.cpu_count() or 1)
 
 
 def image_counts(
