@@ -36,7 +36,9 @@ from stockpot.results.resamples import draw_ahead
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.types import ImageSize
 
+_FEW = 8
 ROOM = 2**28
 """Bytes that are kept at most: all 75 cells of CIFAR-10-C for a thousand images."""
 
@@ -172,8 +174,8 @@ class MadeGrids(Grids):
         context, data = self.context, self.data
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
-        if context.device.type != "cpu" and any(name == "frost" for name, _ in self.cells):
-            frost_ahead(self.overlays)  # a CPU has its hands full
+        if context.device.type != "cpu":  # which has its hands full with decoding
+            self._prepare(way.corrupted_size(data))
         for batch, images in way.batches(data, context.batch_size, context.device):
             yield InCell(batch.images, batch.rows, None, data)
             seeds = picture_seeds(context.seed, batch.rows.tolist())
@@ -182,6 +184,20 @@ class MadeGrids(Grids):
                 with stage("corrupt"):
                     seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
                 yield InCell(seen, batch.rows, cell, data)
+
+    def _prepare(self, size: ImageSize) -> None:
+        """Have every corruption done once on a few pictures: whatever it needs is loaded, made and
+        compared while the first batch is being decoded.
+        """
+        names = dict.fromkeys(name for name, _ in self.cells)
+        if "frost" in names:
+            frost_ahead(self.overlays)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randint(0, 256, (_FEW, 3, *size), dtype=torch.uint8, generator=generator)
+        few = moved(noise, self.context.device)
+        for name, severity in {name: severity for name, severity in self.cells}.items():
+            if name != "frost":  # which waits for what was just begun
+                corrupt(few, name, severity, profile=self.profile)
 
     def _set(self, way: Sizing) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""
