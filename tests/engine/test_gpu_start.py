@@ -25,7 +25,7 @@ def test_a_gpu_is_woken_where_it_may_be_used(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     begun: list[tuple[object, ...]] = []
-    monkeypatch.setattr(gpu_start, "_beside", lambda *work: begun.append(work))
+    monkeypatch.setattr(gpu_start, "_beside", lambda *work, waits: begun.append(work))
     assert gpu_start.wake(device) == wanted
     number = 1 if device.endswith("1") else 0
     own = [(gpu_start._wake, number)] if wanted else []

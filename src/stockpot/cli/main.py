@@ -151,4 +151,5 @@ def _fail(problem: BaseException, message: str, code: int) -> None:
         traceback.print_exception(problem)
     sys.stderr.write(f"error: {' '.join(message.split())}\n")
     sys.stderr.flush()
+    leave(code)
     sys.exit(code)

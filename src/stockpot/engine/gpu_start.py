@@ -2,7 +2,7 @@
 
 The driver takes up to two seconds to start and to make a context, and the libraries for
 convolutions and products take a while to be loaded. Both wait for nothing but themselves, so
-threads do it that die with the process, and whoever needs the GPU first waits for the rest of it.
+threads do it, and whoever needs the GPU first waits for the rest of it.
 To take everything apart in the end, piece by piece, would take time as well, and is left to the
 system.
 """
@@ -44,9 +44,9 @@ def wake(device: str) -> bool:
     global _awake
     if has_gpu(device):
         _awake = True
-        _beside(_wake, int(device.partition(":")[2] or 0))
+        _beside(_wake, int(device.partition(":")[2] or 0), waits=False)
         # Files are read without the interpreter lock, so that two who import help each other.
-        _beside(importlib.import_module, "torch")
+        _beside(importlib.import_module, "torch", waits=False)
     return _awake
 
 
@@ -71,12 +71,11 @@ def _wake(number: int) -> None:
         return
 
 
-def load_libraries(device: torch.device) -> threading.Thread | None:
+def load_libraries(device: torch.device) -> None:
     """Load what convolves and multiplies on a GPU, by doing each once, and Triton."""
-    if device.type != "cuda":
-        return None
-    _beside(_know_triton)
-    return _beside(_use, device)
+    if device.type == "cuda":
+        _beside(_know_triton)
+        _beside(_use, device)
 
 
 def _use(device: torch.device) -> None:
@@ -101,7 +100,9 @@ def _know_triton() -> None:
         return
 
 
-def _beside(work: Callable[..., object], *given: object) -> threading.Thread:
-    thread = threading.Thread(target=work, args=given, name="gpu start", daemon=True)
-    thread.start()
-    return thread
+def _beside(work: Callable[..., object], *given: object, waits: bool = True) -> None:
+    """Work in a thread; `waits` says whether the process may not end before it has.
+
+    One that ended while torch is at work would be aborted.
+    """
+    threading.Thread(target=work, args=given, name="gpu start", daemon=not waits).start()

@@ -195,7 +195,7 @@ class MadeGrids(Grids):
         generator = torch.Generator().manual_seed(0)
         noise = torch.randint(0, 256, (_FEW, 3, *size), dtype=torch.uint8, generator=generator)
         few = moved(noise, self.context.device)
-        for name, severity in {name: severity for name, severity in self.cells}.items():
+        for name, severity in dict(self.cells).items():
             if name != "frost":  # which waits for what was just begun
                 corrupt(few, name, severity, profile=self.profile)
 

@@ -148,7 +148,7 @@ def draw_ahead(n: int, seed: int, groups: Groups | None = None) -> None:
     drawn = n if groups is None else len(np.unique(np.asarray(groups)))
     if 0 < RESAMPLES * drawn <= _KEPT:
         work = (drawn, seed, RESAMPLES)
-        threading.Thread(target=_kept_counts, args=work, name="resamples", daemon=True).start()
+        threading.Thread(target=_kept_counts, args=work, name="resamples").start()
 
 
 def _kept_counts(n: int, seed: int, resamples: int) -> NDArray[np.uint8]:

@@ -65,7 +65,8 @@ def _overlays() -> tuple[Tensor, ...]:
 
 def draw_ahead() -> None:
     """Draw the overlays in a thread, for who will want them in a while."""
-    threading.Thread(target=overlays, name="frost", daemon=True).start()
+    # Not a daemon: a process that ended while torch is at work would be aborted.
+    threading.Thread(target=overlays, name="frost").start()
 
 
 def draw(texture: Texture, seed: int) -> Tensor:
