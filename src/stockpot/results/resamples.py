@@ -60,7 +60,7 @@ def resampled_tables(
         return means_of
     step = max(1, _AT_ONCE // n)
 
-    def sums(start: int, part: NDArray[np.uint8], room: NDArray[np.float64]) -> None:
+    def add(start: int, part: NDArray[np.uint8], room: NDArray[np.float64]) -> None:
         rows = room[: min(len(part), resamples - start)]
         np.copyto(rows, part[: len(rows)])
         # Table by table: one product of all would round otherwise.
@@ -72,7 +72,7 @@ def resampled_tables(
     room = np.empty((min(step, resamples), n))
     if max(resamples, RESAMPLES) * n > _KEPT:
         for start, part in zip(starts, _counts(n, seed, resamples, step), strict=True):
-            sums(start, part, room)
+            add(start, part, room)
         return [means / n for means in means_of]
     kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
     workers = min(_cores(), len(starts))
@@ -80,7 +80,7 @@ def resampled_tables(
 
     def own(worker: int) -> None:
         for start in starts[worker::workers]:
-            sums(start, kept[start : start + step], rooms[worker])
+            add(start, kept[start : start + step], rooms[worker])
 
     with ThreadPoolExecutor(workers) as threads:  # no thread begins before it has work
         list(threads.map(own, range(workers)))
