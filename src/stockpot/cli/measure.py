@@ -78,7 +78,7 @@ def command(
     """
     with stage("start"):
         if engine == "serial" and wake(device):
-            read_ahead(data, again=check_files)
+            read_ahead(models, data, again=check_files)
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
