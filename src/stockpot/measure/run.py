@@ -21,7 +21,8 @@ from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
+from stockpot.measure.together.group import Asked, model_of, run_apart, run_group, split
+from stockpot.measure.together.in_step import End
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
