@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -96,34 +95,37 @@ def _round(
     waiting = list(under.items())
     while waiting:
         number, one = waiting.pop(0)
-        found = _step(one, pictures)
-        if isinstance(found, Ran) and beside and len(waiting) > 1:
-            with ThreadPoolExecutor(min(len(waiting), usable_cores())) as threads, stage("score"):
-                rest = list(threads.map(partial(_last_step, pictures), (one for _, one in waiting)))
+        start, before = time.perf_counter(), pictures.seconds
+        found = _step(one)
+        one.seconds += time.perf_counter() - start - (pictures.seconds - before)
+        if not (isinstance(found, Ran) and beside and len(waiting) > 1):
             yield number, found
-            yield from ((other, ended) for (other, _), ended in zip(waiting, rest, strict=True))
-            return
+            continue
+        start = time.perf_counter()
+        with ThreadPoolExecutor(min(len(waiting), usable_cores())) as threads, stage("score"):
+            rest = list(threads.map(_last_step, (other for _, other in waiting)))
+        for _, other in waiting:
+            other.seconds += (time.perf_counter() - start) / len(waiting)
         yield number, found
+        yield from ((place, ended) for (place, _), ended in zip(waiting, rest, strict=True))
+        return
 
 
 @torch.inference_mode()  # a thread has a mode of its own
-def _last_step(pictures: Pictures, one: _Under) -> Ran | Exception | None:
-    return _step(one, pictures)
+def _last_step(one: _Under) -> Ran | Exception | None:
+    return _step(one)
 
 
-def _step(one: _Under, pictures: Pictures) -> Ran | Exception | None:
+def _step(one: _Under) -> Ran | Exception | None:
     """A step of a cell: what it found if it was the last one, or why there is no other."""
-    start, before = time.perf_counter(), pictures.seconds
-    ran: Ran | None = None
     try:
         with stage("score"):
             next(one.steps)
     except StopIteration as whole:
-        ran = Ran(whole.value, one.watch, one.context)
+        return Ran(whole.value, one.watch, one.context)
     except Exception as problem:
         return problem
-    one.seconds += time.perf_counter() - start - (pictures.seconds - before)
-    return ran
+    return None
 
 
 def _begun(opened: OpenCell, context: Context) -> Steps[Measurement]:
