@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from stockpot.files import write_atomic
 from stockpot.report.design import json_script, render_page
-from stockpot.report.pictures import NONE, Pictures, Sources, pictures_of
+from stockpot.report.pictures import NONE, Pictures
 from stockpot.report.sections.audits import audit_sections
 from stockpot.report.sections.boards import boards
 from stockpot.report.sections.classes import class_sections
@@ -38,7 +38,6 @@ def report(
     out: str | Path,
     *,
     title: str = "Stockpot report",
-    pictures: bool = True,
 ) -> Path:
     """Write a page from results, or from the run folder that holds them.
 
@@ -46,11 +45,10 @@ def report(
         results: a run folder, or results.
         out: the page.
         title: of the page.
-        pictures: show a few pictures of the data, where it is at hand.
     """
     cells = load_results(results) if isinstance(results, str | Path) else results
     folders = [Path(results)] if isinstance(results, str | Path) else []
-    return write_page(cells, Path(out), title=title, folders=folders, pictures=pictures)
+    return write_page(cells, Path(out), title=title, folders=folders)
 
 
 def write_page(
@@ -61,8 +59,7 @@ def write_page(
     subtitle: str = "",
     axes: Sequence[Axes] = (),
     folders: Sequence[Path] = (),
-    pictures: bool = True,
-    sources: Sources | None = None,
+    pictures: Pictures = NONE,
 ) -> Path:
     """Render and write the page; an old one is replaced in one step.
 
@@ -73,12 +70,10 @@ def write_page(
         subtitle: a sentence below it.
         axes: which datasets to draw against which.
         folders: run folders, whose figures and stored soups come along.
-        pictures: show a few pictures of the data, where it is at hand.
-        sources: how datasets are loaded, by the names that results have for them.
+        pictures: of the data (`run/pictures.py`).
     """
-    found = pictures_of(results, sources) if pictures else NONE
     page = render(
-        results, title=title, subtitle=subtitle, axes=axes, folders=folders, pictures=found
+        results, title=title, subtitle=subtitle, axes=axes, folders=folders, pictures=pictures
     )
     write_atomic(out, page)
     return out
