@@ -17,6 +17,7 @@ from stockpot.report.sections.boards import boards
 from stockpot.report.sections.classes import class_sections
 from stockpot.report.sections.corruption import corruption_sections
 from stockpot.report.sections.galleries import galleries
+from stockpot.report.sections.made import made_table
 from stockpot.report.sections.pairs import MOST_COMPARED, pairs_table
 from stockpot.report.sections.provenance import provenance_section
 from stockpot.report.sections.robustness import robust_sections
@@ -104,6 +105,7 @@ def render(
         "scatters": asked or outside_sections(results),
         "runs_drawn": any(row.runs > 1 for one in asked for row in one.rows),
         "task_sections": task_sections(results),
+        "made": made_table(results, folders),
         "sweeps": sweep_sections(results),
         "figures": [figure(path) for folder in folders for path in run_figures(folder)],
         "soups": soup_explorers(stored_soups(folders)),

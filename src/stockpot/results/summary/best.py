@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stockpot.results.groups import shares_right
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.statistics import group_sums, paired_bootstrap, wilson
+from stockpot.results.trust import is_ranked
 
 Answers = NDArray[np.float64]
 _FEWEST = 6
@@ -105,7 +106,8 @@ def best_of(cells: Sequence[CellResult], scores: Mapping[str, Score]) -> str | N
     found: dict[str, Entrant] = {}
     for model, score in scores.items():
         of = next((c for c in cells if c.key.model == model and score in c.scores), None)
-        found[model] = Entrant(score) if of is None else entrant(of, score)
+        if of is None or is_ranked(of):
+            found[model] = Entrant(score) if of is None else entrant(of, score)
     return best_beyond_noise(found)
 
 
