@@ -21,7 +21,7 @@ from stockpot.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stockpot.gate.outcome import Checked, Outcome
+    from stockpot.gate.outcome import Checked, Status
     from stockpot.gate.rules_file import Undecided
 
 NAME = "check"
@@ -94,8 +94,8 @@ def command(
         - corruption: no condition loses more than 3 points
         - {rule: clean >= 0.9, name: good enough, data: icons, confidence: 0.99}
 
-    A rule holds, fails, or is not decided: each of the first two is said wrongly in at most 5 of 100
-    checks (at 95 %). With results, all images are there. With --model, images are measured in
+    A rule holds, fails, or is not decided: each of the first two is said wrongly in at most 5 of
+    100 checks (at 95 %). With results, all images are there. With --model, images are measured in
     growing blocks until each rule is decided; the error rates hold however often one looks, and
     check.json says which images were used.
     """
@@ -127,11 +127,11 @@ def _pairs(given: list[str] | None, flag: str) -> dict[str, object]:
     return key_values(given, flag)
 
 
-def _told(images: int, outcomes: Sequence[Outcome]) -> None:
+def _told(images: int, statuses: Sequence[Status]) -> None:
     from stockpot.cli.console import err
 
-    open_ones = sum(outcome.status == "not decided" for outcome in outcomes)
-    err.print(f"{images} images: {len(outcomes) - open_ones} of {len(outcomes)} rules decided")
+    decided = sum(status != "not decided" for status in statuses)
+    err.print(f"{images} images: {decided} of {len(statuses)} rules decided")
 
 
 def _show(found: Checked) -> None:

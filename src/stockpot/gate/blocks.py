@@ -22,8 +22,8 @@ from stockpot.results.schema import CellResult
 
 FIRST, GROWTH = 64, 1.5
 Look = Callable[[str, NDArray[np.int64]], tuple[CellResult, CellResult | None]]
-"""Measure with this measure on these rows: the model's result and, where there is a baseline, its."""
-Told = Callable[[int, Sequence[Outcome]], None]
+"""Measure so on these rows: the model's result, and the baseline's where there is one."""
+Told = Callable[[int, Sequence[Status]], None]
 
 
 def block_sizes(n: int, first: int = FIRST, growth: float = GROWTH) -> Iterator[int]:
@@ -89,10 +89,8 @@ class Tracked:
         below = {part: bets.below(m) for part, bets in self.bets.items()}
         if self.rule.kind == "at_most":
             above, below = below, above
-        # A part of which no image came yet has the capital it began with.
         unseen = len(self.parts) - len(self.bets)
-        against = np.logaddexp.reduce([*below.values(), *[0.0] * unseen]) - np.log(len(self.parts))
-        if against >= wanted:
+        if max(below.values()) >= wanted + np.log(len(self.parts)):
             self.status = "fails"
         elif not unseen and min(above.values()) >= wanted:
             self.status = "holds"
@@ -144,7 +142,7 @@ def watch(
         classes: those that occur among the images, for rules about each of them.
         first: images of the first block.
         growth: how much larger the sum of images is after each further block.
-        told: called after each block with the images so far and the outcomes.
+        told: called after each block with the images so far and where each rule stands.
         data: the name of the data.
 
     Returns:
@@ -159,7 +157,7 @@ def watch(
             one.parts = tuple(classes)
         if not by_image(one.rule.target.measure, one.rule.target):
             raise BadParameterError(
-                f"{one.rule.target} is not a mean over images and cannot be decided block by block.",
+                f"{one.rule.target} is not a mean over images and cannot be decided in blocks.",
                 hint="Measure the model (`stockpot measure -o DIR`) and check the results.",
             )
     looked: dict[str, int] = {}
@@ -174,9 +172,8 @@ def watch(
         owners = np.repeat(np.arange(len(entries)), [len(part) for part in entries])
         _block(tracked, rows, owners if grouped else None, look, looked)
         ends.append(int(sizes[end - 1]))
-        outcomes = [one.outcome(data) for one in tracked]
         if told:
-            told(ends[-1], outcomes)
+            told(ends[-1], [one.status for one in tracked])
         if all(one.status != "not decided" for one in tracked):
             break
     return [one.outcome(data) for one in tracked], ends, looked
@@ -224,10 +221,9 @@ def _said(
         one.add("", found.images, base, owners)
         return
     labels = cell.image_labels
-    assert labels is not None and base is not None
+    assert labels is not None
+    assert base is not None
     for place, name in enumerate(cell.label_names):
         chosen = labels == place
         own = None if owners is None else owners[chosen]
         one.add(name, found.images[chosen], base[chosen], own)
-
-

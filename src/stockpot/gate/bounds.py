@@ -50,7 +50,7 @@ def unpaired_bounds(
     a: tuple[float, float, float], b: tuple[float, float, float], alpha: float
 ) -> tuple[float, float]:
     """Of a difference of two scores with 95 % intervals (value, low, high), where single images are
-    not known: half-widths add in squares (Newcombe, doi:10.1002/(SICI)1097-0258(19980430)17:8)."""
+    not known: half-widths add in squares (Newcombe 1998)."""
     from scipy.special import ndtri
 
     scale = float(ndtri(1 - alpha) / ndtri(0.975))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,19 @@ from stockpot.measure import measures
 from stockpot.results.paired.pairing import Results, by_model
 from stockpot.results.schema import CellResult
 
+if TYPE_CHECKING:
+    from stockpot.datasets.dataset import Dataset
+    from stockpot.measure.run import Source
+
 
 def check(
     rules: str | Path | Rules,
     results: Results | None = None,
     *,
     baseline: Results | None = None,
-    model: str | None = None,
-    data: str | None = None,
-    baseline_model: str | None = None,
+    model: Source | None = None,
+    data: str | Path | Dataset | None = None,
+    baseline_model: Source | None = None,
     undecided: Undecided | None = None,
     block: int = FIRST,
     seed: int = 0,
@@ -52,7 +56,7 @@ def check(
         device: where the model is measured.
         data_options: of `load_dataset`.
         model_options: of `load_model`.
-        told: called after each block with the number of images and the outcomes so far.
+        told: called after each block with the number of images and where each rule stands.
     """
     asked = rules if isinstance(rules, Rules) else load_rules(rules, measures.names())
     if undecided is not None and undecided not in UNDECIDED:
@@ -83,10 +87,16 @@ def check(
         raise _placed(asked, problem) from problem
     rows: NDArray[np.int64] = np.concatenate(order)[: ends[-1]]
     return Checked(
-        asked.name, model, baseline_model or (base[0].key.model if base else ""), tuple(outcomes),
+        asked.name, _named(model), _named(baseline_model, base), tuple(outcomes),
         policy, tuple(np.diff(ends, prepend=0).tolist()), tuple(rows.tolist()), looked,
         subject.data.name, subject.data.fingerprint, seed,
     )  # fmt: skip
+
+
+def _named(model: Source | None, cells: Sequence[CellResult] | None = None) -> str:
+    if model is None:
+        return cells[0].key.model if cells else ""
+    return str(model) if isinstance(model, str | Path) else model.origin.source
 
 
 def _side(given: Results, option: str) -> list[CellResult]:

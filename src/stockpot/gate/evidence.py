@@ -65,7 +65,7 @@ def conditions(cell: CellResult) -> dict[str, Values]:
 
 
 def by_image(measure: str, target: Target) -> bool:
-    """Whether a score is, as far as its name tells, a mean over images, which come in one by one."""
+    """Whether a score is, as far as its name tells, a mean over images, which come singly."""
     names = [*_RECORDS, _MEAN]
     if any(target.metric in _aliases(name, measure) for name in names):
         return True
@@ -131,7 +131,7 @@ def _whole(cell: CellResult) -> list[str]:
 
 
 def _aliases(metric: str, measure: str) -> set[str]:
-    """How a metric may be called under its measure: `mean_accuracy` for mean_corruption_accuracy."""
+    """How a metric may be called: `mean_accuracy` for mean_corruption_accuracy."""
     own = "_".join(word for word in metric.split("_") if word != measure)
     short = {name.removesuffix("_accuracy") for name in (metric, own)}
     return {metric, own, *short} - {""}
@@ -169,7 +169,7 @@ def _score(cell: CellResult, target: Target, *, optional: bool) -> Score | None:
             f"{target}: {len(found)} scores have this name; say which in brackets: {said}."
         )
     parts = {name.rpartition(":")[0] for name in _whole(cell) if ":" in name}
-    known = [*dict.fromkeys(names.values())] + sorted(parts)
+    known = [*dict.fromkeys(names.values()), *sorted(parts)]
     near = did_you_mean(target.metric, known)
     raise BadParameterError(
         f"{target}: no such score in {cell.key.measure} on {cell.key.data}.{near} "

@@ -36,9 +36,7 @@ def judge(
     """
     measure = rule.target.measure
     own = [
-        cell
-        for cell in cells
-        if cell.key.measure == measure and rule.data in ("", cell.key.data)
+        cell for cell in cells if cell.key.measure == measure and rule.data in ("", cell.key.data)
     ]
     if not own:
         place = f" on {rule.data}" if rule.data else ""
@@ -108,11 +106,7 @@ def absolute(rule: Rule, found: Evidence, cell: CellResult) -> Outcome:
         assert score is not None
         whole = (score.value, *_interval(score.value, score.ci_low, score.ci_high))
         low, high = unpaired_bounds(whole, (0.0, 0.0, 0.0), rule.alpha)
-    told = (
-        status(low, high, amount)
-        if rule.kind == "at_least"
-        else status(-high, -low, -amount)
-    )
+    told = status(low, high, amount) if rule.kind == "at_least" else status(-high, -low, -amount)
     n = score.n if score is not None and found.images is None else cell.data.n
     return Outcome(rule, told, cell.key.data, found.value, None, low, high, threshold=amount,
                    n=n, of=cell.data.n, in_points=fraction)  # fmt: skip
@@ -132,7 +126,8 @@ def relative(
         low, high = difference_bounds(sign * (mine.images - theirs.images), rule.alpha, groups)
         fraction = True
     else:
-        assert mine.score is not None and theirs.score is not None
+        assert mine.score is not None
+        assert theirs.score is not None
         fraction = mine.score.unit == "fraction"
         a, b = (
             (score.value, *_interval(score.value, score.ci_low, score.ci_high))

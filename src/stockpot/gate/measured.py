@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import UserError
 from stockpot.gate.rules_file import Rules
 from stockpot.measure.from_outcomes import part_of
-from stockpot.measure.run import measure
+from stockpot.measure.run import Source, measure
 from stockpot.results.schema import CellResult, pack_bits, pack_labels
 
 _MODEL, _BASELINE = "model", "baseline"
@@ -24,17 +26,18 @@ class Measured:
     def __init__(
         self,
         rules: Rules,
-        model: str,
-        data: str,
+        model: Source,
+        data: str | Path | Dataset,
         results: Sequence[CellResult] | None,
-        baseline: str | None,
+        baseline: Source | None,
         seed: int,
         device: str,
         data_options: Mapping[str, Any],
         model_options: Mapping[str, Any],
     ) -> None:
-        self.data = load_dataset(data, **data_options)
-        self._models = {_MODEL: model} | ({_BASELINE: baseline} if baseline else {})
+        whole = data if isinstance(data, Dataset) else load_dataset(str(data), **data_options)
+        self.data = whole
+        self._models = {_MODEL: model} | ({} if baseline is None else {_BASELINE: baseline})
         self._rules, self._seed, self._device = rules, seed, device
         self._options = model_options
         self._seen: dict[str, int] = {}
@@ -51,19 +54,18 @@ class Measured:
             alike = [cell for cell in own if cell.data.fingerprint == self.data.fingerprint]
             if not alike:
                 where = "on other images" if own else "nowhere"
+                count = len(self.data)
                 raise UserError(
-                    f"the baseline has {name} {where}, not on {self.data} ({len(self.data)} images)."
-                    , hint="Give the same --data, --split and --limit, or --baseline-model.",
-                )  # fmt: skip
+                    f"the baseline has {name} {where}, not on the {count} images of {self.data}.",
+                    hint="Give the same --data, --split and --limit, or --baseline-model.",
+                )
             if len(alike) > 1:
                 raise UserError(f"the baseline has {len(alike)} results of {name} on {self.data}.",
                                 hint="Name the one that is meant by its file.")  # fmt: skip
             found[name] = alike[0]
         return found
 
-    def look(
-        self, name: str, rows: NDArray[np.int64]
-    ) -> tuple[CellResult, CellResult | None]:
+    def look(self, name: str, rows: NDArray[np.int64]) -> tuple[CellResult, CellResult | None]:
         """Measure on these rows."""
         known = self._known.get(name)
         params = self._rules.measure.get(name)
@@ -73,7 +75,8 @@ class Measured:
         seen = self._seen.get(name, 0)
         self._seen[name] = seen + len(rows)
         found = measure(
-            self._models, {name: params}, data=self.data.take(rows.tolist()), seed=self._seed + seen,
+            self._models, {name: params}, data=self.data.take(rows.tolist()),
+            seed=self._seed + seen,
             device=self._device, model_options=self._options,
         )  # fmt: skip
         by_name = {cell.key.model: cell for cell in found}

@@ -57,16 +57,16 @@ class Outcome:
     @property
     def _wanted(self) -> str:
         """How many images would decide it, were the model as it seems."""
-        seen = self.value if self.gain is None else self.gain
-        if self.status != "not decided" or None in (seen, self.threshold, self.low, self.high):
+        seen, limit = self.value if self.gain is None else self.gain, self.threshold
+        if self.status != "not decided" or seen is None or limit is None:
             return ""
-        assert seen is not None and self.threshold is not None
-        assert self.low is not None and self.high is not None
-        gap = abs(seen - self.threshold)
-        half = seen - self.low if seen > self.threshold else self.high - seen
+        if self.low is None or self.high is None:
+            return ""
+        gap = abs(seen - limit)
+        half = seen - self.low if seen > limit else self.high - seen
         if gap <= half / 30:
             return "; it lies so near the limit that no number of images in reach decides it"
-        # Bounds narrow with the square root of the images, a little slower where one may look often.
+        # Bounds narrow with the square root of the images; a little slower where one looks often.
         wanted = _rounded(self.n * (half / gap) ** 2)
         return f"; about {wanted:,} would decide it if it is as it seems"
 
@@ -130,7 +130,10 @@ class Checked:
     @property
     def summary(self) -> str:
         """One line."""
-        parts = [f"{self.counted(word)} {told}" for word, told in
-                 (("holds", "held"), ("fails", "failed"), ("not decided", "not decided"))
-                 if self.counted(word)]  # type: ignore[arg-type]  # fmt: skip
+        words: dict[Status, str] = {
+            "holds": "held",
+            "fails": "failed",
+            "not decided": "not decided",
+        }
+        parts = [f"{self.counted(one)} {told}" for one, told in words.items() if self.counted(one)]
         return f"{'passed' if self.passed else 'not passed'}: {', '.join(parts)}"

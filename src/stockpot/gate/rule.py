@@ -1,8 +1,8 @@
 """One requirement, as it is written: what it asks of which score, and how sure one must be.
 
-    corruption.mean_accuracy >= 0.45
-    adversarial.union: not worse than baseline by 1 point at 95 %
-    clean: no class loses more than 5 points
+corruption.mean_accuracy >= 0.45
+adversarial.union: not worse than baseline by 1 point at 95 %
+clean: no class loses more than 5 points
 """
 
 from __future__ import annotations
@@ -101,14 +101,18 @@ def parse_rule(text: str, measures: Sequence[str], confidence: float = 0.95) -> 
     plain = " ".join(text.split())
     start = _SCORE.match(plain)
     if start is None:
-        raise BadParameterError(f"expected a score such as corruption.mean_accuracy, got {plain!r}.")
+        raise BadParameterError(
+            f"expected a score such as corruption.mean_accuracy, got {plain!r}."
+        )
     target = _target(start, measures)
     rest = plain[start.end() :].lstrip(" :")
     sure = confidence
     if said := _SURE.search(f" {rest}"):
         sure, rest = float(said["sure"]) / 100, f" {rest}"[: said.start()].strip()
     if not 0.5 < sure < 1:
-        raise BadParameterError(f"expected more than 50 % and less than 100 %, got {100 * sure:g} %.")
+        raise BadParameterError(
+            f"expected more than 50 % and less than 100 %, got {100 * sure:g} %."
+        )
     for kind, shape in _SHAPES:
         if found := shape.fullmatch(rest):
             number, unit = found["amount"], (found["points"] or "").strip()
@@ -116,7 +120,9 @@ def parse_rule(text: str, measures: Sequence[str], confidence: float = 0.95) -> 
             if kind in ("each_class", "each_condition") and not unit:
                 raise BadParameterError(f"write {number} points or {number} %, got {rest!r}.")
             return Rule(plain, target, kind, amount, bool(unit or not number), sure)
-    raise BadParameterError(f"{_complaint(rest)} Forms: {'; '.join(FORMS)}; each may end in at C %.")
+    raise BadParameterError(
+        f"{_complaint(rest)} Forms: {'; '.join(FORMS)}; each may end in at C %."
+    )
 
 
 def _complaint(rest: str) -> str:

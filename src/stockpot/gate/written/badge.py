@@ -30,7 +30,7 @@ def badge(checked: Checked, label: str = "robustness") -> str:
         f'<g clip-path="url(#r)"><rect width="{left}" height="{_HEIGHT}" fill="#444"/>'
         f'<rect x="{left}" width="{right}" height="{_HEIGHT}" fill="{_COLOURS[state]}"/></g>'
         f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-        f'{_text(label, _PAD, left)}{_text(text, left + _PAD, right)}</g></svg>\n'
+        f"{_text(label, _PAD, left)}{_text(text, left + _PAD, right)}</g></svg>\n"
     )
 
 

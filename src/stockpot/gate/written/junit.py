@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree as xml
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stockpot.gate.outcome import Checked
 
@@ -21,23 +21,23 @@ def junit(checked: Checked) -> str:
         "skipped": str(0 if strict else undecided),
         "errors": "0",
     }
-    root = xml.Element("testsuites", {"name": "stockpot check", **counts})
-    suite = xml.SubElement(root, "testsuite", {"name": _clean(checked.name), **counts})
+    root = Element("testsuites", {"name": "stockpot check", **counts})
+    suite = SubElement(root, "testsuite", {"name": _clean(checked.name), **counts})
     for outcome in checked.outcomes:
         place = ".".join(filter(None, ("stockpot", checked.model, outcome.data)))
-        case = xml.SubElement(
+        case = SubElement(
             suite, "testcase", {"name": _clean(str(outcome.rule)), "classname": _clean(place)}
         )
         if outcome.status == "holds":
-            xml.SubElement(case, "system-out").text = _clean(outcome.words)
+            SubElement(case, "system-out").text = _clean(outcome.words)
         elif checked.stands(outcome):
-            xml.SubElement(case, "skipped", {"message": _clean(f"not decided: {outcome.words}")})
+            SubElement(case, "skipped", {"message": _clean(f"not decided: {outcome.words}")})
         else:
             kind = "worse" if outcome.status == "fails" else "undecided"
             text = _clean(f"{outcome.status}: {outcome.words}")
-            xml.SubElement(case, "failure", {"type": kind, "message": text}).text = text
-    xml.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(root, encoding="unicode")}\n'
+            SubElement(case, "failure", {"type": kind, "message": text}).text = text
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
 def _clean(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.paired.answers import CORRUPTED, Both, answers, conditions
+from stockpot.results.paired.answers import CORRUPTED, Both, answers, conditions, shared
 from stockpot.results.paired.significance import holm, sign_test, standard_error, t_test
-from stockpot.results.schema import CellResult
+from stockpot.results.schema import CellResult, DataFacts
 from stockpot.results.statistics import RESAMPLES, Groups, difference_of, resampled_means
 
 By = Literal["class", "condition"]
@@ -19,7 +19,6 @@ By = Literal["class", "condition"]
 class Change(NamedTuple):
     """The difference of two models in one class or under one condition."""
 
-    by: By
     name: str
     a: float
     b: float
@@ -32,6 +31,8 @@ class Change(NamedTuple):
     n: int
     rows: tuple[int, ...]
     """Images that tell them apart most, those that speak for the change first."""
+    severity: float | None = None
+    """Of a corruption, where they differ most."""
 
 
 class Changes(NamedTuple):
@@ -42,9 +43,14 @@ class Changes(NamedTuple):
     data: str
     measure: str
     metric: str
+    by: By
     of: int
     """How many classes or conditions there are; all of them are corrected for."""
     changes: list[Change]
+    facts: DataFacts
+    """Of the images that rows are about."""
+    seed: int
+    """Of the measure: what random corruptions follow from."""
 
 
 class _Part(NamedTuple):
@@ -52,6 +58,7 @@ class _Part(NamedTuple):
     both: Both
     groups: NDArray[np.int64] | None
     rows: NDArray[np.intp]
+    severity: float | None = None
 
 
 def changes(
@@ -66,12 +73,15 @@ def changes(
     if metric and len(found[metric].a) == first.data.n:
         listed.append(("class", list(_classes(first, second, found[metric], labels))))
     rows = np.arange(first.data.n)
-    parts = [_Part(name, both, labels, rows) for name, both in conditions(first, second).items()]
+    parts = [
+        _Part(name, both, labels, rows, _severity(first, second, name))
+        for name, both in conditions(first, second).items()
+    ]
     listed.append(("condition", parts))
     return [
         Changes(first.key.model, second.key.model, first.key.data, first.key.measure,
-                metric if by == "class" else "by condition", len(parts),
-                _largest(_judged(by, parts, seed), top))
+                metric, by, len(parts), _largest(_judged(parts, seed), top), first.data,
+                first.key.seed)
         for by, parts in listed
         if parts
     ]  # fmt: skip
@@ -91,7 +101,16 @@ def _classes(
             yield _Part(name, Both(both.a[rows], both.b[rows]), own, rows)
 
 
-def _judged(by: By, parts: Sequence[_Part], seed: int) -> list[Change]:
+def _severity(first: CellResult, second: CellResult, name: str) -> float | None:
+    """Where two models differ most under a corruption; none where it has no severities."""
+    if first.key.measure != "corruption":
+        return None
+    places = [place for place in shared(first, second) if place.rpartition(":")[0] == name]
+    gaps = [abs(float(first.outcome(p).mean() - second.outcome(p).mean())) for p in places]
+    return float(places[int(np.argmax(gaps))].rpartition(":")[2])
+
+
+def _judged(parts: Sequence[_Part], seed: int) -> list[Change]:
     found = []
     for part in parts:
         delta = part.both.a - part.both.b
@@ -103,8 +122,9 @@ def _judged(by: By, parts: Sequence[_Part], seed: int) -> list[Change]:
         found.append((part, told, t_test(told.difference, error, clusters)
                       if exact is None else exact))  # fmt: skip
     return [
-        Change(by, part.name, float(part.both.a.mean()), float(part.both.b.mean()), told.difference,
-               told.low, told.high, p, adjusted, len(part.rows), _telling(part, told.difference))
+        Change(part.name, float(part.both.a.mean()), float(part.both.b.mean()), told.difference,
+               told.low, told.high, p, adjusted, len(part.rows), _telling(part, told.difference),
+               part.severity)
         for (part, told, p), adjusted in zip(found, holm([p for _, _, p in found]), strict=True)
     ]  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 One difference: where each image is right or wrong and stands alone, the exact sign test over the
 images that only one of the two gets right (McNemar's test in its exact form); otherwise a t test
-with the spread of the bootstrap, to which the images add two of their own, one for and one against
-(Agresti and Min, doi:10.1002/sim.1781, who add half a pair to each cell of McNemar's table), so that
-a few images without any difference do not count as certainty.
+with the spread of the bootstrap, as if there were two more images, one of them half for and half
+against (Agresti and Min, doi:10.1002/sim.1781, who add a half to each cell of McNemar's table), so
+that a few images without any difference do not count as certainty.
 
 Many differences: Holm's step-down correction (1979). With k differences the smallest p value is
 multiplied by k, the next by k - 1, and none may be smaller than the one before it. Whatever depends
