@@ -4,8 +4,8 @@
     python benchmarks/gate.py --record     # train and measure the three models again, some minutes
 
 Three real networks: `icons-resnet`, fine-tuned for two epochs (the baseline); the same with another
-training seed; and the baseline fine-tuned on with a learning rate so high that it forgets: it loses
-about two points under noise (gaussian, shot, impulse, severities 1 to 3) on the 1,447 test icons.
+training seed; and the baseline fine-tuned on for three epochs at a learning rate of 0.001: it loses
+about two points under noise (gaussian and shot, severities 1 to 3) on the 1,447 test icons.
 Their answers to each icon and copy are recorded in `tests/gate/noise_outcomes.json`.
 
 Each check draws icons anew, with replacement, so that what is true of all of them is what is true,
@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.gate.blocks import Tracked, block_sizes
+from stockpot.gate.blocks import block_sizes
 from stockpot.gate.bounds import difference_bounds
 from stockpot.gate.outcome import Status, status
 from stockpot.gate.rule import Rule, parse_rule
+from stockpot.gate.tracked import Tracked
 
 RECORDED = Path(__file__).parent.parent / "tests" / "gate" / "noise_outcomes.json"
 RUNS = 200
@@ -61,7 +62,7 @@ def sequential(
         rows = drawn[start:end]
         one.add("", mine[rows], theirs[rows], None)
         start = end
-        if one.look() != "not decided":
+        if one.look(last=end >= most) != "not decided":
             break
     return one.status, start
 
@@ -121,17 +122,14 @@ def record() -> None:
         tuned = {"epochs": 2, "lr": 0.0003, "label_smoothing": 0.1}
         stockpot.harden("nominal", "icons-resnet", data, out=here / "a", seed=0, **tuned)
         stockpot.harden("nominal", "icons-resnet", data, out=here / "b", seed=1, **tuned)
-        stockpot.harden("nominal", here / "a", data, out=here / "c", epochs=3, lr=LR, seed=2)
+        stockpot.harden("nominal", here / "a", data, out=here / "c", epochs=3, lr=0.001, seed=2)
         cells = stockpot.measure(
             {"baseline": here / "a", "other seed": here / "b", "planted": here / "c"},
-            {"corruption": {"corruptions": "gaussian_noise,shot_noise,impulse_noise",
+            {"corruption": {"corruptions": "gaussian_noise,shot_noise",
                             "severities": "1-3"}},
             data="icons",
         )  # fmt: skip
     write(cells)
-
-
-LR = 0.0014
 
 
 def write(cells: list, path: Path = RECORDED) -> None:  # type: ignore[type-arg]

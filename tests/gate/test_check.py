@@ -19,7 +19,7 @@ from stockpot.gate.rules_file import read_rules
 from stockpot.gate.written.junit import junit
 from stockpot.gate.written.markdown import markdown
 from stockpot.measure import measures
-from stockpot.results.schema import CellResult, pack_bits, pack_labels
+from stockpot.results.schema import CellResult, pack_labels
 from stockpot.results.store import ResultStore
 
 HOSTILE = "<img src=x onerror=alert(1)>|@all`"
@@ -144,7 +144,7 @@ def test_a_model_is_measured_until_all_is_decided() -> None:
                           told=lambda images, _: blocks.append(images))  # fmt: skip
     assert [one.status for one in good.outcomes] == ["holds", "holds", "holds"]
     # Easy rules need few images; the record says which.
-    assert [one.n for one in good.outcomes][0] < 60 < len(good.rows) < 600
+    assert good.outcomes[0].n < 60 < len(good.rows) < 600
     assert blocks[:3] == [20, 30, 45]
     assert np.cumsum(good.blocks).tolist() == blocks
     assert len(set(good.rows)) == len(good.rows) == blocks[-1]

@@ -113,7 +113,7 @@ def test_bounds_of_few_images_are_no_proof() -> None:
     delta = np.repeat([1.0, -1.0, 0.0], [better, worse, n - better - worse])
     b, c, m = better + 0.5, worse + 0.5, n + 2
     centre = (b - c) / m
-    half = stats.t.ppf(0.95, m - 1) * np.sqrt((b + c - (b - c) ** 2 / m)) / m
+    half = stats.t.ppf(0.95, m - 1) * np.sqrt(b + c - (b - c) ** 2 / m) / m
     assert difference_bounds(delta, 0.05, None) == pytest.approx((centre - half, centre + half))
     low, high = difference_bounds(np.zeros(20), 0.05, None)
     assert low < -0.05 < 0.05 < high

@@ -1,23 +1,22 @@
 """Rules against a model, measured in growing blocks of images until they are decided.
 
 Images come in a random order that the seed settles (groups of them whole). After every block each
-rule's capital is looked at (`betting.py`); a measure is taken on further images only while one of
-its rules is undecided, and all ends when none is, or when there are no images left.
+rule is looked at (`tracked.py`); a measure is taken on further images only while one of its rules
+is undecided, and all ends when none is, or when there are no images left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.errors import BadParameterError, UserError
-from stockpot.gate.betting import Bets
-from stockpot.gate.evidence import Values, by_image, conditions, evidence
+from stockpot.gate.evidence import by_image, conditions, evidence
 from stockpot.gate.outcome import Outcome, Status
 from stockpot.gate.rule import Rule
+from stockpot.gate.tracked import Tracked
 from stockpot.results.schema import CellResult
 
 FIRST, GROWTH = 64, 1.5
@@ -46,78 +45,6 @@ def shuffled(n: int, groups: NDArray[np.int64] | None, seed: int) -> list[NDArra
     parts = np.split(order, starts[1:])
     drawn = np.random.default_rng(seed).permutation(len(parts))
     return [parts[place] for place in drawn]
-
-
-@dataclass
-class Tracked:
-    """A rule while images come in."""
-
-    rule: Rule
-    total: int
-    largest_group: int = 1
-    parts: tuple[str, ...] = ("",)
-    """Classes or conditions that it is about, each by itself; or one, without a name."""
-    bets: dict[str, Bets] = field(default_factory=dict)
-    mine: dict[str, list[Values]] = field(default_factory=dict)
-    status: Status = "not decided"
-    higher_is_better: bool = True
-    n: int = 0
-
-    def add(self, part: str, mine: Values, theirs: Values | None,
-            groups: NDArray[np.int64] | None) -> None:  # fmt: skip
-        """What some images say about a part."""
-        if part not in self.bets:
-            low = -1.0 if self.rule.relative else 0.0
-            self.bets[part] = Bets(low, 1.0, self.largest_group)
-        sign = 1 if self.higher_is_better else -1
-        values = mine if theirs is None else sign * (mine - theirs)
-        self.bets[part].add(values, groups)
-        self.mine.setdefault(part, []).append(mine)
-
-    @property
-    def threshold(self) -> float:
-        """What the mean is held against."""
-        amount = self.rule.amount
-        return amount if self.rule.kind in ("at_least", "at_most", "better") else -amount
-
-    def look(self) -> Status:
-        """What is decided now; a decision stays."""
-        if self.status != "not decided" or not self.bets:
-            return self.status
-        wanted, m = -np.log(self.rule.alpha), self.threshold
-        above = {part: bets.above(m) for part, bets in self.bets.items()}
-        below = {part: bets.below(m) for part, bets in self.bets.items()}
-        if self.rule.kind == "at_most":
-            above, below = below, above
-        unseen = len(self.parts) - len(self.bets)
-        if max(below.values()) >= wanted + np.log(len(self.parts)):
-            self.status = "fails"
-        elif not unseen and min(above.values()) >= wanted:
-            self.status = "holds"
-        return self.status
-
-    def outcome(self, data: str) -> Outcome:
-        """As an outcome, with bounds that hold however often was looked."""
-        rule = self.rule
-        part = self._telling()
-        bets, mine = self.bets[part], np.concatenate(self.mine[part])
-        # A claim about one of many is as sure as their number asks for.
-        many = len(self.parts) if self.status == "fails" else 1
-        low, high = bets.bounds(rule.alpha / many)
-        what = {"each_class": "class ", "each_condition": "condition "}.get(rule.kind, "")
-        gain = bets.mean if rule.relative else None
-        sign = 1 if self.higher_is_better else -1
-        theirs = None if gain is None else float(mine.mean()) - sign * gain
-        n, of = (len(mine), len(mine)) if rule.kind == "each_class" else (self.n, self.total)
-        return Outcome(rule, self.status, data, float(mine.mean()), theirs, low, high, gain,
-                       self.threshold, n=n, of=of, about=f"{what}{part}")  # fmt: skip
-
-    def _telling(self) -> str:
-        """The part that decides: the one with most against it, else the one with least for it."""
-        m = self.threshold
-        if self.status == "fails":
-            return max(self.bets, key=lambda part: self.bets[part].below(m))
-        return min(self.bets, key=lambda part: self.bets[part].above(m))
 
 
 def watch(
@@ -154,7 +81,7 @@ def watch(
     tracked = [Tracked(rule, total, largest) for rule in rules]
     for one in tracked:
         if one.rule.kind == "each_class":
-            one.parts = tuple(classes)
+            one.names = tuple(classes)
         if not by_image(one.rule.target.measure, one.rule.target):
             raise BadParameterError(
                 f"{one.rule.target} is not a mean over images and cannot be decided in blocks.",
@@ -194,7 +121,7 @@ def _block(
             if one.rule.target.measure == measure:
                 _said(one, cell, other, owners)
                 one.n += len(rows)
-                one.look()
+                one.look(last=one.n >= one.total)
 
 
 def _said(
@@ -207,7 +134,7 @@ def _said(
     if rule.kind == "each_condition":
         assert other is not None
         mine, theirs = conditions(cell), conditions(other)
-        one.parts = tuple(mine)
+        one.names = tuple(mine)
         for name, values in mine.items():
             one.add(name, values, theirs[name], owners)
         return
