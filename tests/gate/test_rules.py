@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.main import get_command
 
+from stockpot.cli.main import app
 from stockpot.gate.rule import parse_rule
 from stockpot.gate.rules_file import RulesError, load_rules, read_rules
 from stockpot.measure import measures
@@ -89,3 +92,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("rules: [clean >= 1]")
     with pytest.raises(RulesError, match=r"no rules at .*Did you mean rules.yaml"):
         load_rules(tmp_path / "rule.yaml", NAMES)
+
+
+@pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
+def test_the_ready_workflows_ask_for_what_there_is(name: str) -> None:
+    file = Path(__file__).parents[2] / "docs" / "ci" / name
+    text = " ".join(str(yaml.safe_load(file.read_text(encoding="utf-8"))).split())
+    command = text[text.index("stockpot check ") :].partition("'")[0].split()[2:]
+    known = {option for each in get_command(app).commands["check"].params for option in each.opts}
+    assert {word for word in command if word.startswith("-")} <= known
+    assert command[0] == "rules.yaml"
