@@ -11,6 +11,7 @@ from scipy import stats
 import stockpot
 from commands import invoke
 from hand_made import clean_cell
+from stockpot.results.paired.pairing import otherwise
 from stockpot.results.paired.significance import holm, sign_test
 from stockpot.results.paired.words import as_markdown, word
 from stockpot.results.schema import CellResult, pack_bits, pack_labels
@@ -100,6 +101,15 @@ def test_what_is_not_alike_is_left_out_and_said() -> None:
     # What follows the rule's name may differ: it can tell of the model.
     alike = corruption_cell("b", right, convention="mce:x; 2")
     assert len(stockpot.compare(a[1], alike).rows) == 1
+
+
+def test_settings_are_alike_however_they_are_written() -> None:
+    listed = {"severities": [1, 2, 3], "norms": ["linf", "l2"], "eps": ["8/255", 0.5], "x": None}
+    written = {"severities": "1-3", "norms": "linf, l2", "eps": "8/255,0.5"}
+    assert otherwise(listed, written) == []
+    assert otherwise(listed, {**listed, "severities": "1-4"}) == ["severities"]
+    assert otherwise({"data": "imagenet-1-2"}, {"data": "imagenet-1,2"}) == ["data"]
+    assert otherwise({"top": 5}, {"top": True}) == ["top"]
 
 
 def test_two_models_of_one_folder(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from stockpot.gate.bounds import difference_bounds, share_bounds, unpaired_bound
 from stockpot.gate.evidence import Evidence, Values, conditions, evidence
 from stockpot.gate.outcome import Outcome, status
 from stockpot.gate.rule import Rule
-from stockpot.results.paired.pairing import unlike
+from stockpot.results.paired.pairing import otherwise, unlike
 from stockpot.results.schema import CellResult
 
 Cells = Sequence[CellResult]
@@ -59,12 +58,7 @@ def judge(
 
 def _otherwise(cell: CellResult, params: Mapping[str, Any]) -> list[str]:
     """Settings of a result that are not those asked for."""
-    own = cell.key.params
-    return [key for key, value in params.items() if _plain(own.get(key)) != _plain(value)]
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
+    return otherwise({key: cell.key.params.get(key) for key in params}, params)
 
 
 def _judged(rule: Rule, cell: CellResult, baseline: Cells | None) -> Outcome:

@@ -15,6 +15,7 @@ from stockpot.errors import UserError
 from stockpot.gate.rules_file import Rules
 from stockpot.measure.from_outcomes import part_of
 from stockpot.measure.run import Source, measure
+from stockpot.results.paired.pairing import otherwise
 from stockpot.results.schema import CellResult, pack_bits, pack_labels
 
 _MODEL, _BASELINE = "model", "baseline"
@@ -82,8 +83,7 @@ class Measured:
         by_name = {cell.key.model: cell for cell in found}
         if known is None:
             return by_name[_MODEL], by_name.get(_BASELINE)
-        own, other = by_name[_MODEL].key.params, known.key.params
-        if unlike := sorted(key for key in {*own, *other} if own.get(key) != other.get(key)):
+        if unlike := otherwise(by_name[_MODEL].key.params, known.key.params):
             raise UserError(
                 f"{name}: the baseline was measured under other settings ({', '.join(unlike)})."
             )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stockpot.errors import UnknownNameError, UserError
 from stockpot.results.paired.answers import shared
@@ -93,14 +95,36 @@ def unlike(first: CellResult, second: CellResult) -> str:
     """Why two cells cannot be paired; empty when they can."""
     if first.data.fingerprint != second.data.fingerprint or first.data.n != second.data.n:
         return f"other images ({first.data.n} and {second.data.n})"
-    if first.key.params != second.key.params:
-        keys = {*first.key.params, *second.key.params}
-        other = [k for k in keys if first.key.params.get(k) != second.key.params.get(k)]
-        return f"other settings ({', '.join(sorted(other))})"
+    if other := otherwise(first.key.params, second.key.params):
+        return f"other settings ({', '.join(other)})"
     rules = [_rule(cell) for cell in (first, second)]
     if all(rules) and rules[0] != rules[1]:
         return f"other convention ({' and '.join(rules)})"
     return "" if shared(first, second) else "no record of single images"
+
+
+def otherwise(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Parameters that differ, however they are written: `1-3` is `1,2,3` and [1, 2, 3]."""
+    keys = sorted({*first, *second})
+    return [key for key in keys if _written(first.get(key)) != _written(second.get(key))]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_written, value))
+    if isinstance(value, str):
+        return _RANGE.sub(_spelled_out, re.sub(r"\s*,\s*", ",", value.strip()))
+    if isinstance(value, Mapping):
+        return json.dumps(value, sort_keys=True, default=str)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if plain else str(value)
+
+
+_RANGE = re.compile(r"(?<![\w.-])(\d+)-(\d+)(?![\w.-])")
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    return ",".join(map(str, range(int(found[1]), int(found[2]) + 1)))
 
 
 def _rule(cell: CellResult) -> str:
