@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -75,6 +76,10 @@ def test_what_cannot_be_compared_is_said_and_not_decided() -> None:
     assert stockpot.check(asked, cell("new", 0.8), undecided="pass").passed
     with pytest.raises(UserError, match=r"r.yaml:2: clean.ecce: no such score .* Known: accuracy"):
         stockpot.check(rules("clean.ecce <= 0.1"), cell("new", 0.8))
+    for line, hint in (("clean >= 45", "45 % or 0.45"),
+                       ("clean: not worse than baseline by 1", "1 points or 0.01")):  # fmt: skip
+        with pytest.raises(UserError, match=f"r.yaml:2: .*; write {hint}"):
+            stockpot.check(rules(line), cell("new", 0.8), baseline=cell("old", 0.8))
     two = [cell("new", 0.8), cell("old", 0.8)]
     with pytest.raises(UserError, match="expected results of one model, got those of new, old"):
         stockpot.check(asked, two)
@@ -162,5 +167,23 @@ def test_a_model_is_measured_until_all_is_decided() -> None:
         stockpot.check(asked, model=sees, baseline=base, data=make_dataset(500))
     with pytest.raises(UserError, match=r"clean.ece is not a mean over images"):
         stockpot.check(rules("clean.ece <= 1"), model=sees, data=data)
+    with pytest.raises(UserError, match=r"clean\.accuracy has no conditions"):
+        stockpot.check(rules("clean: no condition loses more than 1 point"), model=sees,
+                       baseline_model=sees, data=data)  # fmt: skip
+    with pytest.raises(UserError, match="it is about icons, and --data is toy"):
+        stockpot.check(rules("{rule: clean >= 0.5, data: icons}"), model=sees, data=data)
     with pytest.raises(UserError, match="no baseline to compare with"):
         stockpot.check(asked, model=sees, data=data)
+
+
+def test_images_that_belong_together_come_and_count_together() -> None:
+    plain = make_dataset(400)
+    copies = tuple(str(row // 4) for row in range(400))
+    grouped = replace(plain, columns={**plain.columns, "original": copies})
+    asked, sees = rules("clean >= 0.7"), make_classifier(ReadsLabel(4))
+    one, four = (stockpot.check(asked, model=sees, data=data, block=4)
+                 for data in (plain, grouped))  # fmt: skip
+    assert (one.passed, four.passed) == (True, True)
+    assert len(four.rows) > 2.5 * len(one.rows)
+    owners = np.array(four.rows) // 4
+    assert all((owners == owner).sum() == 4 for owner in set(owners.tolist()))

@@ -80,6 +80,9 @@ def watch(
     largest = max(len(part) for part in order) if grouped else 1
     tracked = [Tracked(rule, total, largest) for rule in rules]
     for one in tracked:
+        one.rule.fits_shares()
+        if one.rule.data not in ("", data):
+            raise UserError(f"{one.rule.text}: it is about {one.rule.data}, and --data is {data}.")
         if one.rule.kind == "each_class":
             one.names = tuple(classes)
         if not by_image(one.rule.target.measure, one.rule.target):
@@ -134,6 +137,10 @@ def _said(
     if rule.kind == "each_condition":
         assert other is not None
         mine, theirs = conditions(cell), conditions(other)
+        if not mine:
+            raise BadParameterError(
+                f"{rule.target} has no conditions that could lose by themselves."
+            )
         one.names = tuple(mine)
         for name, values in mine.items():
             one.add(name, values, theirs[name], owners)

@@ -94,6 +94,8 @@ def absolute(rule: Rule, found: Evidence, cell: CellResult) -> Outcome:
     amount = rule.amount
     score = found.score
     fraction = score is None or score.unit == "fraction"
+    if fraction:
+        rule.fits_shares()
     if found.images is not None:
         low, high = share_bounds(found.images, rule.alpha, cell.image_groups)
     else:
@@ -129,7 +131,9 @@ def relative(
         )
         first, second = (a, b) if sign > 0 else (b, a)
         low, high = unpaired_bounds(first, second, rule.alpha)
-    if rule.in_points and rule.amount and not fraction:
+    if fraction:
+        rule.fits_shares()
+    elif rule.in_points and rule.amount:
         raise BadParameterError(
             f"{rule.target} is not a share of images: write the amount in its own unit, without "
             "`points`."

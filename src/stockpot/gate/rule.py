@@ -73,6 +73,15 @@ class Rule:
     def __str__(self) -> str:
         return self.name or self.text
 
+    def fits_shares(self) -> None:
+        """Complain about an amount that a share of images cannot have: 45 for 45 %."""
+        if not self.in_points and (self.amount > 1 or (self.relative and self.amount == 1)):
+            unit = f"{self.amount:g} points" if self.relative else f"{self.amount:g} %"
+            raise BadParameterError(
+                f"{self.target}: expected a share of images, got {self.amount:g}; "
+                f"write {unit} or {self.amount / 100:g}."
+            )
+
 
 _NUMBER = r"(?P<amount>\d*\.?\d+)"
 _POINTS = _NUMBER + r"(?P<points>\s*(?:%|points?|pp))?"

@@ -151,6 +151,8 @@ def _deltas(
         labels = groups
         if groups is not None and metric == SEARCHED:
             labels = np.asarray(groups)[judged(cell, other)]
+        if labels is not None and np.size(labels) != len(a):
+            labels = None  # a record about other images than the data's own
         if len(a):
             measure = "clean" if metric == "accuracy" else cell.key.measure
             found[cell.key.data, measure, metric] = _Delta(a, b, labels, seed)
