@@ -76,6 +76,9 @@ def test_what_cannot_be_compared_is_said_and_not_decided() -> None:
     assert stockpot.check(asked, cell("new", 0.8), undecided="pass").passed
     with pytest.raises(UserError, match=r"r.yaml:2: clean.ecce: no such score .* Known: accuracy"):
         stockpot.check(rules("clean.ecce <= 0.1"), cell("new", 0.8))
+    # What is said in brackets is never passed over.
+    with pytest.raises(UserError, match=r"clean.accuracy\[class=a\]: no such score"):
+        stockpot.check(rules("clean[class=a] >= 0.5"), cell("new", 0.8))
     for line, hint in (("clean >= 45", "45 % or 0.45"),
                        ("clean: not worse than baseline by 1", "1 points or 0.01")):  # fmt: skip
         with pytest.raises(UserError, match=f"r.yaml:2: .*; write {hint}"):

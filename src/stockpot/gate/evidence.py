@@ -21,6 +21,8 @@ _RECORDS = {
     "error": "{corruption}:{severity}",
 }
 """Scores that are the share of images in a record; `error` is what is left of it."""
+_RATIOS = ("mce", "relative_mce", "ce", "relative_ce")
+"""Scores under corruption that a baseline divides."""
 _MEAN = "mean_corruption_accuracy"
 _PARTS = {"class", "corruption", "severity", "turn", "group", "curve", "detector", "perturbation"}
 
@@ -33,7 +35,7 @@ class Evidence(NamedTuple):
     images: Values | None
     """What each image adds to the mean; None where the score is not a mean over images."""
     score: Score | None
-    """As it is saved; None for a part of the records that has no score of its own."""
+    """As it is saved, where single images are not known."""
 
 
 def evidence(cell: CellResult, target: Target) -> Evidence:
@@ -43,12 +45,9 @@ def evidence(cell: CellResult, target: Target) -> Evidence:
         BadParameterError: there is none, or more than one.
     """
     images, better = _images(cell, target)
-    score = None if images is not None and target.metric not in _names(cell) else _score(
-        cell, target, optional=images is not None
-    )  # fmt: skip
     if images is not None:
-        return Evidence(float(images.mean()), better, images, score)
-    assert score is not None
+        return Evidence(float(images.mean()), better, images, None)
+    score = _score(cell, target)
     if score.higher_is_better is None:
         raise BadParameterError(f"{target}: no direction of this score is better.")
     return Evidence(score.value, score.higher_is_better, None, score)
@@ -69,26 +68,23 @@ def by_image(measure: str, target: Target) -> bool:
     names = [*_RECORDS, _MEAN]
     if any(target.metric in _aliases(name, measure) for name in names):
         return True
-    return measure == "corruption" and not _looks_like_a_score(target.metric)
-
-
-def _looks_like_a_score(metric: str) -> bool:
-    return metric in ("mce", "relative_mce", "ce", "relative_ce", "ece", "nll")
+    return measure == "corruption" and target.metric not in _RATIOS
 
 
 def _images(cell: CellResult, target: Target) -> tuple[Values | None, bool]:
     """What each image says, and whether more of it is better."""
-    measure, metric = cell.key.measure, target.metric
-    if metric in _aliases(_MEAN, measure) and measure == "corruption":
+    measure, metric, said = cell.key.measure, target.metric, set(target.where)
+    if metric in _aliases(_MEAN, measure) and measure == "corruption" and not said:
         copies = list(_mean_over(cell))
         return (_mean(cell, copies), True) if copies else (None, True)
     for name, record in _RECORDS.items():
-        if metric in _aliases(name, measure):
+        # What is said must have a place in the record's name; else a saved score is meant.
+        if metric in _aliases(name, measure) and all(f"{{{key}}}" in record for key in said):
             places = [place for place in _whole(cell) if _fits(place, record, target)]
             if len(places) == 1:
                 right = _mean(cell, places)
                 return (1 - right, False) if name == "error" else (right, True)
-    if measure == "corruption":
+    if measure == "corruption" and said <= {"severity"}:
         severity = target.where.get("severity")
         copies = [
             place
@@ -146,7 +142,7 @@ def _names(cell: CellResult) -> dict[str, str]:
     }
 
 
-def _score(cell: CellResult, target: Target, *, optional: bool) -> Score | None:
+def _score(cell: CellResult, target: Target) -> Score:
     names = _names(cell)
     metric = names.get(target.metric)
     found = [
@@ -159,8 +155,6 @@ def _score(cell: CellResult, target: Target, *, optional: bool) -> Score | None:
     found = plain or found
     if len(found) == 1:
         return found[0]
-    if optional:
-        return None
     if found:
         said = "; ".join(
             ",".join(f"{k}={v}" for k, v in score.condition.items()) for score in found[:4]
