@@ -102,3 +102,10 @@ def test_the_ready_workflows_ask_for_what_there_is(name: str) -> None:
     known = {option for each in get_command(app).commands["check"].params for option in each.opts}
     assert {word for word in command if word.startswith("-")} <= known
     assert command[0] == "rules.yaml"
+
+
+def test_the_ready_rules_can_be_read() -> None:
+    rules = load_rules(Path(__file__).parents[2] / "docs" / "ci" / "rules.yaml", NAMES)
+    assert [rule.kind for rule in rules.rules] == [
+        "at_least", "at_least", "not_worse", "each_condition",
+    ]  # fmt: skip
