@@ -268,12 +268,12 @@ def test_the_largest_of_many_differences_is_no_finding() -> None:
     """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
     generator = np.random.default_rng(5)
     naive, together = 0, 0
-    for _ in range(40):
+    for _ in range(24):
         pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
         naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
         together += some_exceed(pairs).verdict == "held"
-    assert naive >= 4
-    assert together <= 3
+    assert naive >= 3
+    assert together <= 2
 
 
 def test_claims_about_several_differences() -> None:
