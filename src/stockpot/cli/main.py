@@ -1,11 +1,18 @@
 """The `stockpot` command. Commands import what they need when they run, so `--help` is quick."""
 
+# What is imported below takes as long as what begins here.
+# ruff: noqa: E402
 from __future__ import annotations
+
+import sys
+
+from stockpot.cli.beginning import begin, leave
+
+begin(sys.argv[1:])
 
 import errno
 import os
 import signal
-import sys
 import traceback
 import warnings
 from types import FrameType
@@ -43,7 +50,6 @@ from stockpot.cli import (
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
-from stockpot.engine.gpu_start import leave
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
 

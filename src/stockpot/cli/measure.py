@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from stockpot.cli.beginning import has_begun
 from stockpot.cli.options import (
     AsJson,
     BatchSize,
@@ -23,7 +24,6 @@ from stockpot.cli.options import (
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.cli.reading import read_ahead
-from stockpot.engine.gpu_start import wake
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        if engine == "serial" and wake(device):
+        if engine == "serial" and has_begun():
             read_ahead(models, data, again=check_files)
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.options import key_values, named
