@@ -32,9 +32,7 @@ def begin(words: Sequence[str]) -> bool:
     if number is not None and not _begun:
         _begun = True
         threading.Thread(target=_wake, args=(number,), name="driver", daemon=True).start()
-        # Files are read without the interpreter lock, so that two who import help each other.
-        torch = threading.Thread(target=importlib.import_module, args=("torch",), daemon=True)
-        torch.start()
+        threading.Thread(target=_prepare, args=(number,), name="torch", daemon=True).start()
     return _begun
 
 
@@ -62,6 +60,15 @@ def _wake(number: int) -> None:
             driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), place)
     except (OSError, AttributeError):
         return  # no driver: whoever asks for the device will say so
+
+
+def _prepare(number: int) -> None:
+    """Import torch, and let it make itself at home on the GPU."""
+    torch = importlib.import_module("torch")
+    try:
+        torch.zeros(1, device=f"cuda:{number}")
+    except Exception:  # of whatever kind: whoever asks for the device will say so
+        return
 
 
 def leave(code: object) -> None:
