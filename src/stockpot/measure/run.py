@@ -12,6 +12,7 @@ from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.stream import processes
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
@@ -85,10 +86,10 @@ def measure(
         )
     place = pick_device(device)
     chosen_forward(precision, compile, place)
-    started = False
-    if engine == "serial" and place.type == "cuda":
+    sets = data_specs(data, data_options)
+    feeds = engine == "serial" and place.type == "cuda"
+    if feeds:
         load_libraries(place)
-        started = processes.start()
     cells = [
         Cell(
             model=model,
@@ -105,10 +106,11 @@ def measure(
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
-            data_specs(data, data_options),
+            sets,
             measure_specs(measures),
         )
     ]
+    started = feeds and any(map(_has_files, sets)) and processes.start()
     try:
         results = run_cells(cells, engine=engine, progress=progress, done=done)
     finally:
@@ -258,6 +260,13 @@ def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[Data
             else task_specs(_short(str(source)), str(source), chosen)
         )
     ]
+
+
+def _has_files(spec: DataSpec) -> bool:
+    """Whether a dataset may be pictures in files, which are decoded whenever they are wanted."""
+    if isinstance(spec.source, Dataset):
+        return isinstance(spec.source.images, EncodedImages)
+    return Path(spec.source).expanduser().is_dir() or "path" in spec.options
 
 
 def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:
