@@ -221,6 +221,11 @@ class CellResult(_Document):
         description="Which images belong together, such as copies of one original: a number for "
         "each, as its difference to the one before in 64 bits, deflated, in base64.",
     )
+    samples: str = Field(
+        "",
+        description="The sha256 of the parquet file of per-image records beside this one; empty "
+        "where none was asked for.",
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
