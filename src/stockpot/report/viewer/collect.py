@@ -43,6 +43,10 @@ class Names:
         places = texts.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
         return table[places]
 
+    def codes_of(self, texts: Sequence[str]) -> Codes:
+        """The numbers of texts."""
+        return np.array([self.number(text) for text in texts], dtype=np.uint16)
+
     def number(self, text: str) -> int:
         """Of one name."""
         if text not in self._numbers and len(self._numbers) == NOTHING:
@@ -67,9 +71,9 @@ class Shown:
     id: str
     title: str
     about: Condition
-    cell: CellResult
-    """One of the results it stands in."""
     record: str
+    cells: dict[str, CellResult] = field(default_factory=dict)
+    """The result that it stands in, by model."""
     columns: dict[str, Column] = field(default_factory=dict)
     """By model."""
 
@@ -82,7 +86,9 @@ class ImageSet:
     n: int
     fingerprint: str
     data: str
-    """How the results call it; a set outside is no dataset of theirs."""
+    """How the results call it."""
+    outside: str = ""
+    """The name of a set outside the data that a measure was told of."""
     names: Names = field(default_factory=Names)
     labels: Codes | None = None
     images: list[str] | None = None
@@ -121,9 +127,7 @@ class _Row(NamedTuple):
     column: Column
 
 
-def _columns(
-    path: Path, cell: CellResult, sets: dict[tuple[Any, ...], ImageSet]
-) -> Iterator[_Row]:
+def _columns(path: Path, cell: CellResult, sets: dict[tuple[Any, ...], ImageSet]) -> Iterator[_Row]:
     samples = read_samples(path, cell)
     wanted = ("image", "name", "group", "label", "prediction", "confidence")
     known = dict(samples.records(*wanted)) if samples else {}
@@ -136,7 +140,8 @@ def _columns(
         place = (cell.key.data, cell.data.fingerprint, outside, len(flags))
         if place not in sets:
             title = f"{cell.key.data}: {outside}" if outside else cell.key.data
-            sets[place] = ImageSet(title, len(flags), cell.data.fingerprint, cell.key.data)
+            known_as = (title, len(flags), cell.data.fingerprint, cell.key.data, outside)
+            sets[place] = ImageSet(*known_as)
         images = sets[place]
         if samples and not outside and not images.source.source:
             images.source = samples.source
@@ -185,8 +190,9 @@ def _place(row: _Row, cell: CellResult, variant: str) -> None:
     place = "/".join(filter(None, (said, name, variant)))
     if place not in known:
         title = " · ".join(filter(None, (row.about.title, said, variant)))
-        known[place] = Shown(place, title, row.about, cell, row.record)
+        known[place] = Shown(place, title, row.about, row.record)
     known[place].columns.setdefault(model, row.column)
+    known[place].cells.setdefault(model, cell)
 
 
 def _question(cell: CellResult) -> tuple[str, str, str, str]:

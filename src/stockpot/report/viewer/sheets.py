@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from stockpot.report.viewer.collect import ImageSet, Shown
+from stockpot.results.schema import CellResult
 
 SIDE = 128
 """Pixels of the longer side at most; smaller pictures stay as they are."""
@@ -29,8 +30,16 @@ class Pictures(Protocol):
         """The images of these rows as they are."""
         ...
 
-    def under(self, shown: Shown, rows: Sequence[int]) -> list[Image.Image] | None:
-        """The same under a condition; none where that cannot be had again."""
+    def under(self, cell: CellResult, record: str, rows: Sequence[int]) -> list[Image.Image] | None:
+        """The same as a record of a result was about; none where that cannot be had again."""
+        ...
+
+    def labels(self) -> list[str]:
+        """The class of every image."""
+        ...
+
+    def names(self) -> list[str]:
+        """What every image is called."""
         ...
 
 

@@ -7,19 +7,24 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stockpot.errors import UserError
+from stockpot.report.design import render_page
 from stockpot.report.viewer.chunks import packed, write_chunk
 from stockpot.report.viewer.collect import Column, ImageSet, Shown, collect
 from stockpot.report.viewer.sheets import ACROSS, Pictures, told_apart, write_sheets
 from stockpot.results.provenance import package_version
+from stockpot.results.schema import CellResult
 
+BESIDE = (
+    "default-src 'none'; script-src 'unsafe-inline' 'self' file:; img-src 'self' file: data:; "
+    "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
+"""What a browser may load for the page: the files of its folder."""
 MARK = "stockpot-view.json"
 """By which a folder is known to be a viewer, and may be replaced by the next one."""
 Find = Callable[[ImageSet], "Pictures | str"]
@@ -72,10 +77,14 @@ def write_site(
     shutil.rmtree(staged, ignore_errors=True)
     try:
         staged.mkdir(parents=True)
-        shown = [_write_set(staged, n, each, find, limits or Limits()) for n, each in enumerate(sets)]
+        shown = [
+            _write_set(staged, n, each, find, limits or Limits()) for n, each in enumerate(sets)
+        ]
         about = {"title": title, "sets": shown, "version": package_version("stockpot")}
         write_chunk(staged / "data", "index", about)
-        page = _environment().get_template("viewer.html.j2").render(title=title)
+        page = render_page(
+            "viewer.html.j2", title=title, package="stockpot.report.viewer", policy=BESIDE
+        )
         (staged / "index.html").write_text(page, encoding="utf-8")
         (staged / MARK).write_text(json.dumps({"version": 1}) + "\n")
         shutil.rmtree(target, ignore_errors=True)
@@ -91,6 +100,10 @@ def _write_set(
     data = site / "data"
     source = find(images)
     pictures, why = (None, source) if isinstance(source, str) else (source, "")
+    if pictures is not None and images.labels is None:
+        images.labels = images.names.codes_of(pictures.labels())
+    if pictures is not None and images.images is None:
+        images.images = pictures.names()
     models, conditions = images.models, list(images.conditions.values())
     for m, model in enumerate(models):
         bits = {
@@ -152,30 +165,28 @@ def _said(column: Column) -> list[str]:
 def _write_pictures(
     site: Path, number: int, images: ImageSet, pictures: Pictures, limits: Limits
 ) -> dict[str, Any]:
-    """Sheets by condition (`original` for the images as they are): rows, and the squares' side."""
+    """Sheets by condition (`original` for the images as they are): rows, and the squares' side.
+
+    A corrupted picture is the same for all models; an attacked one is each model's own.
+    """
     found: dict[str, Any] = {}
     conditions = list(images.conditions.values())
     rows = told_apart(images, conditions, limits.originals)
     if rows:
         folder = site / "pictures" / str(number) / "original"
         found["original"] = {"rows": rows, "side": write_sheets(folder, pictures.original(rows))}
-    changed = {c: each for c, each in enumerate(conditions) if each.about.kind != "clean"}
+    changed: dict[str, tuple[Shown, CellResult]] = {}
+    for c, shown in enumerate(conditions):
+        if shown.about.kind == "corruption":
+            changed[str(c)] = shown, next(iter(shown.cells.values()))
+        elif shown.about.kind == "attack":
+            own = {images.models.index(model): cell for model, cell in shown.cells.items()}
+            changed |= {f"{c}-{m}": (shown, cell) for m, cell in own.items()}
     share = limits.changed // max(1, len(changed))
-    for c, shown in changed.items() if share else ():
-        own = told_apart(images, [shown], share)
-        made = pictures.under(shown, own)
+    for name, (shown, cell) in changed.items() if share else ():
+        chosen = told_apart(images, [shown], share)
+        made = pictures.under(cell, shown.record, chosen)
         if made is not None:
-            folder = site / "pictures" / str(number) / str(c)
-            found[str(c)] = {"rows": own, "side": write_sheets(folder, made)}
+            folder = site / "pictures" / str(number) / name
+            found[name] = {"rows": chosen, "side": write_sheets(folder, made)}
     return found
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("stockpot.report.viewer", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
