@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,11 @@ class Coded:
 
     codes: NDArray[np.int64]
     names: Sequence[str]
+
+    @cached_property
+    def dictionary(self) -> pa.Array:
+        """The names for a table; many records share them."""
+        return pa.array(list(self.names), pa.string())
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Coded:
@@ -192,9 +198,11 @@ def _table(result: CellResult, record: str, answered: Answered | None) -> pa.Tab
         "set": about.set,
     }
     columns: dict[str, pa.Array] = {name: _same(text, count) for name, text in one.items()}
-    severity = None if about.severity is None else np.float32(about.severity)
+    severity = about.severity
     columns |= {
-        "severity": pa.array([severity] * count, pa.float32()),
+        "severity": pa.nulls(count, pa.float32())
+        if severity is None
+        else pa.array(np.full(count, severity, np.float32)),
         # Of a sample it is not known which images it is made of.
         "image": pa.array(np.arange(count), pa.int32())
         if own or answered is not None
@@ -221,4 +229,4 @@ def _coded(values: Coded | None, count: int) -> pa.Array:
     if values is None:
         return pa.nulls(count, _NAMES)
     codes = pa.array(values.codes, pa.int32(), mask=values.codes < 0)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(list(values.names), pa.string()))
+    return pa.DictionaryArray.from_arrays(codes, values.dictionary)

@@ -106,14 +106,19 @@ class Viewer {
       type: "button", "aria-pressed": key === show, onclick: () => this.ask({ show: key, page: "" }),
     }, kind.name)));
   }
+  // The images that are found under any of these conditions, and under each.
+  union(conditions) {
+    const { set, a, b, show } = this.now;
+    const masks = [...conditions].map((condition) => set.found(show, a, b, condition)).filter(Boolean);
+    const all = new Uint8Array((set.n + 7) >> 3);
+    for (const mask of masks) for (let at = 0; at < all.length; at += 1) all[at] |= mask[at];
+    return [all, masks];
+  }
   // The rows that are asked for, in their order.
   find() {
     const { set, a, b, on, show } = this.now;
-    const under = on < 0 ? [...set.conditions.keys()] : [on];
-    const masks = under.map((condition) => set.found(show, a, b, condition)).filter(Boolean);
+    const [all, masks] = this.union(on < 0 ? set.conditions.keys() : [on]);
     this.masks = masks;
-    const all = new Uint8Array((set.n + 7) >> 3);
-    for (const mask of masks) for (let at = 0; at < all.length; at += 1) all[at] |= mask[at];
     const answers = [set.said(a, on), b < 0 ? null : set.said(b, on)];
     const matches = this.now.q ? set.matcher(this.now.q, answers) : null;
     const rows = [];
@@ -158,7 +163,7 @@ class Viewer {
       return made;
     };
     const line = (at) => button(at, set.conditions[at].title, make("small", {}, counts[at] === null ? "–" : counts[at].toLocaleString()));
-    const parts = [make("button", { type: "button", class: "row", "aria-pressed": on < 0, onclick: () => this.ask({ on: "any", page: "" }) }, "any condition", make("small", {}, ""))];
+    const parts = [make("button", { type: "button", class: "row", "aria-pressed": on < 0, onclick: () => this.ask({ on: "any", page: "" }) }, "any condition", make("small", {}, count(this.union(set.conditions.keys())[0]).toLocaleString()))];
     const titles = { clean: "", corruption: "Corruptions by severity", attack: "Attacks", shift: "Shifts", dynamic: "Dynamic" };
     for (const [kind, title] of Object.entries(titles)) {
       const own = [...set.conditions.keys()].filter((at) => set.conditions[at].kind === kind);
