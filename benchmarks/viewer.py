@@ -89,7 +89,7 @@ def opened(page: Path) -> dict[str, float]:
             ) / 1000  # fmt: skip
 
         first = timed(lambda: (view.goto(page.as_uri()), view.wait_for_selector(".tile")))
-        view.wait_for_selector("html[data-ready]")
+        view.wait_for_selector("#found[aria-busy=false]")
         spent = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
         found = {
             "open, until tiles stand there": first,

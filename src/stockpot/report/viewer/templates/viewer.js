@@ -61,6 +61,7 @@ class Viewer {
     const turn = this.turn += 1;
     const now = this.read();
     const { set, a, b, on } = now;
+    $("found").setAttribute("aria-busy", "true");
     try {
       await Promise.all([set.open(a), b >= 0 ? set.open(b) : null, now.q ? set.openNames() : null,
         set.openAnswers(a, on), set.openAnswers(b, on)]);
@@ -77,8 +78,11 @@ class Viewer {
     this.detail();
     if (set.named && !set.names) {
       await set.openNames();
-      if (turn === this.turn) { this.tiles(); this.detail(); }
+      if (turn !== this.turn) return;
+      this.tiles();
+      this.detail();
     }
+    $("found").setAttribute("aria-busy", "false");
   }
   controls() {
     const { set, a, b, show, q, sort } = this.now;
@@ -310,5 +314,4 @@ class Viewer {
   }
 }
 load("index").then((index) => { window.viewer = new Viewer(index); return window.viewer.show(); })
-  .then(() => { document.documentElement.dataset.ready = "1"; })
   .catch((problem) => { $("count").textContent = problem.message; });
