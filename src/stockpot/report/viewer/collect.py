@@ -195,8 +195,17 @@ def _place(row: _Row, cell: CellResult, variant: str) -> None:
     known[place].cells.setdefault(model, cell)
 
 
+_BESIDE = {"save", "export", "pictures", "per_class", "baseline", "bins", "top", "line"}
+"""Parameters of measures that change no answer to an image."""
+
+
+def _asked(cell: CellResult) -> dict[str, Any]:
+    params = {key: value for key, value in cell.key.params.items() if key not in _BESIDE}
+    return {**params, "seed": cell.key.seed}
+
+
 def _question(cell: CellResult) -> tuple[str, str, str, str]:
-    asked = json.dumps([cell.key.params, cell.key.seed], sort_keys=True)
+    asked = json.dumps(_asked(cell), sort_keys=True)
     return cell.key.data, cell.data.fingerprint, cell.key.measure, asked
 
 
@@ -205,8 +214,7 @@ def _variants(cells: Sequence[CellResult]) -> dict[tuple[str, str, str, str], st
     alike: dict[tuple[str, ...], dict[tuple[str, str, str, str], dict[str, Any]]] = {}
     for cell in cells:
         question = _question(cell)
-        params = {**cell.key.params, "seed": cell.key.seed}
-        alike.setdefault(question[:3], {})[question] = params
+        alike.setdefault(question[:3], {})[question] = _asked(cell)
     found = {}
     for questions in alike.values():
         keys = dict.fromkeys(key for params in questions.values() for key in params)
