@@ -1,7 +1,7 @@
 """Per-image records of a cell: one parquet file beside its JSON, one row per image and record.
 
 A record is what a result calls an outcome, such as `correct`, `fog:3` or `robust:linf:8/255`. Rows
-of one record follow one another, in the order of the images. docs/formats.md lists the columns.
+of one record follow one another, in the order of the images. docs/viewer.md lists the columns.
 """
 
 from __future__ import annotations

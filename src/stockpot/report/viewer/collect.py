@@ -40,7 +40,7 @@ class Names:
         """The numbers of dictionary-coded texts; `NOTHING` for nulls and beyond 65,535 names."""
         own = [self.number(text) for text in texts.dictionary.to_pylist()]
         table = np.array([*own, NOTHING], dtype=np.uint16)
-        places = texts.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+        places: NDArray[np.int32] = texts.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
         return table[places]
 
     def codes_of(self, texts: Sequence[str]) -> Codes:
