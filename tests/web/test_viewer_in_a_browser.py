@@ -99,7 +99,7 @@ def test_it_finds_what_the_records_hold(visit, site: Path, rows) -> None:
     told = page.locator(f'.tile[data-row="{split[0]}"]').inner_text()
     one, other = rows["blinks", "correct", split[0]], rows[OTHER, "correct", split[0]]
     assert one["label"] in told
-    assert f"✗ {one['prediction']} {round(100 * one['confidence'])} %" in told
+    assert f"✗ {one['prediction']} {round(100 * one['confidence'])}\xa0%" in told
     assert f"✓ {other['prediction']}" in told
     page.keyboard.press("n")
     assert tiles(page) == split[48:96]

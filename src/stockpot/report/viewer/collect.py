@@ -137,6 +137,8 @@ def _columns(path: Path, cell: CellResult, sets: dict[tuple[Any, ...], ImageSet]
         outside = about.set or ""
         if not about.is_answer or (record in cell.outcome_sizes and not outside):
             continue  # a fact of the image, or a sample: which images it holds is not known
+        if record == "union" and sum(other.startswith("robust:") for other in cell.outcomes) < 2:
+            continue  # all threats are one, which is there by its name
         place = (cell.key.data, cell.data.fingerprint, outside, len(flags))
         if place not in sets:
             title = f"{cell.key.data}: {outside}" if outside else cell.key.data

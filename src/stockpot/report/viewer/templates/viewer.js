@@ -226,7 +226,7 @@ class Viewer {
     const right = bit(mask, row);
     const said = set.said(model, on);
     const name = said ? set.className(said.predictions[row]) ?? "no answer" : right ? "right" : "wrong";
-    const sure = said && said.sure[row] < 255 ? ` ${Math.round((100 * said.sure[row]) / 254)} %` : "";
+    const sure = said && said.sure[row] < 255 ? ` ${Math.round((100 * said.sure[row]) / 254)}\u00a0%` : "";
     return make("span", { class: "said" }, make("span", { class: `who ${who}` }, who.toUpperCase()),
       make("span", { class: right ? "right" : "wrong" }, `${right ? "✓" : "✗"} ${name}${sure}`));
   }
@@ -250,7 +250,7 @@ class Viewer {
     if (image < 0) { if (dialog.open) dialog.close(); return; }
     $("called").textContent = set.name(image);
     const figure = (picture, words) => make("figure", {}, picture, make("figcaption", {}, words));
-    const pictures = make("div", {}, figure(this.picture(image, -1), "as it is"));
+    const pictures = make("div", { class: "pictures" }, figure(this.picture(image, -1), "as it is"));
     const changed = on >= 0 && !["clean", "shift"].includes(set.conditions[on].kind);
     const own = changed ? [a, ...(b < 0 ? [] : [b])].filter((model) => this.sheet(image, on, model)) : [];
     const shared = own.length && this.sheet(image, on, own[0]) === String(on);
