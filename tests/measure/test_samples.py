@@ -46,6 +46,8 @@ MEASURES = {
     "selective": {},
     "calibration": {"held_out": "content"},
     "stream": {"corruptions": "fog,contrast", "attacked": 0, "batch": 8},
+    "dynamic": {"generator": "colour", "budget": 2, "step": 0.1, "oracle": "none"},
+    "certified": {"n0": 4, "n": 40, "alpha": 0.05},
 }
 SCORED = {
     "accuracy": "correct",
@@ -53,6 +55,7 @@ SCORED = {
     "union_accuracy": "union",
     "outside_accuracy": "outside:{set}",
     "error": "{corruption}:{severity}",
+    "smoothed_accuracy": "predicted",
 }
 
 
@@ -79,10 +82,15 @@ def _folder(root: Path) -> Path:
 
 
 def test_scores_follow_from_the_records_alone(run: Path) -> None:
-    compared = set()
+    compared, answers = set(), 0
     for file in result_files(run):
         (result,) = load_results(file)
         rows = pq.read_table(samples_path(file)).to_pylist()  # by pyarrow alone, as anybody would
+        for row in rows:
+            # What is noted beside an outcome agrees with it; no answer is never right.
+            if row["prediction"] is not None:
+                answers += 1
+                assert row["correct"] == (row["prediction"] == row["label"]), row
         for score in result.scores:
             name = SCORED.get(score.metric, "").format_map({**score.condition, "": ""})
             if score.metric == "accuracy" and "corruption" in score.condition:
@@ -98,6 +106,7 @@ def test_scores_follow_from_the_records_alone(run: Path) -> None:
     assert {name for name, _ in compared} == set(MEASURES)
     assert {("adversarial", "union_accuracy"), ("shift", "outside_accuracy")} <= compared
     assert ("corruption", "error") in compared
+    assert answers > len(MEASURES) * len(DATA)
 
 
 def test_rows_say_which_image_under_what_and_what_was_answered(run: Path) -> None:

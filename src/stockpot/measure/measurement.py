@@ -67,6 +67,12 @@ class Context:
         self.said[record] = Said(data, scorer)
         return self.said[record].add
 
+    def chose(self, record: str, data: Dataset, scorer: Scorer, columns: Tensor) -> None:
+        """The same for measures that know the columns that were chosen for all images, no more."""
+        if self.said is not None:
+            self.said[record] = Said(data, scorer)
+            self.said[record].chose(columns)
+
     def passes(self, model: Classifier) -> Passes:
         """A model as a function from pixels to float32 logits, in batches that fit.
 

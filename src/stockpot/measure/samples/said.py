@@ -36,6 +36,10 @@ class Said:
         logits = logits.detach()
         self._parts.append((rows, predictions(logits), logits.softmax(dim=1).amax(dim=1)))
 
+    def chose(self, columns: Tensor) -> None:
+        """The columns chosen for all images in order, where it is not known how surely."""
+        self._parts.append((slice(None), columns, torch.full((len(columns),), torch.nan)))
+
     @property
     def predicted(self) -> NDArray[np.int64]:
         """The column that was chosen for every image; `NONE` where there is no answer."""
@@ -46,7 +50,7 @@ class Said:
 
     @property
     def confidence(self) -> NDArray[np.float32]:
-        """The probability of that column; NaN where there is no answer."""
+        """The probability of that column; NaN where there is no answer, or it is not known."""
         found = torch.full((len(self.data),), torch.nan)
         for rows, _, sure in self._parts:
             found[rows] = sure.float().cpu()
