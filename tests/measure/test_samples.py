@@ -178,7 +178,8 @@ def test_records_want_a_folder() -> None:
 
 def test_noting_changes_no_number(run: Path) -> None:
     models = {"hesitates": make_classifier(Hesitates())}
-    plain = measure(models, {k: v for k, v in MEASURES.items() if k != "shift"}, data=DATA)
+    cheap = ("clean", "corruption", "adversarial", "surface", "stream")
+    plain = measure(models, {name: MEASURES[name] for name in cheap}, data=DATA)
     kept = {r.key.measure: r for r in load_results(run) if r.key.model == "hesitates"}
     for result in plain:
         known = kept[result.key.measure]

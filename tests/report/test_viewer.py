@@ -111,6 +111,17 @@ def test_another_question_is_another_condition(measured: Path, tmp_path: Path) -
     assert sorted(images.conditions) == names
 
 
+def test_two_models_of_one_name_are_two(measured: Path, tmp_path: Path) -> None:
+    (cell,) = load_results(next(f for f in result_files(measured) if "guess--clean" in f.name))
+    for print_ in ("a" * 64, "b" * 64):
+        key = cell.key.model_copy(update={"model_fingerprint": print_})
+        other = cell.model_copy(update={"key": key, "samples": ""})
+        ResultStore(tmp_path / "results").save(other)
+    (images,) = collect(result_files(tmp_path))
+    assert len(images.models) == 2
+    assert all(name.startswith("guess (") for name in images.models)
+
+
 def test_results_that_say_nothing_of_images_are_refused(measured: Path, tmp_path: Path) -> None:
     cell = load_results(measured)[0].model_copy(update={"outcomes": {}, "samples": ""})
     ResultStore(tmp_path / "results").save(cell)
