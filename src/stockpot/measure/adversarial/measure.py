@@ -161,7 +161,8 @@ def adversarial(
 @torch.no_grad()
 def asked_again(model: Classifier, images: Tensor) -> Tensor:
     """What a model answers to images whose verdict is known: for per-image records alone."""
-    return model(images).float()
+    outputs: Tensor = model(images)
+    return outputs.float()
 
 
 def _convention(
