@@ -40,6 +40,7 @@ from stockpot.cli import (
     transfer,
     validate,
     verify,
+    view,
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
@@ -59,6 +60,7 @@ _MAKING = (
     explain,
     corrupt,
     report,
+    view,
     rescore,
     export,
     convert,

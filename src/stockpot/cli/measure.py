@@ -51,6 +51,10 @@ def command(
         bool,
         typer.Option("--unseen-only", help="Leave out images that the model saw when it was made."),
     ] = False,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
+    ] = False,
     params: Params = None,
     base: Annotated[
         str | None, typer.Option(help="What LoRA adapters are applied to, if not what they name.")
@@ -98,6 +102,7 @@ def command(
             compile=compiled,
             engine=engine,
             unseen=unseen_only,
+            log_samples=log_samples,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
@@ -108,7 +113,8 @@ def command(
         return
     print_scores(results)
     if out is not None:
-        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}")
+        pictures = f"   pictures: stockpot view {out}" if log_samples else ""
+        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}{pictures}")
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:

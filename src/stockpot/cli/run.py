@@ -34,6 +34,10 @@ def command(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Start anew, or make only what is not there.")
     ] = False,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
     engine: Annotated[
         str, typer.Option(help="Where models and cells are made: serial, processes.")
@@ -53,7 +57,8 @@ def command(
         from stockpot.recipe import load_recipe
         from stockpot.run.follow import run
 
-    file = load_recipe(recipe, overrides or ())
+    asked = ["measure.log_samples=true"] if log_samples else []
+    file = load_recipe(recipe, [*(overrides or ()), *asked])
     engines.get(engine)
     if dry_run:
         _say_plan(file, out)

@@ -86,6 +86,8 @@ class Cell:
     """Leave out the images that the model has seen; they are marked otherwise."""
     precision: PrecisionChoice = "auto"
     compile: bool = False
+    samples: bool = False
+    """Whether per-image records are written beside the result."""
 
     @property
     def passes(self) -> bool:

@@ -47,6 +47,7 @@ def measure(
     compile: bool = False,
     engine: str = "serial",
     unseen: bool = False,
+    log_samples: bool = False,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
@@ -68,6 +69,8 @@ def measure(
         engine: where the cells run: `serial` or `processes`.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
+        log_samples: also write what was answered to every image, as a parquet file beside each
+            result (docs/viewer.md); a result that has none yet is measured again.
         model_options: options of `load_model` for every model; `base` for every adapter.
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
@@ -79,6 +82,10 @@ def measure(
     if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    if log_samples and out is None:
+        raise BadParameterError(
+            "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
     chosen_forward(precision, compile, pick_device(device))
     cells = [
@@ -94,6 +101,7 @@ def measure(
             unseen=unseen,
             precision=precision,
             compile=compile,
+            samples=log_samples,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
@@ -173,7 +181,8 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
     try:
         key = cell.key(identity=identities.get(model_of(cell)))
         identities[model_of(cell)] = key.model_fingerprint
-        return key, ResultStore(cell.store).find(key) if cell.store else None
+        store = ResultStore(cell.store) if cell.store else None
+        return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
 

@@ -145,6 +145,9 @@ class MeasureBlock(_Closed):
 
     models: list[str] | None = Field(None, description="Every model of the recipe when left out.")
     with_: list[MeasureEntry] = Field(alias="with", min_length=1)
+    log_samples: bool = Field(
+        False, description="Write what was answered to every image beside each result."
+    )
 
 
 class SimilarityBlock(_Closed):

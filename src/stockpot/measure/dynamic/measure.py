@@ -190,6 +190,8 @@ def dynamic(
         model, data, task, scorer, context, keep_images=bool(export), answers=answers, **options
     )
     outcomes = found.outcomes
+    context.chose("correct", data, scorer, found.shards.column("before"))
+    context.chose("withstood", data, scorer, found.shards.column("after"))
     flags, warnings = flags_of(signs.afterwards(model, few), found.signs, outcomes)
     notes += [*warnings, *answers.notes(found.signs, outcomes)]
     if judge is not None:
