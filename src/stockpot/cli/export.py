@@ -24,7 +24,7 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="A file (csv) or a folder.")],
 ) -> None:
     """Write results in another tool's format."""
-    from stockpot.results.export import export
+    from stockpot.results.exports import export
     from stockpot.results.store import load_results
 
     for path in export(load_results(*folders), format, out):
