@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from stockpot.board.gather import Contender
 from stockpot.errors import UserError
 from stockpot.report.design.table import slug
 from stockpot.results.headline import Column, headline_columns, headline_rows
 from stockpot.results.schema import CellResult, DataFacts, Score
+from stockpot.results.summary.best import best_beyond_noise, entrant
 
 _MAIN = {
     "clean": "accuracy",
@@ -184,27 +186,40 @@ def _main_of(own: Sequence[int], columns: Sequence[Column]) -> int:
 def _rank(board: Board) -> None:
     """Order the rows, and say between which places the intervals leave each.
 
-    A model is surely better than another where its interval lies wholly on the better side.
+    One is surely better than another where they differ by more than both half-widths, added in
+    squares. Who is best beyond noise by the answers to single images is first without them.
     """
     if board.higher_is_better is None:
         board.rows.sort(key=lambda row: row.label.lower())
         return
     sign = 1.0 if board.higher_is_better else -1.0
-    ends = {}
-    for row in board.rows:
-        score = row.scores[board.main]
-        assert score is not None
-        low = score.value if score.ci_low is None else score.ci_low
-        high = score.value if score.ci_high is None else score.ci_high
-        ends[id(row)] = (sign * score.value, *sorted((sign * low, sign * high)))
-    board.rows.sort(key=lambda row: (-ends[id(row)][0], row.label.lower()))
-    lows = sorted(low for _, low, _ in ends.values())
-    highs = sorted(high for _, _, high in ends.values())
-    for row in board.rows:
-        _, low, high = ends[id(row)]
-        surely_better = len(lows) - bisect_right(lows, high)
-        surely_worse = bisect_left(highs, low)
-        row.rank = (1 + surely_better, len(board.rows) - surely_worse)
+    board.rows.sort(key=lambda row: (-sign * _score(board, row).value, row.label.lower()))
+    scores = [_score(board, row) for row in board.rows]
+    values = sign * np.array([score.value for score in scores])
+    ends = [
+        sign * np.array([s.value if end is None else end for s, end in pairs])
+        for pairs in (
+            [(s, s.ci_low) for s in scores],
+            [(s, s.ci_high) for s in scores],
+        )
+    ]
+    down, up = values - np.minimum(*ends), np.maximum(*ends) - values
+    better = values[:, None] - values > np.hypot(down[:, None], up)
+    first = best_beyond_noise(
+        {str(at): entrant(row.cell, scores[at]) for at, row in enumerate(board.rows)}
+    )
+    if first is not None:
+        better[int(first), :] = np.arange(len(scores)) != int(first)
+    above, below = better.sum(axis=0), better.sum(axis=1)
+    for at, row in enumerate(board.rows):
+        row.rank = (1 + int(above[at]), len(scores) - int(below[at]))
+
+
+def _score(board: Board, row: Row) -> Score:
+    score = row.scores[board.main]
+    if score is None:
+        raise ValueError(f"{row.label} has no place on {board.title}")
+    return score
 
 
 def facets(cell: CellResult) -> dict[str, str]:

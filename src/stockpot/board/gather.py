@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Contender:
     unsigned: bool = False
     notes: list[str] = field(default_factory=list)
 
-    @property
+    @cached_property
     def audit(self) -> Verdict | None:
         """The verdict of its audits together; none where it has none."""
         findings = [finding for cell in self.cells for finding in cell.findings]

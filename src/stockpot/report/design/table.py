@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stockpot.report.design.frame import environment
 from stockpot.results.headline import format_value
@@ -100,7 +100,8 @@ def table(
         "caption": caption,
         "heads": list(zip(_keys(heads), heads, strict=True)),
         "groups": _groups(heads),
-        "rows": body,
+        "body": Markup("\n".join(_row(heads, row, stack=stack) for row in body)),
+        "count": len(body),
         "search": len(body) >= 8 if search is None else search,
         "filters": [_choices(heads, body, at) for at, head in enumerate(heads) if head.filter],
         "stack": stack,
@@ -158,6 +159,41 @@ def _groups(heads: Sequence[Column]) -> list[_Group]:
         else:
             found.append(_Group(head.group, 1))
     return found
+
+
+def _row(heads: Sequence[Column], cells: Sequence[Cell], *, stack: bool) -> str:
+    """One row; not a template's work, since a page may have a hundred thousand cells."""
+    parts = []
+    for at, (head, cell) in enumerate(zip(heads, cells, strict=True)):
+        classes = "number" if head.number else ""
+        more = ""
+        if cell.best:
+            classes += " best"
+        if cell.share is not None:
+            classes += f" shade {cell.tone}"
+            more += f' style="--share:{min(1.0, max(0.0, cell.share)):.3f}"'
+        if cell.mark:
+            classes += f" {escape(cell.mark)}"
+        if cell.value is not None:
+            more += f' data-value="{_written(cell.value)}"'
+        if cell.low is not None and cell.high is not None:
+            more += f' data-low="{cell.low}" data-high="{cell.high}"'
+        if cell.title:
+            more += f' title="{escape(cell.title)}"'
+        if stack and at:
+            group = f", {head.group}" if head.group else ""
+            more += f' data-label="{escape(head.title + group)}"'
+        shown = cell.html if cell.html is not None else escape(cell.text)
+        if cell.html is None and cell.link:
+            shown = f'<a href="{escape(cell.link)}">{shown}</a>'
+        small = f" <small>{escape(cell.detail)}</small>" if cell.detail else ""
+        start, end = ("td", "td") if at else ('th scope="row"', "th")
+        parts.append(f'<{start} class="{classes}"{more}>{shown}{small}</{end}>')
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def _written(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else str(value)
 
 
 def _choices(

@@ -10,9 +10,9 @@ from stockpot.results.headline import (
     headline_columns,
     headline_rows,
     images_of,
-    split_by_data,
 )
 from stockpot.results.schema import CellResult
+from stockpot.results.summary.comparable import Comparable, comparable
 from stockpot.results.tables import markdown as markdown_table
 
 _LATEX = {
@@ -23,53 +23,50 @@ _LATEX = {
 
 
 def markdown(results: Sequence[CellResult]) -> str:
-    """A table for every dataset and measure: models down, headline scores across."""
+    """A table for every dataset and measure: models down, headline scores across.
+
+    What cannot be compared does not share a table; bold is best beyond noise.
+    """
     parts = []
-    for cells in split_by_data(results).values():
-        for measure, own in _by_measure(cells).items():
-            columns = headline_columns(own)
-            if not columns:
-                continue
-            rows = [
-                [_plain(model), *(_marked(shown) for shown in row)]
-                for model, row in headline_rows(own, columns).items()
-            ]
-            head = ["model", *(_plain(column.title) for column in columns)]
-            title = f"**{_plain(measure)}**: {_plain(images_of(own))}"
-            parts.append(f"{title}\n\n{markdown_table(head, rows)}\n")
+    for group in comparable(results):
+        columns = headline_columns(group.cells)
+        if not columns:
+            continue
+        rows = [
+            [_plain(model), *(_marked(shown) for shown in row)]
+            for model, row in headline_rows(group.cells, columns).items()
+        ]
+        head = ["model", *(_plain(column.title) for column in columns)]
+        title = f"**{_plain(group.measure)}**: {_plain(_about(group))}"
+        parts.append(f"{title}\n\n{markdown_table(head, rows)}\n")
     return "\n".join(parts)
 
 
 def latex(results: Sequence[CellResult]) -> str:
     """The same as `tabular`s; they need the package booktabs."""
     parts = ["% needs \\usepackage{booktabs}\n"]
-    for cells in split_by_data(results).values():
-        for measure, own in _by_measure(cells).items():
-            columns = headline_columns(own)
-            if not columns:
-                continue
-            head = ["model", *(column.title for column in columns)]
-            lines = [
-                r"\begin{table}",
-                rf"\caption{{{_tex(measure)}: {_tex(images_of(own))}, 95\,\% intervals}}",
-                rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-                r"\toprule",
-                " & ".join(map(_tex, head)) + r" \\",
-                r"\midrule",
-            ]
-            for model, row in headline_rows(own, columns).items():
-                lines.append(" & ".join([_tex(model), *map(_tex_score, row)]) + r" \\")
-            lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
-            parts.append("\n".join(lines))
+    for group in comparable(results):
+        columns = headline_columns(group.cells)
+        if not columns:
+            continue
+        head = ["model", *(column.title for column in columns)]
+        lines = [
+            r"\begin{table}",
+            rf"\caption{{{_tex(group.measure)}: {_tex(_about(group))}, 95\,\% intervals}}",
+            rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+            r"\toprule",
+            " & ".join(map(_tex, head)) + r" \\",
+            r"\midrule",
+        ]
+        for model, row in headline_rows(group.cells, columns).items():
+            lines.append(" & ".join([_tex(model), *map(_tex_score, row)]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+        parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
-def _by_measure(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
-    """What cannot be compared does not share a table."""
-    found: dict[str, list[CellResult]] = {}
-    for cell in cells:
-        found.setdefault(cell.key.measure, []).append(cell)
-    return found
+def _about(group: Comparable) -> str:
+    return images_of(group.cells) + (f" ({group.apart})" if group.apart else "")
 
 
 def _marked(shown: Shown) -> str:

@@ -10,6 +10,8 @@ class DataTable {
     this.keys = this.heads.map((head) => head.dataset.key);
     this.body = this.table.tBodies[0];
     this.rows = [...this.body.rows];
+    // By row all its cells: those of folded columns are not in the page, so that wide tables sort quickly.
+    this.cells = new Map(this.rows.map((row) => [row, [...row.cells]]));
     this.texts = null;
     this.field = box.querySelector("input[type=search]");
     this.selects = [...box.querySelectorAll("select[data-key]")];
@@ -33,7 +35,7 @@ class DataTable {
       .sort((a, b) => this.heads[b].dataset.fold - this.heads[a].dataset.fold || b - a);
   }
   value(row, at) {
-    const cell = row.cells[at];
+    const cell = this.cells.get(row)[at];
     const raw = cell.dataset.value;
     if (raw === undefined) return cell.textContent.trim() === "-" ? null : cell.textContent.trim();
     const number = Number(raw);
@@ -59,12 +61,12 @@ class DataTable {
   }
   filter(keep = true) {
     const words = (this.field?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    this.texts ??= new Map(this.rows.map((row) => [row, row.textContent.toLowerCase()]));
+    this.texts ??= new Map(this.rows.map((row) => [row, this.cells.get(row).map((cell) => cell.textContent).join(" ").toLowerCase()]));
     const chosen = this.selects.map((s) => [this.keys.indexOf(s.dataset.key), s.value]).filter(([, v]) => v);
     let shown = 0;
     for (const row of this.rows) {
       const found = words.every((word) => this.texts.get(row).includes(word))
-        && chosen.every(([at, text]) => row.cells[at].firstChild?.textContent.trim() === text);
+        && chosen.every(([at, text]) => this.cells.get(row)[at].firstChild?.textContent.trim() === text);
       row.hidden = !found || (this.most > 0 && !words.length && !chosen.length && shown >= this.most);
       if (found) shown += 1;
     }
@@ -92,12 +94,14 @@ class DataTable {
     if (!this.folding.length) return;
     const button = this.box.querySelector(".columns");
     const frame = this.box.querySelector(".scroll");
-    const show = (at, on) => {
-      this.heads[at].hidden = !on;
-      for (const row of this.rows) row.cells[at].hidden = !on;
+    const show = () => {
+      for (const row of this.rows) row.replaceChildren(...this.cells.get(row).filter((_, at) => !this.heads[at].hidden));
+      this.spans();
     };
-    this.folding.filter((at) => this.heads[at].hidden).forEach((at) => show(at, true));
-    this.spans();
+    if (this.folding.some((at) => this.heads[at].hidden)) {
+      this.folding.forEach((at) => { this.heads[at].hidden = false; });
+      show();
+    }
     let hidden = 0;
     if (!this.wide && getComputedStyle(this.table).display === "table") {
       // A table that is too wide has columns as narrow as they can be: their widths tell how many go.
@@ -105,12 +109,12 @@ class DataTable {
       const widths = this.heads.map((head) => head.offsetWidth);
       for (const at of this.folding) {
         if (over <= 1) break;
-        show(at, false);
+        this.heads[at].hidden = true;
         over -= widths[at];
         hidden += 1;
       }
     }
-    this.spans();
+    if (hidden) show();
     button.hidden = !hidden && !this.wide;
     button.textContent = this.wide ? "Fewer columns" : `${hidden} more ${hidden === 1 ? "column" : "columns"}`;
   }
@@ -131,11 +135,11 @@ class DataTable {
   csv() {
     const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const named = this.heads.map((head) => [head.dataset.group, head.textContent.trim()].filter(Boolean).join(" "));
-    const spread = this.heads.map((_, at) => this.rows.some((row) => row.cells[at].dataset.low !== undefined));
+    const spread = this.heads.map((_, at) => this.rows.some((row) => this.cells.get(row)[at].dataset.low !== undefined));
     const line = (cells) => cells.map((text) => quoted(String(text ?? ""))).join(",");
     const lines = [line(named.flatMap((name, at) => (spread[at] ? [name, `${name} low`, `${name} high`] : [name])))];
     for (const row of this.rows.filter((one) => !one.hidden || this.most)) {
-      lines.push(line([...row.cells].flatMap((cell, at) => {
+      lines.push(line(this.cells.get(row).flatMap((cell, at) => {
         const text = cell.dataset.value ?? (cell.firstChild?.textContent ?? "").trim();
         return spread[at] ? [text, cell.dataset.low, cell.dataset.high] : [text];
       })));
