@@ -5,7 +5,7 @@ from __future__ import annotations
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.measure.run import measure
 from stockpot.report.page import render
-from stockpot.report.robustness import robust_sections
+from stockpot.report.sections.robustness import robust_sections
 
 
 def attacked(models: dict, **params: object) -> list:

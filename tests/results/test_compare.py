@@ -14,7 +14,7 @@ from commands import invoke
 from hand_made import clean_cell
 from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.rescore import rescored
-from stockpot.report.sections import comparisons
+from stockpot.report.sections.pairs import comparisons
 from stockpot.results.contrast import (
     Contrast,
     Pair,

@@ -9,7 +9,7 @@ import pytest
 
 from hand_made import clean_cell
 from stockpot.report.page import render
-from stockpot.report.scatter import Axes, scatter_section
+from stockpot.report.sections.scatter import Axes, scatter_section
 from stockpot.results.groups import group_means
 from stockpot.results.schema import CellResult, pack_bits
 

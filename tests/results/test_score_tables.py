@@ -10,7 +10,7 @@ import torch
 from pico import ReadsLabel as Perfect
 from pico import make_classifier, make_dataset
 from stockpot.measure.run import measure
-from stockpot.report.tasks import task_sections
+from stockpot.report.sections.tasks import task_sections
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import (
     TaskRow,

@@ -17,8 +17,8 @@ from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Recipe, RecipeFile, load_recipe
-from stockpot.report.page import run_figures, write_page
-from stockpot.report.scatter import Axes
+from stockpot.report.page import write_page
+from stockpot.report.sections.scatter import Axes
 from stockpot.results.collection import Results
 from stockpot.results.schema import CellResult
 from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
@@ -150,5 +150,6 @@ def _write_report(recipe: Recipe, folder: Path, results: list[CellResult]) -> Pa
         title=block.title,
         subtitle=block.subtitle,
         axes=[Axes(s.across, s.up, s.title) for s in block.scatter],
-        figures=run_figures(folder),
+        folders=[folder],
+        sources={name: entry.source for name, entry in recipe.data.items()},
     )

@@ -60,6 +60,10 @@ class Column(NamedTuple):
     """Its name in links; from the title unless given."""
 
 
+_MOST_PRINTED, _MOST_HEAT = 8, 26
+"""Columns that fit side by side on a sheet of paper."""
+
+
 class _Group(NamedTuple):
     title: str
     span: int
@@ -95,12 +99,13 @@ def table(
     """
     heads = [Column(c, number=False) if isinstance(c, str) else c for c in columns]
     body = [[Cell(c) if isinstance(c, str) else c for c in row] for row in rows]
+    wide = len(heads) > (_MOST_HEAT if heat else _MOST_PRINTED)
     values = {
         "name": slug(name),
         "caption": caption,
         "heads": list(zip(_keys(heads), heads, strict=True)),
         "groups": _groups(heads),
-        "body": Markup("\n".join(_row(heads, row, stack=stack) for row in body)),
+        "body": Markup("\n".join(_row(heads, row, labels=stack or wide) for row in body)),
         "count": len(body),
         "search": len(body) >= 8 if search is None else search,
         "filters": [_choices(heads, body, at) for at, head in enumerate(heads) if head.filter],
@@ -109,6 +114,7 @@ def table(
         "csv": csv,
         "sort": sort.removeprefix("-"),
         "falling": sort.startswith("-"),
+        "wide": wide,
         "most": most if len(body) > most else 0,
     }
     return Markup(environment().get_template("table.html.j2").render(values))
@@ -161,7 +167,7 @@ def _groups(heads: Sequence[Column]) -> list[_Group]:
     return found
 
 
-def _row(heads: Sequence[Column], cells: Sequence[Cell], *, stack: bool) -> str:
+def _row(heads: Sequence[Column], cells: Sequence[Cell], *, labels: bool) -> str:
     """One row; not a template's work, since a page may have a hundred thousand cells."""
     parts = []
     for at, (head, cell) in enumerate(zip(heads, cells, strict=True)):
@@ -180,7 +186,7 @@ def _row(heads: Sequence[Column], cells: Sequence[Cell], *, stack: bool) -> str:
             more += f' data-low="{cell.low}" data-high="{cell.high}"'
         if cell.title:
             more += f' title="{escape(cell.title)}"'
-        if stack and at:
+        if labels and at:
             group = f", {head.group}" if head.group else ""
             more += f' data-label="{escape(head.title + group)}"'
         shown = cell.html if cell.html is not None else escape(cell.text)

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stockpot.report.scatter import scatter
-from stockpot.results.groups import GroupMean
+from stockpot.report.design import Cell, Column, score_cell, table
+from stockpot.report.sections.scatter import mean_of, scatter
 from stockpot.results.headline import format_score, split_by_data
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.statistics import Interval
 
 
 class RobustRow(NamedTuple):
@@ -21,6 +20,7 @@ class RobustRow(NamedTuple):
     name: str
     clean: str
     robust: str
+    scores: tuple[Score, Score]
 
 
 class RobustSection(NamedTuple):
@@ -32,6 +32,17 @@ class RobustSection(NamedTuple):
     convention: str
     chart: Markup
     rows: list[RobustRow]
+
+    @property
+    def table(self) -> Markup:
+        """The points in words."""
+        heads = [Column("model", number=False), Column("point"), Column("clean"),
+                 Column("under attack")]  # fmt: skip
+        body = [
+            [Cell(row.name), Cell(str(row.number), row.number), *map(score_cell, row.scores)]
+            for row in self.rows
+        ]
+        return table(f"robust-{self.data}-{self.threat}-{self.convention}", heads, body, most=20)
 
 
 def robust_sections(results: Sequence[CellResult]) -> list[RobustSection]:
@@ -58,12 +69,16 @@ def _section(
 ) -> RobustSection:
     ordered = sorted(found, key=lambda pair: -pair[1].value)
     points = [
-        (_mean(cell.key.model, cell.score("accuracy")), _mean(cell.key.model, robust))
+        (mean_of(cell.key.model, cell.score("accuracy")), mean_of(cell.key.model, robust))
         for cell, robust in ordered
     ]
     rows = [
         RobustRow(
-            number, cell.key.model, format_score(cell.score("accuracy")), format_score(robust)
+            number,
+            cell.key.model,
+            format_score(cell.score("accuracy")),
+            format_score(robust),
+            (cell.score("accuracy"), robust),
         )
         for number, (cell, robust) in enumerate(ordered, start=1)
     ]
@@ -81,10 +96,3 @@ def _threat(score: Score) -> str:
     if score.metric == "union_accuracy":
         return f"the union of {score.condition['threats']}"
     return f"{score.condition['norm']} {score.condition['eps']}"
-
-
-def _mean(name: str, score: Score) -> GroupMean:
-    low = score.value if score.ci_low is None else score.ci_low
-    high = score.value if score.ci_high is None else score.ci_high
-    interval = Interval(low, high, score.ci_method or "none")
-    return GroupMean(name, score.value, interval, (score.value,), score.n)
