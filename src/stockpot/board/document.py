@@ -13,8 +13,6 @@ from stockpot.board.gather import Contender
 from stockpot.board.submission import AboutModel
 from stockpot.results.schema import DataFacts, Scalar, Verdict
 
-FORMAT = "stockpot-leaderboard/1"
-
 
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -91,7 +89,7 @@ class ListedBoard(_Closed):
 class Document(_Closed):
     """A leaderboard."""
 
-    format: Literal["stockpot-leaderboard/1"] = FORMAT
+    format: Literal["stockpot-leaderboard/1"] = "stockpot-leaderboard/1"
     title: str
     version: int = Field(description="Of the results; a higher one has other results.")
     results: str = Field(description="The CSV file of this version, beside this document.")

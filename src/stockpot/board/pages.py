@@ -53,7 +53,7 @@ def _boards_table(found: Sequence[Board]) -> Markup:
         Column("ranked by", number=False, fold=1),
         Column("convention", number=False, fold=2),
     ]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for board in found:
         first = [row for row in board.rows if row.rank and row.rank[0] == 1]
         named = ", ".join(row.label for row in first[:3])
@@ -89,9 +89,9 @@ def _models_table(found: Sequence[Board], models: Sequence[Contender]) -> Markup
         columns.append(
             Column(head, group=board.title, note=board.convention, fold=place, key=board.slug)
         )
-    rows = []
+    rows: list[list[Cell | str]] = []
     for one in models:
-        cells = [
+        cells: list[Cell | str] = [
             Cell(one.name, link=f"models/{one.slug}.html"),
             audited(one),
             signed(one),
@@ -113,7 +113,7 @@ def _versions_table(versions: Sequence[Version]) -> Markup:
         Column("models"),
         Column("sha256", number=False, fold=1),
     ]
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             Cell(f"v{one.version}", one.version),
             Cell(one.file.rpartition("/")[2], link=one.file),
@@ -166,7 +166,7 @@ def _board_table(board: Board) -> Markup:
         *(Column(name, number=False, filter=True) for name in board.varies),
         Column("measured", number=False, fold=92),
     ]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for row in board.rows:
         own = facets(row.cell)
         rows.append(
@@ -259,7 +259,7 @@ def _standing_table(one: Contender, standing: Sequence[tuple[Board, Row]]) -> Ma
         Column("of"),
         Column("badge", number=False, fold=4),
     ]
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             Cell(board.title, link=f"../boards/{board.slug}.html"),
             board.data.name,

@@ -130,8 +130,8 @@ def _write(site: Path, files: Mapping[str, str]) -> None:
             # Thousands of small files that can be made again: the document alone is synced.
             if not path.is_file() or path.read_bytes() != data:
                 path.write_bytes(data)
-        for folder, pattern in _OURS.items():
-            for path in (site / folder).glob(pattern):
+        for kind, pattern in _OURS.items():
+            for path in (site / kind).glob(pattern):
                 if path.relative_to(site).as_posix() not in files:
                     path.unlink()
     except OSError as problem:

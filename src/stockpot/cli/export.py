@@ -12,6 +12,7 @@ from stockpot.cli.options import examples
 NAME = "export"
 EXAMPLES = examples(
     "stockpot export runs/demo --format csv -o demo.csv",
+    "stockpot export runs/demo --format latex -o paper/table.tex",
     "stockpot export runs/demo --format eval-results -o cards/",
 )
 
@@ -19,9 +20,14 @@ EXAMPLES = examples(
 def command(
     folders: Annotated[list[Path], typer.Argument(help="Run folders or result files.")],
     format: Annotated[
-        str, typer.Option("--format", help="csv, lm-eval, eval-results or robustbench.")
+        str,
+        typer.Option(
+            "--format",
+            help="csv, parquet, markdown, latex, lm-eval, eval-results, model-card, fusionbench "
+            "or robustbench.",
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="A file (csv) or a folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A file, or a folder for many.")],
 ) -> None:
     """Write results in another tool's format."""
     from stockpot.results.exports import export

@@ -189,7 +189,7 @@ def _row(heads: Sequence[Column], cells: Sequence[Cell], *, labels: bool) -> str
         if labels and at:
             group = f", {head.group}" if head.group else ""
             more += f' data-label="{escape(head.title + group)}"'
-        shown = cell.html if cell.html is not None else escape(cell.text)
+        shown = str(escape(cell.text) if cell.html is None else cell.html)
         if cell.html is None and cell.link:
             shown = f'<a href="{escape(cell.link)}">{shown}</a>'
         small = f" <small>{escape(cell.detail)}</small>" if cell.detail else ""
