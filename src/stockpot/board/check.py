@@ -55,7 +55,8 @@ def check_submission(folder: Path, *, signed: bool = True) -> list[Checked]:
         paths = result_files(folder)
         cells = [read_result(path) for path in paths]
     except UserError as problem:
-        return [*found, Checked("protocol version", "broken", str(problem))]
+        found.append(Checked("protocol version", "broken", str(problem)))
+        return [*found, _signature(folder, form, signed=signed)]
     found.append(_version(paths, cells))
     found.append(_named_models(form, cells))
     found.append(_files(folder, paths, cells))

@@ -120,7 +120,7 @@ def _versions_table(versions: Sequence[Version]) -> Markup:
             one.date[:10] or "-",
             Cell(f"{one.rows:,}", one.rows),
             Cell(str(one.models), one.models),
-            one.sha256,
+            Cell(f"{one.sha256[:12]}…", one.sha256, title=one.sha256),
         ]
         for one in reversed(versions)
     ]

@@ -83,4 +83,4 @@ def _check(folders: list[Path], *, signed: bool) -> None:
             if one.state == "broken":
                 broken.append(f"{folder}: {one.rule}")
     if broken:
-        raise UserError(f"{len(broken)} rules are broken: {'; '.join(broken)}.")
+        raise UserError(f"not fit for a board: {'; '.join(broken)}.")

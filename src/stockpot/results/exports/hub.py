@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import yaml
 
@@ -88,11 +89,11 @@ def scores_text(cells: Sequence[CellResult]) -> str:
     )
 
 
-def hub_results(cells: Sequence[CellResult]) -> list[object]:
+def hub_results(cells: Sequence[CellResult]) -> list[Any]:
     """The headline scores as the hub's client has them."""
     from huggingface_hub import EvalResult
 
-    found: list[object] = []
+    found: list[Any] = []
     for own in split_by_data(cells).values():
         columns = headline_columns(own)
         for row in headline_rows(own, columns).values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stockpot.errors import UserError
 from stockpot.results.exports.hub import SCORES, eval_files, hub_results, model_card, scores_text
@@ -70,15 +71,14 @@ def _of_one(results: Sequence[CellResult], model: str) -> list[CellResult]:
     return models[model or next(iter(models))]
 
 
-def _card(api: object, repo: str, cells: Sequence[CellResult]) -> str:
+def _card(api: Any, repo: str, cells: Sequence[CellResult]) -> str:
     """The card of the repository with our part in it; a new one where it has none."""
-    from huggingface_hub import HfApi, ModelCard
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub import ModelCard
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    assert isinstance(api, HfApi)
     try:
         known = Path(api.hf_hub_download(repo, "README.md")).read_text(encoding="utf-8")
-    except EntryNotFoundError:
+    except RemoteEntryNotFoundError:  # and not where it only could not be asked
         return model_card(cells)
     card = ModelCard(known, ignore_metadata_errors=True)
     ours = hub_results(cells)
