@@ -11,12 +11,13 @@ from markupsafe import Markup, escape
 
 from stockpot.files import write_atomic
 from stockpot.report.design import json_script, render_page
-from stockpot.report.pictures import NONE, Pictures, Sources, pictures_of
+from stockpot.report.pictures import NONE, Pictures
 from stockpot.report.sections.audits import audit_sections
 from stockpot.report.sections.boards import boards
 from stockpot.report.sections.classes import class_sections
 from stockpot.report.sections.corruption import corruption_sections
 from stockpot.report.sections.galleries import galleries
+from stockpot.report.sections.made import made_table
 from stockpot.report.sections.pairs import MOST_COMPARED, pairs_table
 from stockpot.report.sections.provenance import provenance_section
 from stockpot.report.sections.robustness import robust_sections
@@ -38,7 +39,6 @@ def report(
     out: str | Path,
     *,
     title: str = "Stockpot report",
-    pictures: bool = True,
 ) -> Path:
     """Write a page from results, or from the run folder that holds them.
 
@@ -46,11 +46,10 @@ def report(
         results: a run folder, or results.
         out: the page.
         title: of the page.
-        pictures: show a few pictures of the data, where it is at hand.
     """
     cells = load_results(results) if isinstance(results, str | Path) else results
     folders = [Path(results)] if isinstance(results, str | Path) else []
-    return write_page(cells, Path(out), title=title, folders=folders, pictures=pictures)
+    return write_page(cells, Path(out), title=title, folders=folders)
 
 
 def write_page(
@@ -61,8 +60,7 @@ def write_page(
     subtitle: str = "",
     axes: Sequence[Axes] = (),
     folders: Sequence[Path] = (),
-    pictures: bool = True,
-    sources: Sources | None = None,
+    pictures: Pictures = NONE,
 ) -> Path:
     """Render and write the page; an old one is replaced in one step.
 
@@ -73,12 +71,10 @@ def write_page(
         subtitle: a sentence below it.
         axes: which datasets to draw against which.
         folders: run folders, whose figures and stored soups come along.
-        pictures: show a few pictures of the data, where it is at hand.
-        sources: how datasets are loaded, by the names that results have for them.
+        pictures: of the data (`run/pictures.py`).
     """
-    found = pictures_of(results, sources) if pictures else NONE
     page = render(
-        results, title=title, subtitle=subtitle, axes=axes, folders=folders, pictures=found
+        results, title=title, subtitle=subtitle, axes=axes, folders=folders, pictures=pictures
     )
     write_atomic(out, page)
     return out
@@ -109,6 +105,7 @@ def render(
         "scatters": asked or outside_sections(results),
         "runs_drawn": any(row.runs > 1 for one in asked for row in one.rows),
         "task_sections": task_sections(results),
+        "made": made_table(results, folders),
         "sweeps": sweep_sections(results),
         "figures": [figure(path) for folder in folders for path in run_figures(folder)],
         "soups": soup_explorers(stored_soups(folders)),

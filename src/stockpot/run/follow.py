@@ -25,6 +25,7 @@ from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
 from stockpot.run.folder import clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
+from stockpot.run.pictures import pictures_of
 from stockpot.run.plan import cells_of, checkpoint, model_spec
 from stockpot.run.survey import Survey, cell_files, survey
 
@@ -151,5 +152,5 @@ def _write_report(recipe: Recipe, folder: Path, results: list[CellResult]) -> Pa
         subtitle=block.subtitle,
         axes=[Axes(s.across, s.up, s.title) for s in block.scatter],
         folders=[folder],
-        sources={name: entry.source for name, entry in recipe.data.items()},
+        pictures=pictures_of(results, {name: entry.source for name, entry in recipe.data.items()}),
     )

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from stockpot.report.design import json_script
 from stockpot.report.design.table import slug
 from stockpot.results.statistics import share_interval
-from stockpot.season.conditions import Conditions
-from stockpot.season.matrix import Matrix
 
 _MATRIX, _RECORD = "season_matrix.npz", "stockpot.json"
+_FACTS = "facts.json"
 _MOST = 4000
 """Soups of one explorer; a page with more would be slow."""
 
@@ -46,33 +46,57 @@ def stored_soups(folders: Sequence[Path]) -> list[Path]:
             inside = sorted((folder / "models").glob(f"*/{_MATRIX}"))
             own = [folder / _MATRIX] if (folder / _MATRIX).is_file() else []
             found += [path.parent for path in (*own, *inside)]
-            found += [path.parent for path in sorted(folder.glob("*/facts.json"))]
-            if (folder / "facts.json").is_file():
-                found.append(folder)
+            facts = [folder / _FACTS, *sorted(folder.glob(f"*/{_FACTS}"))]
+            found += [path.parent for path in facts if _names_conditions(path)]
     return found
+
+
+class _Matrix(NamedTuple):
+    """What a seasoning stored: weights of soups, and whether each was right about each image."""
+
+    weights: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    groups: NDArray[np.int64] | None
+
+
+def _names_conditions(path: Path) -> bool:
+    """Whether these are the facts of stored soups; other files may be called so."""
+    if not path.is_file() or not (path.parent / "00.npz").is_file():
+        return False
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    return isinstance(facts, dict) and bool(facts.get("conditions"))
 
 
 def soup_explorers(folders: Sequence[Path]) -> list[SoupExplorer]:
     """An explorer for every stored matrix whose members can be told."""
     found = []
     for folder in folders:
-        if (folder / "facts.json").is_file():
-            stored = Conditions.read(folder)
-            if stored is not None and stored.matrices:
-                members = [str(name) for name in stored.facts.get("members", ())]
-                found.append(_explorer(folder.name, members, stored.matrices, "images"))
+        if (folder / _FACTS).is_file():
+            facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+            files = [folder / f"{number:02}.npz" for number in range(len(facts["conditions"]))]
+            matrices = dict(zip(facts["conditions"], map(_read, files), strict=True))
+            found.append(_explorer(folder.name, list(facts.get("members", ())), matrices, "images"))
         else:
             details = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["details"]
-            members = list(details["members"])
-            matrix = Matrix.read(folder / _MATRIX)
+            matrix = _read(folder / _MATRIX)
             shots = len(details.get("selected_on", ()))
             which = "images that the choice saw" if matrix.correct.shape[1] == shots else "images"
+            members = list(details["members"])
             found.append(_explorer(folder.name, members, {"accuracy": matrix}, which))
     return [one for one in found if one is not None]
 
 
+def _read(path: Path) -> _Matrix:
+    """As `season/matrix.py` writes it; a page stands on files alone."""
+    with np.load(path, allow_pickle=False) as stored:
+        correct = np.unpackbits(stored["correct"], axis=1, count=int(stored["n"])).astype(bool)
+        groups = stored.get("groups")
+        known = groups if groups is not None and len(groups) else None
+        return _Matrix(stored["weights"], correct, known)
+
+
 def _explorer(
-    title: str, members: list[str], matrices: dict[str, Matrix], which: str
+    title: str, members: list[str], matrices: dict[str, _Matrix], which: str
 ) -> SoupExplorer | None:
     first = next(iter(matrices.values()))
     count, wide = first.weights.shape

@@ -15,6 +15,7 @@ from stockpot.results.score_tables import mean_score
 from stockpot.results.summary.best import Entrant, best_beyond_noise, entrant
 from stockpot.results.summary.comparable import Comparable, comparable
 from stockpot.results.tables import overall
+from stockpot.results.trust import is_ranked
 
 _MOST = 3
 """Columns of one kind; the tables have the others."""
@@ -144,7 +145,7 @@ def _column(
     where = f" ({group.apart or group.data})" if several else ""
     unlike = len({str(s.condition.get("set")) for _, s in scores.values()}) > 1
     told = {m: str(s.condition["set"]) for m, (_, s) in scores.items() if "set" in s.condition}
-    entrants = {model: entrant(*pair) for model, pair in scores.items()}
+    entrants = {model: entrant(*pair) for model, pair in scores.items() if is_ranked(pair[0])}
     return SummaryColumn(
         kind.name,
         kind.title(score) + where,
