@@ -20,7 +20,8 @@ from pathlib import Path
 from stockpot.board.boards import Board, Row, boards, refuse_several
 from stockpot.board.document import Document, csv_rows, listed_board, listed_model, schema_text
 from stockpot.board.gather import Contender, gather
-from stockpot.board.pages import badge_of, board_page, index_page, model_page
+from stockpot.board.index import index_page
+from stockpot.board.pages import badge_of, board_page, model_page
 from stockpot.board.versions import Version, citation, release
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
