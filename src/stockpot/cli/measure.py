@@ -18,6 +18,7 @@ from stockpot.cli.options import (
     Precision,
     Seed,
     Split,
+    To,
     examples,
     library_defaults,
 )
@@ -35,6 +36,7 @@ EXAMPLES = examples(
     "stockpot measure cifar10-nominal --data cifar10 --with ood -p far=mnist,icons",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
     "stockpot measure runs/a --data photos/ --with corruption --precision bf16 --batch-size auto",
+    "stockpot measure runs/a --data photos/ --with clean,corruption -o runs/b --to tensorboard",
 )
 
 
@@ -69,6 +71,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
+    to: To = None,
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -107,6 +110,7 @@ def command(
             data_options=options,
             progress=progress,
             done=done,
+            to=to,
         )
     if as_json:
         typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")

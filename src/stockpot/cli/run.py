@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import examples
+from stockpot.cli.options import To, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.stages import stage
 
@@ -42,6 +42,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
+    to: To = None,
     profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
@@ -70,7 +71,14 @@ def command(
             err.print(f"[{count}/{total}] {key.model} x {key.measure} x {key.data}")
 
         came = run(
-            file, out=out, engine=engine, fresh=fresh, progress=progress, say=err.print, done=done
+            file,
+            out=out,
+            engine=engine,
+            fresh=fresh,
+            progress=progress,
+            say=err.print,
+            done=done,
+            to=to,
         )
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)

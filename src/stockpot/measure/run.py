@@ -23,8 +23,10 @@ from stockpot.measure.together.group import Asked, End, model_of, run_apart, run
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
+from stockpot.results.collection import Results
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
+from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
@@ -52,7 +54,8 @@ def measure(
     data_options: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
     done: Done | None = None,
-) -> list[CellResult]:
+    to: Sinks | None = None,
+) -> Results:
     """Measure every model with every measure on every dataset.
 
     Args:
@@ -75,6 +78,8 @@ def measure(
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
         done: called as cells are done, with how many are and how many there are.
+        to: trackers that are told each result as it comes (`mlflow`, `tensorboard`, `trackio`,
+            `wandb`); names, or a mapping from names to parameters.
 
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
@@ -109,7 +114,8 @@ def measure(
             measure_specs(measures),
         )
     ]
-    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    with Feed(to, out) as feed:
+        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")
         add_cells(out, [store.path(result.key).name for result in results])
@@ -123,7 +129,8 @@ def run_cells(
     engine: str = "serial",
     progress: Progress = no_progress,
     done: Done | None = None,
-) -> list[CellResult]:
+    feed: Feed | None = None,
+) -> Results:
     """Run cells on an engine; what is already saved is read back.
 
     Models that are asked the same are measured together (`together/group.py`).
@@ -133,6 +140,13 @@ def run_cells(
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
     identities: dict[object, str] = {}
+
+    def tell(result: CellResult) -> None:
+        if feed:
+            feed.take(result)
+        if done:
+            done(result, len(results), len(cells))
+
     with stage("load"):
         hash_ahead(_folders(cells))
     for index, cell in enumerate(cells):
@@ -142,14 +156,14 @@ def run_cells(
             asked.append(Asked(index, cell, key))
         else:
             results[index] = known
-            _tell(done, known, len(results), len(cells))
+            tell(known)
 
     def ended(end: End) -> None:
         if end.error is not None:
             failures.append((cells[end.number], end.error))
         elif end.result is not None:
             results[end.number] = end.result
-            _tell(done, end.result, len(results), len(cells))
+            tell(end.result)
 
     jobs = split(asked, runner.size)
     here = engine == "serial"
@@ -164,7 +178,7 @@ def run_cells(
                 ended(end)
     if failures:
         _raise(failures, len(results))
-    return [results[index] for index in range(len(cells))]
+    return Results(results[index] for index in range(len(cells)))
 
 
 def _folders(cells: Sequence[Cell]) -> list[Path]:
@@ -185,11 +199,6 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
         return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
-
-
-def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:
-    if done:
-        done(result, count, total)
 
 
 def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:

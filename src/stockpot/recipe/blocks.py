@@ -196,7 +196,17 @@ class Recipe(_Closed):
     similarity: SimilarityBlock | None = None
     measure: MeasureBlock | None = None
     report: ReportBlock | None = None
+    sinks: dict[str, dict[str, Any] | None] = Field(
+        default_factory=dict,
+        description="Trackers that are told each result: a name, a list, or names with parameters.",
+    )
     _variants: dict[str, Variant] = PrivateAttr(default_factory=dict)
+
+    @field_validator("sinks", mode="before")
+    @classmethod
+    def _names_or_parameters(cls, given: Any) -> Any:
+        names = [given] if isinstance(given, str) else given
+        return dict.fromkeys(names) if isinstance(names, list) else names
 
     def with_variants(self, variants: Mapping[str, Variant]) -> Recipe:
         """The recipe, told which of its models are written out from entries for several."""
@@ -262,6 +272,9 @@ def json_schema(parameters: Mapping[str, Mapping[str, Any]] | None = None) -> di
     definitions = schema["$defs"]
     scatters = definitions["ReportBlock"]["properties"]
     scatters["scatter"] = {"anyOf": [{"$ref": "#/$defs/ScatterBlock"}, scatters["scatter"]]}
+    trackers = schema["properties"]
+    listed = {"type": "array", "items": {"type": "string"}}
+    trackers["sinks"] = {"anyOf": [{"type": "string"}, listed, trackers["sinks"]]}
     for title, key in (
         ("HardenEntry", "method"),
         ("FuseEntry", "method"),

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.results.collection import Results
 from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
@@ -141,12 +142,12 @@ def read_result(path: Path) -> CellResult:
         ) from problem
 
 
-def load_results(*sources: str | Path, stale: bool = False) -> list[CellResult]:
+def load_results(*sources: str | Path, stale: bool = False) -> Results:
     """The cells under these folders (a run folder or its `results` folder) or files.
 
     Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
     """
-    return [read_result(path) for path in result_files(*sources, stale=stale)]
+    return Results(read_result(path) for path in result_files(*sources, stale=stale))
 
 
 def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
