@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    card,
     choose,
     compare,
     convert,
@@ -33,6 +34,7 @@ from stockpot.cli import (
     run,
     runs,
     season,
+    serve,
     show,
     sign,
     similarity,
@@ -53,6 +55,7 @@ _MAKING = (
     harden,
     season,
     measure,
+    card,
     attack,
     audit,
     explain,
@@ -62,7 +65,7 @@ _MAKING = (
     export,
     convert,
 )
-_JUDGING = (compare, choose, transfer, sign, verify)
+_JUDGING = (compare, choose, transfer, sign, verify, serve)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

@@ -70,7 +70,8 @@ class _Asked(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise NoGradientError(
             f"{ctx.what} gives answers and no gradients, which are needed here.",
-            hint="Attack it with method=square, or measure the model that it was exported from.",
+            hint="Searches without them are there (adversarial: method=square); the model that it "
+            "was made from may have them.",
         )
 
 
