@@ -27,6 +27,7 @@ from stockpot.cli import (
     export,
     fuse,
     harden,
+    init,
     listing,
     measure,
     report,
@@ -49,6 +50,7 @@ from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
+    init,
     run,
     fuse,
     similarity,

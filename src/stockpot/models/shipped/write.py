@@ -50,7 +50,9 @@ def write_shipped(
             hint="Export the model that it was made from.",
         )
     about = stated(model.preprocess, model.classes) | dict(PLAIN)
-    about["made"] = {"from": model.origin.source, "fingerprint": model.origin.fingerprint}
+    # By its name: where it lay on this machine is nobody's business.
+    called = model.origin.source.rstrip("/").rpartition("/")[2]
+    about["made"] = {"from": called, "fingerprint": model.origin.fingerprint}
     with staged_folder(out) as folder:
         plain = Plain(model).eval()
         blank = torch.rand(2, 3, *model.preprocess.size, generator=torch.Generator().manual_seed(0))
@@ -92,7 +94,7 @@ def _write_program(plain: nn.Module, blank: Tensor, file: Path, about: dict[str,
     any_number = torch.export.Dim("batch", min=1, max=1 << 16)
     with torch.no_grad():
         program = torch.export.export(plain, (blank,), dynamic_shapes=({0: any_number},))
-    for node in program.graph.nodes:  # where the source lay on this machine is nobody's business
+    for node in program.graph.nodes:  # as for the name
         node.meta.pop("stack_trace", None)
     torch.export.save(program, file, extra_files={"stockpot.json": json.dumps(about)})
 
@@ -112,7 +114,7 @@ def _write_onnx(plain: nn.Module, blank: Tensor, file: Path, about: dict[str, An
             input_names=["pixels"], output_names=["logits"], verbose=False,
         )  # fmt: skip
     made.model.metadata_props[METADATA] = json.dumps(about)
-    for node in made.model.graph:  # as above
+    for node in made.model.graph:  # as for the name
         node.metadata_props.clear()
     large = sum(value.numel() * value.element_size() for value in plain.parameters()) > 1 << 30
     made.save(str(file), external_data=large)
