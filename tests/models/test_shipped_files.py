@@ -1,4 +1,4 @@
-"""`stockpot export MODEL`: what is written answers as the model does, and loading it runs no code."""
+"""`stockpot export MODEL`: what is written answers as the model does; loading it runs no code."""
 
 from __future__ import annotations
 
@@ -117,9 +117,10 @@ def test_mistakes_are_told(written: tuple[str, Path, dict[str, str]], tmp_path: 
     told = invoke("fuse", "average", file, file, "-o", tmp_path / "soup")
     assert "is an ONNX file, and its files are wanted here" in told.output
     (tmp_path / "no.onnx").write_bytes(b"no")
-    assert "onnxruntime cannot open it" in invoke(
-        "measure", tmp_path / "no.onnx", "--data", "icons", "--limit", 2
-    ).output
+    assert (
+        "onnxruntime cannot open it"
+        in invoke("measure", tmp_path / "no.onnx", "--data", "icons", "--limit", 2).output
+    )
 
 
 class Bomb:
@@ -135,7 +136,9 @@ class Bomb:
 Change = Callable[[str, bytes, Path], bytes]
 
 
-def changed(program: Path, out: Path, change: Change, extra: dict[str, bytes] | None = None) -> Path:
+def changed(
+    program: Path, out: Path, change: Change, extra: dict[str, bytes] | None = None
+) -> Path:
     """The archive with some of its members changed."""
     mark = out.with_suffix(".ran")
     with zipfile.ZipFile(program) as old, zipfile.ZipFile(out, "w") as new:

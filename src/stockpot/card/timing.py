@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from stockpot.card.preset import Asked
 
+
 class Pace(NamedTuple):
     """What a measure takes: seconds whatever the number of images, and seconds for each."""
 

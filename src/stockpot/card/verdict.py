@@ -77,7 +77,9 @@ def _corruption(cell: CellResult) -> tuple[str, str]:
     whole = cell.score("accuracy").value
     worst = _worst(cell)
     word = _graded(score, _CORRUPTED, whole)
-    kept = f", {100 * score.value / whole:.0f} % of the {100 * whole:.0f} % without" if whole else ""
+    kept = (
+        f", {100 * score.value / whole:.0f} % of the {100 * whole:.0f} % without" if whole else ""
+    )
     told = f"corruption: {_shown(score)} right under corruption{kept} (n = {cell.data.n:,})"
     return word, f"{told}; worst: {worst}" if worst else told
 

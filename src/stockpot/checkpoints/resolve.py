@@ -67,8 +67,8 @@ _WANTS: dict[Wanted, _Want] = {
         "model",
         ("zoo", "folder", "hub", "factory", *_PACKAGES, "onnx", "program", "endpoint"),
         "a zoo model (`stockpot list zoo`), a model folder, a .onnx or .pt2 file, an http:// "
-        "endpoint, a hub id (owner/name), module.py:factory, timm:NAME, open_clip:ARCHITECTURE/PRETRAINED or "
-        "robustbench:DATASET/THREAT/NAME",
+        "endpoint, a hub id (owner/name), module.py:factory, timm:NAME, "
+        "open_clip:ARCHITECTURE/PRETRAINED or robustbench:DATASET/THREAT/NAME",
         "models",
     ),
     "weights": _Want(

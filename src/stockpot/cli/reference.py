@@ -1,6 +1,6 @@
-"""The page docs/recipe-reference.md, made from the schema of a recipe and the signatures of methods.
+"""docs/recipe-reference.md, made from the schema of a recipe and the signatures of methods.
 
-    stockpot validate --reference > docs/recipe-reference.md
+stockpot validate --reference > docs/recipe-reference.md
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ _BLOCKS = {
     "report": "ReportBlock",
     "report.scatter": "ScatterBlock",
 }
-_METHODS = {"harden": "hardeners", "fuse": "fusers", "season": "seasoners", "measure.with": "measures"}
+_METHODS = {
+    "harden": "hardeners",
+    "fuse": "fusers",
+    "season": "seasoners",
+    "measure.with": "measures",
+}
 _NAMED = {"data", "models", "harden", "fuse", "season"}
 """Blocks that hold entries by name."""
 
@@ -34,8 +39,8 @@ def recipe_reference() -> str:
     lines = [
         "# Recipe reference",
         "",
-        "Every key of a recipe, with its type and default, and the keys of every method. Made from the",
-        "schema (`stockpot validate --schema` prints it for editors) by",
+        "Every key of a recipe, with its type and default, and the keys of every method. Made from",
+        "the schema (`stockpot validate --schema` prints it for editors) by",
         "`stockpot validate --reference > docs/recipe-reference.md`; a test keeps it true. "
         "`stockpot show NAME`",
         "explains the parameters of one method, `stockpot init` writes a first recipe.",
@@ -91,7 +96,8 @@ def _type(facts: Mapping[str, Any]) -> str:
 
 
 def _block_of(title: str) -> str:
-    return next((f"[`{name}`](#{_anchor(name)})" for name, own in _BLOCKS.items() if own == title), title)
+    names = [name for name, own in _BLOCKS.items() if own == title]
+    return f"[`{names[0]}`](#{_anchor(names[0])})" if names else title
 
 
 def _anchor(block: str) -> str:

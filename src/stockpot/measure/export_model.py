@@ -1,4 +1,4 @@
-"""`stockpot export MODEL --to onnx`: write a model as it ships, and measure what shipping changed."""
+"""`stockpot export MODEL --to onnx`: write a model as it ships, and measure what that changed."""
 
 from __future__ import annotations
 

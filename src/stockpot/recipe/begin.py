@@ -32,8 +32,8 @@ def first_recipe(answers: Answers, *, base: bool = False, limit: int = 200) -> s
     """
     names = list(answers.models)
     lines = [
-        "# Check it with `stockpot validate`, follow it with `stockpot run`. Every key is explained",
-        "# in docs/recipe-reference.md; `stockpot show NAME` describes a method or a measure.",
+        "# Check it with `stockpot validate`, follow it with `stockpot run`. Every key is in",
+        "# docs/recipe-reference.md; `stockpot show NAME` describes a method or a measure.",
         "version: 1",
         "seed: 0",
         "",

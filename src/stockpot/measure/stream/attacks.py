@@ -54,7 +54,14 @@ def attacked_scores(
     for name, subject in subjects(model).items():
         with torch.inference_mode(False), torch.enable_grad():
             found = attack_scored(
-                subject, shown.clone(), scorer, rows, norm=aim.norm, eps=aim.eps, seed=seeds, **search
+                subject,
+                shown.clone(),
+                scorer,
+                rows,
+                norm=aim.norm,
+                eps=aim.eps,
+                seed=seeds,
+                **search,
             )
         before, after = found.correct.cpu().numpy(), found.robust.cpu().numpy()
         radius: Condition = {"norm": aim.norm, "eps": aim.eps}

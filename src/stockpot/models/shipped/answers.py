@@ -68,15 +68,25 @@ class _Asked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NoGradientError(
-            f"{ctx.what} gives answers and no gradients, which are needed here.",
+        raise NoGradientError(ctx.what)
+
+
+class NoGradientError(UserError):
+    """A gradient was wanted of a model that can only be asked."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} gives answers and no gradients, which are needed here.",
             hint="Searches without them are there (adversarial: method=square); the model that it "
             "was made from may have them.",
         )
 
 
-class NoGradientError(UserError):
-    """A gradient was wanted of a model that can only be asked."""
+def want_gradients(model: nn.Module) -> None:
+    """Raise for a model that can only be asked, before anything is loaded for a search."""
+    for module in model.modules():
+        if isinstance(module, Answers):
+            raise NoGradientError(module.what)
 
 
 def only_asked(model: nn.Module) -> bool:

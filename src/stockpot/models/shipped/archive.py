@@ -27,11 +27,12 @@ _OPERATOR = re.compile(
 )
 _SYMBOL = re.compile(r"[suz]\d+")
 _DECLARED = re.compile(r"Symbol\('([suz]\d+)'(, (positive|integer|nonnegative)=(True|False))*\)")
-_IN_SHAPES = frozenset(
-    "FloorDiv Mod PythonMod CleanDiv CeilDiv ModularIndexing Max Min Abs Eq Ne Lt Le Gt Ge And Or "
-    "Not Where TruncToInt FloorToInt CeilToInt RoundToInt ToFloat IntTrueDiv FloatTrueDiv PowByNatural "
-    "Pow Integer true false True False oo int_oo".split()
-)
+_IN_SHAPES = {
+    "FloorDiv", "Mod", "PythonMod", "CleanDiv", "CeilDiv", "ModularIndexing", "Max", "Min", "Abs",
+    "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not", "Where", "TruncToInt", "FloorToInt",
+    "CeilToInt", "RoundToInt", "ToFloat", "IntTrueDiv", "FloatTrueDiv", "PowByNatural", "Pow",
+    "Integer", "true", "false", "True", "False", "oo", "int_oo",
+}  # fmt: skip
 _SHAPE = re.compile(r"[\w\s+\-*/(),.<>=!&|~]*")
 _KNOWN = (
     re.compile(r"archive_format|archive_version|byteorder|\.data/\w+|version|extra/.+"),

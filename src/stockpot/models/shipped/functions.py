@@ -80,8 +80,9 @@ def asking(
     """
     if isinstance(function, nn.Module):
         network: nn.Module = function.eval()
-        kind, fingerprint = type(function).__name__, fingerprint or fingerprint_tensors(
-            function.state_dict().items()
+        kind, fingerprint = (
+            type(function).__name__,
+            fingerprint or fingerprint_tensors(function.state_dict().items()),
         )
     else:
         network = Answers(function, f"{what} ({kind})")

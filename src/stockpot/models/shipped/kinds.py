@@ -1,4 +1,4 @@
-"""Which loader a shipped model has, and who it is. Nothing of them is imported before it is asked."""
+"""Which loader a shipped model has, imported when it is asked for, and who the model is."""
 
 from __future__ import annotations
 

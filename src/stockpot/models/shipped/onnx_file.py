@@ -27,6 +27,7 @@ from stockpot.types import ImageSize
 
 METADATA = "stockpot"
 """The key of a file's own metadata under which its preprocessing is stated, as JSON."""
+_USUAL = ("CUDAExecutionProvider", "CPUExecutionProvider")
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
 
@@ -86,7 +87,7 @@ class Session:
             raise BadParameterError(
                 f"providers: {unknown[0]} is not there; onnxruntime has {', '.join(there)}."
             )
-        usual = [each for each in ("CUDAExecutionProvider", "CPUExecutionProvider") if each in there]
+        usual = [each for each in _USUAL if each in there]
         try:
             self._session = runtime.InferenceSession(
                 str(file), options, providers=list(providers) or usual

@@ -100,7 +100,8 @@ class Program(nn.Module):
         fixed = all(isinstance(side, int) for side in shape[2:])
         self.side = ImageSize(*(int(side) for side in shape[2:])) if fixed else None
         """The size of a picture, where the input fixes it."""
-        self.batch = shape[0] if isinstance(shape[0], int) else None
+        first: Any = shape[0]  # a number, or a symbol where any number goes
+        self.batch: int | None = first if isinstance(first, int) else None
 
     def forward(self, pixels: Tensor) -> Tensor:
         if self.batch is None:

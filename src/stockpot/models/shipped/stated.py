@@ -1,8 +1,8 @@
 """What is said of a shipped model: its classes, and how pictures become what it takes.
 
 The keys are those of the options (`classes`, `size`, `resize`, `squash`, `mean`, `std`,
-`interpolation`). Each is taken from the first place that has it: an option, `model.onnx.json` beside
-the file, what the file itself holds, and `preprocessor_config.json` and `config.json` beside it.
+`interpolation`). Each is taken from the first place that has it: an option, `model.onnx.json`
+beside the file, what the file itself holds, `preprocessor_config.json` and `config.json` beside it.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ def settled(
     if size is None or (side is not None and size != side):
         raise BadCheckpointError(f"{what}: its input is {side}, but size says {size}.")
     resized = said.get("resize")
+    # Of a size that is no square, nothing says how the rest is to be cut.
+    whole = said.get("squash") or (resized is None and size.height != size.width)
     classes = said.get("classes")
     return (
         None if classes is None else tuple(str(name) for name in classes),
         Preprocess(
             size,
-            size if said.get("squash") or resized is None and _oblong(size) else resized or size[0],
+            size if whole else resized or size.height,
             three(said["mean"], "mean"),
             three(said["std"], "std"),
             _interpolation(said.get("interpolation", "bicubic")),
@@ -141,10 +143,6 @@ def _size(value: Any, what: str) -> ImageSize:
     if not several or len(sides) != 2 or not all(isinstance(side, int) for side in sides):
         raise BadCheckpointError(f"{what}: size: expected a number or two, got {value!r}.")
     return ImageSize(*sides)
-
-
-def _oblong(size: ImageSize) -> bool:
-    return size.height != size.width
 
 
 def _interpolation(value: Any) -> Interpolation:

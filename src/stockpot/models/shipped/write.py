@@ -87,7 +87,8 @@ class Plain(nn.Module):
         self.to(model.device)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return cast(Tensor, self.network((pixels - self.mean) / self.std)).float()
+        mean, std = cast(Tensor, self.mean), cast(Tensor, self.std)
+        return cast(Tensor, self.network((pixels - mean) / std)).float()
 
 
 def _write_program(plain: nn.Module, blank: Tensor, file: Path, about: dict[str, Any]) -> None:
