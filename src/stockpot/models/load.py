@@ -25,6 +25,7 @@ from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import (
     fingerprint_files,
     fingerprint_model,
+    fingerprint_shipped,
     fingerprint_tensors,
 )
 from stockpot.models.huggingface import load_huggingface, load_to_ask
@@ -33,7 +34,7 @@ from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
 from stockpot.models.prompts import Prompts
 from stockpot.models.shipped.functions import from_function
-from stockpot.models.shipped.kinds import SHIPPED, fingerprint_shipped
+from stockpot.models.shipped.kinds import SHIPPED
 from stockpot.models.zero_shot import load_zero_shot, with_classes
 from stockpot.models.zero_shot_beside import load_beside
 

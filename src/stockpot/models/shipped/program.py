@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.errors import BadCheckpointError
 from stockpot.models.classifier import Classifier
+from stockpot.models.fingerprint import fingerprint_shipped
 from stockpot.models.preprocess import Interpolation
 from stockpot.models.shipped.archive import check_archive
 from stockpot.models.shipped.functions import asking
-from stockpot.models.shipped.kinds import fingerprint_shipped
 from stockpot.models.shipped.stated import Said, beside, beside_from_hub, settled
 from stockpot.types import ImageSize
 
