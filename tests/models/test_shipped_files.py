@@ -25,10 +25,14 @@ NETWORK = f"""
 import torch
 from torch import nn
 
+class Numbered(nn.Module):
+    def forward(self, maps):  # makes a tensor of its own, on the device of the export
+        return maps + torch.arange(4.0, device=maps.device).view(1, 4, 1, 1)
+
 def make():
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), Numbered(), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, {len(CLASSES)}),
     )
 """
@@ -102,6 +106,8 @@ def test_an_exported_program_is_attacked_by_gradients(
         )[0]
         for model, options in ((source, OPTIONS), (folder / "torch-export", {}))
     ]
+    moved = stockpot.load_model(folder / "torch-export").to("meta")
+    assert moved(torch.zeros(2, 3, SIDE, SIDE, device="meta")).device.type == "meta"
     assert [cell.outcomes for cell in results[:1]] == [cell.outcomes for cell in results[1:]]
 
 

@@ -6,9 +6,9 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +102,19 @@ class Program(nn.Module):
         """The size of a picture, where the input fixes it."""
         first: Any = shape[0]  # a number, or a symbol where any number goes
         self.batch: int | None = first if isinstance(first, int) else None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        here = next((each.device for each in (*self.parameters(), *self.buffers())), None)
+        # Where tensors are made inside, the device of the export is written into the graph.
+        for module in self.graph.modules():
+            if not isinstance(module, torch.fx.GraphModule):
+                continue
+            for node in module.graph.nodes:
+                if node.kwargs.get("device") is not None:
+                    node.kwargs = {**node.kwargs, "device": here}
+            module.recompile()
+        return self
 
     def forward(self, pixels: Tensor) -> Tensor:
         if self.batch is None:
