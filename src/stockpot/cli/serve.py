@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -37,5 +39,7 @@ def command(
     where = f"http://{host}:{server.server_address[1]}"
     typer.echo(f"{model} at {where}; stop it with Ctrl-C. Measure it with:")
     typer.echo(f"  stockpot measure {where} --data DATA --with clean")
+    # From another thread: the loop that is to end is the one that the signal interrupts.
+    signal.signal(signal.SIGINT, lambda *_: Thread(target=server.shutdown).start())
     with server:
         server.serve_forever()
