@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    card,
     check,
     choose,
     compare,
@@ -28,6 +29,7 @@ from stockpot.cli import (
     figures,
     fuse,
     harden,
+    init,
     leaderboard,
     listing,
     measure,
@@ -37,6 +39,7 @@ from stockpot.cli import (
     run,
     runs,
     season,
+    serve,
     show,
     sign,
     similarity,
@@ -52,12 +55,14 @@ from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
+    init,
     run,
     fuse,
     similarity,
     harden,
     season,
     measure,
+    card,
     attack,
     audit,
     explain,
@@ -71,7 +76,7 @@ _MAKING = (
     push,
     convert,
 )
-_JUDGING = (compare, check, choose, transfer, sign, verify)
+_JUDGING = (compare, check, choose, transfer, sign, verify, serve)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

@@ -23,6 +23,7 @@ from stockpot.measure.together.group import Asked, End, model_of, run_apart, run
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
+from stockpot.models.load import load_model
 from stockpot.results.collection import Results
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
@@ -30,7 +31,7 @@ from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
-Source = str | Path | Classifier
+Source = str | Path | Classifier | Callable[[Any], Any]
 Models = Source | Sequence[Source] | Mapping[str, Source]
 Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 Done = Callable[[CellResult, int, int], None]
@@ -59,7 +60,8 @@ def measure(
     """Measure every model with every measure on every dataset.
 
     Args:
-        models: sources as for `load_model`, or classifiers; a list, or a mapping from names.
+        models: sources as for `load_model`, classifiers, or functions from pixels to logits with
+            `classes` and `size` among the model options; a list, or a mapping from names.
         measures: names, or a mapping from names to parameters.
         data: a dataset, its name or path; a list of them, or a mapping from names.
         out: the run folder; results go to `out/results`, and what is there is not repeated.
@@ -222,6 +224,9 @@ def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> lis
     """
     chosen = dict(options or {})
     named = by_name(models)
+    for name, source in named.items():
+        if not isinstance(source, str | Path | Classifier):
+            named[name] = load_model(source, **chosen, name=name)
     adapters = {
         name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
         for name, source in named.items()
