@@ -83,9 +83,9 @@ def root(
 ) -> None:
     """Many checkpoints in, one robust image classifier out, with the evidence."""
     if version:
-        from stockpot import __version__
+        from importlib.metadata import version as installed
 
-        typer.echo(f"stockpot {__version__}")
+        typer.echo(f"stockpot {installed('stockpot')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -50,6 +50,9 @@ class RecipeFile:
             self._complain(problem)
         self._check_references()
 
+    def __repr__(self) -> str:
+        return f"RecipeFile({self.name}: {self.recipe})"
+
     def changed(self, overrides: Overrides) -> RecipeFile:
         """The same recipe with further values changed."""
         return RecipeFile(self._text, self.name, self._overrides | _parsed(overrides))

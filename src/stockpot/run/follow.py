@@ -38,6 +38,10 @@ class Run:
     report: Path | None = None
     similarity: SimilarityReport | None = None
 
+    def __repr__(self) -> str:
+        page = f", report {self.report}" if self.report else ""
+        return f"Run({self.folder}: {len(self.models)} models, {len(self.results)} results{page})"
+
 
 @timed()
 def run(
