@@ -50,10 +50,9 @@ def command(
         from stockpot.cli.console import ImageProgress, err, say_where
         from stockpot.cli.scores import print_scores
         from stockpot.engine import engines
-        from stockpot.recipe import load_recipe
-        from stockpot.run.follow import folder_of, run
+        from stockpot.run.follow import folder_of, read, run
 
-    file = load_recipe(recipe, overrides or ())
+    file = read(recipe, overrides or ())
     engines.get(engine)
     if dry_run:
         _say_plan(file, out)

@@ -161,7 +161,7 @@ class Dataset:
         )
 
     def _repr_html_(self) -> str:
-        from stockpot.datasets.gallery import dataset_html
+        from stockpot.datasets.told.gallery import dataset_html
 
         return dataset_html(self)
 
