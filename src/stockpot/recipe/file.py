@@ -50,8 +50,8 @@ class RecipeFile:
         self.raw: dict[str, Any] = raw
         written = write_out(raw)
         self._variants = written.variants
-        for place in written.clashes:
-            self.fail(place, "this name is used twice.")
+        for twice in written.clashes:
+            self.fail(twice, "this name is used twice.")
         try:
             self.recipe = Recipe.model_validate(written.recipe).with_variants(written.variants)
         except ValidationError as problem:
