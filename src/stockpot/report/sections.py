@@ -14,7 +14,6 @@ from stockpot.results.headline import (
     Column,
     Shown,
     format_score,
-    gathered_notes,
     headline_columns,
     headline_rows,
     images_of,
@@ -23,6 +22,7 @@ from stockpot.results.headline import (
 from stockpot.results.schema import CellResult
 from stockpot.results.score_tables import CorruptionTable, corruption_tables
 from stockpot.results.statistics import paired_bootstrap
+from stockpot.results.summary.notes import gathered_notes
 
 _FEWEST = 3
 """Images per class, on average, from which on accuracy per class is worth a table."""
