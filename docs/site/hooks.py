@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,6 +25,9 @@ DOCS = ROOT / "docs"
 OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/*/*.md")
 GENERATED = {"commands.md": reference.commands, "methods.md": reference.methods}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+ASKS = re.compile(
+    r"<(?:script|img|iframe|source|link)\b[^>]*?(?:src|href)=[\"']?(https?:[^\"' >]+)"
+)
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 
 
@@ -71,6 +75,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"{before}{place}{after}"
 
     return _outside_code(markdown, lambda text: LINK.sub(moved, text))
+
+
+def on_post_build(config: Any) -> None:
+    """Nothing may be asked of others when the site is read."""
+    for page in Path(config["site_dir"]).rglob("*.html"):
+        for tag in re.finditer(r"<[^>]+>", page.read_text(encoding="utf-8")):
+            if (found := ASKS.match(tag[0])) and "rel=canonical" not in tag[0]:
+                raise PluginError(f"{page.name} asks {found[1]} when it is read.")
 
 
 def _targets(page: Path) -> set[Path]:

@@ -170,7 +170,7 @@ class ImageProgress:
         now = time.monotonic()
         if self._begun[0] != subject(what) or done < self._begun[2]:
             self._begun = (subject(what), now, done)
-        elif now - self._last > EVERY_SECONDS:
+        elif now - self._last > EVERY_SECONDS and done < total:
             self._last = now
             _, since, first = self._begun
             err.print(f"  {what}: {progress_line(done, total, done - first, now - since)}")

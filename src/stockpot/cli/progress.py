@@ -12,7 +12,9 @@ def cell_row(result: CellResult) -> tuple[str, ...]:
     """A finished cell: model, measure, data, its first score and what it took."""
     from stockpot.results.headline import headline_columns, headline_rows
 
-    columns = headline_columns([result])[:1]
+    # A measure that begins with the clean accuracy is about something else.
+    found = headline_columns([result])
+    columns = [each for each in found if not each.title.startswith("clean")][:1] or found[:1]
     shown = next(iter(headline_rows([result], columns).values())) if columns else []
     score = f"{columns[0].title} {shown[0].text}" if shown else "no score"
     key = result.key
