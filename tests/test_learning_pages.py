@@ -108,7 +108,6 @@ def test_the_tutorial_prints_what_it_shows(
     monkeypatch.setenv("COLUMNS", transcripts.WIDTH)
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     for many, few in (
-        ("limit=300", "limit=100"),
         ("limit: 60", "limit: 6"),
         ("--data photos --with", "--data photos --limit 6 --with"),
     ):
