@@ -19,12 +19,14 @@ import re
 import shlex
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 TIME = re.compile(r"\d[\d.]* (?:s|min|h)\b(?: \d+ (?:s|min)\b)?")
+WORD = re.compile(r"[A-Za-z_][\w-]*")
 DIGEST = re.compile(r"\b[0-9a-f]{12,64}\b")
 WIDTH = "100"
 PASSING = re.compile(r"  .+: [\d,]+ of [\d,]+ \(\d+ %\)")
@@ -63,30 +65,43 @@ def _output(command: str, invoke: Invoke) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def difference(shown: str, printed: str, *, numbers: bool = True) -> str:
-    """The first line in which two outputs tell different things; nothing where none does.
-
-    Args:
-        shown: the page.
-        printed: the page as it came out.
-        numbers: whether numbers count too; not where fewer pictures were measured.
-    """
+def difference(shown: str, printed: str) -> str:
+    """The first line in which two outputs tell different things; nothing where none does."""
     ours, theirs = shown.splitlines(), printed.splitlines()
     for number in range(max(len(ours), len(theirs))):
         one, other = ((*lines[number : number + 1], "")[0] for lines in (ours, theirs))
-        if not _alike(one, other, numbers):
+        if not _alike(one, other):
             return f"shown:   {one}\nprinted: {other}"
     return ""
 
 
-def _alike(one: str, other: str, counted: bool) -> bool:
-    one, other = (DIGEST.sub("digest", TIME.sub("time", text)) for text in (one, other))
-    if not counted:  # which number is best depends on them
-        one, other = (re.sub(r" \*(?= |$)", "", text) for text in (one, other))
+def other_words(shown: str, printed: str) -> str:
+    """The first command whose words are others; numbers, and where lines break by them, are not.
+
+    This is what can be asked of outputs on fewer pictures.
+    """
+    for one, other in zip(_commands(shown), _commands(printed), strict=True):
+        ours, theirs = (Counter(WORD.findall(_plain(text))) for text in (one, other))
+        if ours != theirs:
+            lost, new = (sorted((a - b).elements()) for a, b in ((ours, theirs), (theirs, ours)))
+            return f"{one.splitlines()[0]}\nshown only: {lost}\nprinted only: {new}"
+    return ""
+
+
+def _commands(text: str) -> list[str]:
+    return re.findall(r"^\$ .*?(?=^\$ |^```)", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _plain(text: str) -> str:
+    return DIGEST.sub("digest", TIME.sub("time", text))
+
+
+def _alike(one: str, other: str) -> bool:
+    one, other = _plain(one), _plain(other)
     words = [NUMBER.sub("#", " ".join(text.split())) for text in (one, other)]
     numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(t)] for t in (one, other)]
     close = (abs(a - b) <= max(1.0, 0.03 * abs(a)) for a, b in zip(*numbers, strict=False))
-    return words[0] == words[1] and (not counted or all(close))
+    return words[0] == words[1] and all(close)
 
 
 @contextlib.contextmanager

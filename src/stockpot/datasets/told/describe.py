@@ -81,7 +81,7 @@ def _splits(name: str, options: Mapping[str, Any]) -> dict[str, Dataset]:
             raise
     if shown is not None and shown.split == WHOLE:
         return {WHOLE: shown}
-    found = {}
+    found: dict[str, Dataset] = {}
     for split in ("train", "val", "test"):
         if shown is not None and shown.split == split:
             found[split] = shown
