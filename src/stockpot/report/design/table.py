@@ -60,6 +60,10 @@ class Column(NamedTuple):
     """Its name in links; from the title unless given."""
 
 
+_MOST_PRINTED, _MOST_HEAT = 8, 26
+"""Columns that fit side by side on a sheet of paper."""
+
+
 class _Group(NamedTuple):
     title: str
     span: int
@@ -108,6 +112,7 @@ def table(
         "csv": csv,
         "sort": sort.removeprefix("-"),
         "falling": sort.startswith("-"),
+        "wide": len(heads) > (_MOST_HEAT if heat else _MOST_PRINTED),
         "most": most if len(body) > most else 0,
     }
     return Markup(environment().get_template("table.html.j2").render(values))

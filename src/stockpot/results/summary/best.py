@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from stockpot.results.groups import shares_right
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.statistics import group_sums, paired_bootstrap
+from stockpot.results.statistics import group_sums, paired_bootstrap, wilson
+from stockpot.results.trust import is_ranked
 
 Answers = NDArray[np.float64]
 _FEWEST = 6
@@ -63,9 +64,7 @@ def beyond_noise(first: Entrant, second: Entrant) -> bool:
         if one is not None and two is not None and one.shape == two.shape:
             groups = first.groups if first.groups is not None else second.groups
             return _paired(sign * (one - two), groups)
-    # What has no interval is exact, such as a number of parameters.
-    down = 0.0 if _end(a, -sign) is None else abs(a.value - (_end(a, -sign) or 0.0))
-    up = 0.0 if _end(b, sign) is None else abs((_end(b, sign) or 0.0) - b.value)
+    down, up = abs(a.value - _end(a, -sign)), abs(_end(b, sign) - b.value)
     return difference > math.hypot(down, up)
 
 
@@ -107,7 +106,8 @@ def best_of(cells: Sequence[CellResult], scores: Mapping[str, Score]) -> str | N
     found: dict[str, Entrant] = {}
     for model, score in scores.items():
         of = next((c for c in cells if c.key.model == model and score in c.scores), None)
-        found[model] = Entrant(score) if of is None else entrant(of, score)
+        if of is None or is_ranked(of):
+            found[model] = Entrant(score) if of is None else entrant(of, score)
     return best_beyond_noise(found)
 
 
@@ -127,5 +127,11 @@ def _record(score: Score) -> str:
     return score.metric
 
 
-def _end(score: Score, side: float) -> float | None:
-    return score.ci_high if side > 0 else score.ci_low
+def _end(score: Score, side: float) -> float:
+    """An end of the interval. A share without one has that of its count; what is left is exact,
+    such as a number of parameters."""
+    end = score.ci_high if side > 0 else score.ci_low
+    if end is None and score.unit == "fraction" and score.n > 1 and 0 <= score.value <= 1:
+        interval = wilson(round(score.value * score.n), score.n)
+        end = interval.high if side > 0 else interval.low
+    return score.value if end is None else end

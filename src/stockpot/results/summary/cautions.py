@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from stockpot.results.schema import CellResult
 from stockpot.results.summary.models import Summary
-from stockpot.results.trust import UNAUDITED, audited_notes, worst_of
+from stockpot.results.trust import UNAUDITED, audited_notes, is_ranked, worst_of
 
 FEW = 100
 """Below so many images an accuracy of one half is known to 10 points or worse."""
@@ -19,6 +19,7 @@ def cautions(results: Sequence[CellResult], found: Summary) -> list[str]:
         *_flagged(results),
         *_trained(results),
         *_seen(results),
+        *_unranked(results),
         *_unaudited(results),
         *_few(found),
     ]
@@ -66,6 +67,11 @@ def _seen(results: Sequence[CellResult]) -> list[str]:
             share = f"{int(seen.sum()):,} of {len(seen):,} images of {cell.key.data}"
             found[f"{cell.key.model} ({share})"] = None
     return [f"Measured on images that it saw when it was made: {_listed(found)}."] if found else []
+
+
+def _unranked(results: Sequence[CellResult]) -> list[str]:
+    found = {f"{c.key.model} ({c.key.measure})": None for c in results if not is_ranked(c)}
+    return [f"Not to be ranked with others: {_listed(found)}; the notes say why."] if found else []
 
 
 def _unaudited(results: Sequence[CellResult]) -> list[str]:

@@ -43,15 +43,15 @@ def _question(cell: CellResult) -> tuple[str, ...]:
 
 
 def _apart(cell: CellResult, others: Sequence[CellResult]) -> str:
-    """What differs from the others, in words."""
+    """What differs from the others, in words; rules are long, and told where nothing else is."""
     if not others:
         return ""
     said = []
-    if any(o.data.fingerprint != cell.data.fingerprint or o.data.n != cell.data.n for o in others):
-        said.append(f"{cell.data.n:,} images ({cell.data.fingerprint[:6]})")
-    if any(other.convention != cell.convention for other in others):
-        said.append(cell.convention)
+    if any(other.data.n != cell.data.n for other in others):
+        said.append(f"{cell.data.n:,} images")
+    elif any(other.data.fingerprint != cell.data.fingerprint for other in others):
+        said.append(f"images {cell.data.fingerprint[:8]}")
     for name, value in cell.key.params.items():
         if name not in _UNSHOWN and any(o.key.params.get(name) != value for o in others):
             said.append(f"{name} {value}")
-    return ", ".join(said)
+    return ", ".join(said) or cell.convention

@@ -15,6 +15,7 @@ from stockpot.results.score_tables import mean_score
 from stockpot.results.summary.best import Entrant, best_beyond_noise, entrant
 from stockpot.results.summary.comparable import Comparable, comparable
 from stockpot.results.tables import overall
+from stockpot.results.trust import is_ranked
 
 _MOST = 3
 """Columns of one kind; the tables have the others."""
@@ -66,9 +67,8 @@ def _attack(cell: CellResult) -> Score | None:
 
 
 def _attack_title(score: Score) -> str:
-    if score.metric == "union_accuracy":
-        return f"under attack, union of {score.condition.get('threats', 'all')}"
-    return f"under attack, {score.condition.get('norm')} {score.condition.get('eps')}"
+    union = score.metric == "union_accuracy"
+    return "under attack, union" if union else f"under attack, {score.condition.get('norm')}"
 
 
 def _worst(cell: CellResult) -> Score | None:
@@ -113,19 +113,24 @@ def summary(results: Sequence[CellResult]) -> Summary:
 
 
 def _columns(kind: _Kind, groups: Sequence[Comparable]) -> list[SummaryColumn]:
-    for measure in kind.measures:
-        own = [group for group in groups if group.measure == measure]
-        picked = [(group, _picked(kind, group)) for group in own]
-        filled = [(group, scores) for group, scores in picked if scores]
-        if not filled:
-            continue
-        many = kind.averaged and len({group.data for group, _ in filled}) > 1
-        if many and (column := _mean_column(kind, filled)):
-            return [column]
-        most = sorted(filled, key=lambda pair: -len(pair[1]))
-        columns = [_column(kind, *pair, several=len(filled) > 1) for pair in most[:_MOST]]
-        return [columns[0]._replace(left_out=len(filled) - len(columns)), *columns[1:]]
-    return []
+    # Of two measures that tell the same, the one that more models went through.
+    by_measure = [_filled(kind, groups, measure) for measure in kind.measures]
+    filled = max(by_measure, key=lambda found: len({m for _, scores in found for m in scores}))
+    if not filled:
+        return []
+    many = kind.averaged and len({group.data for group, _ in filled}) > 1
+    if many and (column := _mean_column(kind, filled)):
+        return [column]
+    most = sorted(filled, key=lambda pair: -len(pair[1]))
+    columns = [_column(kind, *pair, several=len(filled) > 1) for pair in most[:_MOST]]
+    return [columns[0]._replace(left_out=len(filled) - len(columns)), *columns[1:]]
+
+
+def _filled(
+    kind: _Kind, groups: Sequence[Comparable], measure: str
+) -> list[tuple[Comparable, dict[str, tuple[CellResult, Score]]]]:
+    picked = [(group, _picked(kind, group)) for group in groups if group.measure == measure]
+    return [(group, scores) for group, scores in picked if scores]
 
 
 def _picked(kind: _Kind, group: Comparable) -> dict[str, tuple[CellResult, Score]]:
@@ -137,14 +142,14 @@ def _column(
     kind: _Kind, group: Comparable, scores: dict[str, tuple[CellResult, Score]], *, several: bool
 ) -> SummaryColumn:
     score = next(iter(scores.values()))[1]
-    where = f" ({', '.join(filter(None, [group.data, group.apart]))})" if several else ""
+    where = f" ({group.apart or group.data})" if several else ""
     unlike = len({str(s.condition.get("set")) for _, s in scores.values()}) > 1
     told = {m: str(s.condition["set"]) for m, (_, s) in scores.items() if "set" in s.condition}
-    entrants = {model: entrant(*pair) for model, pair in scores.items()}
+    entrants = {model: entrant(*pair) for model, pair in scores.items() if is_ranked(pair[0])}
     return SummaryColumn(
         kind.name,
         kind.title(score) + where,
-        f"{group.measure} on {group.data}, {score.n:,} {_counted(score)}",
+        _about(group, score),
         {model: own for model, (_, own) in scores.items()},
         told,
         None if unlike else best_beyond_noise(entrants),
@@ -171,6 +176,15 @@ def _mean_column(
         {},
         best_beyond_noise({model: Entrant(score) for model, score in known.items()}),
     )
+
+
+def _about(group: Comparable, score: Score) -> str:
+    condition = score.condition
+    threat = condition.get("threats") or " ".join(
+        str(condition[name]) for name in ("norm", "eps") if name in condition
+    )
+    under = f", {threat}" if threat else ""
+    return f"{group.measure} on {group.data}{under}, {score.n:,} {_counted(score)}"
 
 
 def _counted(score: Score) -> str:
