@@ -53,6 +53,7 @@ def clean(
     if context.device.type != "cpu":
         draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []
+    note = context.note("correct", data, scorer)
     for logits, batch in forward_batches(model, data, context, "clean"):
         logits = scorer.logits(logits)
         rows = span(batch.rows)
@@ -61,6 +62,7 @@ def clean(
         right_top.append(hits.any(dim=1))
         losses.append(scorer.losses(logits, rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
+        note(logits, rows)
         yield
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()

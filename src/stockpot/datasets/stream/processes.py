@@ -16,7 +16,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,14 @@ def stop() -> None:
     found, _running = _running, None
     if found is not None:
         found.close()
+
+
+@contextmanager
+def decoding(wanted: bool) -> Iterator[None]:
+    """Have them run meanwhile; those that ran before go on afterwards."""
+    started = wanted and start()
+    try:
+        yield
+    finally:
+        if started:
+            stop()
