@@ -41,7 +41,7 @@ ROUNDS = (
 """All networks make the hold-outs of a round before any makes the next: when time runs out, every
 kind is there for every network."""
 EQUAL_COMPUTE = "-compute-"
-"""In the names of rows for equal computation, which come after those for equal epochs."""
+"""In the names of rows for equal computation."""
 
 
 class Task(NamedTuple):
@@ -68,11 +68,15 @@ def smaller(names: tuple[str, ...]) -> list[str]:
 
 
 def in_rounds(names: list[str]) -> list[str]:
-    """Equal epochs first, round by round; in a round the last of the recipe, which take longest."""
+    """Equal epochs first, round by round; in a round the last of the recipe, which take longest.
 
-    def place(name: str) -> tuple[bool, int, int]:
+    The first round of equal computation comes halfway, so that there are some.
+    """
+
+    def place(name: str) -> tuple[float, int]:
         at = next(i for i, held in enumerate(ROUNDS) if name.endswith(held))
-        return EQUAL_COMPUTE in name, at, -names.index(name)
+        later = len(ROUNDS) if at else 2.5
+        return at + later * (EQUAL_COMPUTE in name), -names.index(name)
 
     return sorted(names, key=place)
 
