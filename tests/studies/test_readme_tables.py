@@ -18,7 +18,7 @@ from stockpot.results.tables import filled, read_csv
 
 STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
-LABELS = ("point", "threshold", "runs", "n", "n outside", "labels", "seeds")
+LABELS = ("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds")
 Tables = Callable[[float], dict[str, str]]
 
 

@@ -1,4 +1,4 @@
-"""DTD as its authors publish it: `images/banded/banded_0002.jpg`, and lists of files in `labels/`."""
+"""DTD as its authors publish it: `images/banded/banded_0002.jpg`, and lists of files."""
 
 from __future__ import annotations
 
