@@ -105,7 +105,7 @@ class Grids(ABC):
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identify(model), *setting, *how)
+        key = (identify(model), model.preprocess, model.classes, *setting, *how)
         if key in _KEPT:
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
             return _KEPT[key]
