@@ -26,7 +26,7 @@ from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, outputs, taught
 from stockpot.harden.counterfactual.masks import filled, object_cells
 from stockpot.harden.counterfactual.partners import batch_partners
-from stockpot.harden.loop import Step
+from stockpot.harden.objective import Step
 from stockpot.harden.optimise import make_optimiser
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fine_tuned import FineTunedNetwork

@@ -1,6 +1,6 @@
-"""Draws docs/corruptions.png: the 19 corruptions at 5 severities, beside the clean picture.
+"""Draws docs/corruptions.jpg: the 19 corruptions at 5 severities, beside the clean picture.
 
-The families that came later are drawn smaller, at severities 1, 3 and 5, as JPEG.
+The families that came later are drawn smaller, at severities 1, 3 and 5.
 
     python docs/contact_sheet.py
 
@@ -67,7 +67,7 @@ def draw_nineteen(clean: torch.Tensor) -> None:
             tile = Image.fromarray(picture[0].permute(1, 2, 0).numpy())
             tile = tile.resize((TILE, TILE), Image.Resampling.LANCZOS)
             sheet.paste(tile, (LABEL + column * (TILE + GAP), top))
-    sheet.save(HERE / "corruptions.png", optimize=True)
+    sheet.save(HERE / "corruptions.jpg", quality=84, optimize=True)
 
 
 if __name__ == "__main__":

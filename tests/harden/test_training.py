@@ -218,3 +218,51 @@ def test_augmentations_keep_what_they_must() -> None:
     for mix in (mixup, cutmix):
         _, soft = mix(pixels, targets, generator, 1.0)
         torch.testing.assert_close(soft.sum(1), torch.ones(6))
+
+
+@pytest.mark.gpu
+def test_recorded_slopes_train_the_same_network(tmp_path) -> None:
+    """Passes as a CUDA graph: batch norms, dropout and a resumed run as without one."""
+    data, settings = make_dataset(64), {**SETTINGS, "epochs": 12}
+
+    def drops() -> nn.Module:
+        return nn.Sequential(*list(network())[:4], nn.Dropout(0.3), list(network())[4])
+
+    nominal, seen = make_objective("nominal"), []
+
+    def trained(objective, **more):
+        model = make_classifier(drops()).to("cuda")
+        train(model, data, objective, **settings, **more)
+        return weights(model)
+
+    def plain(step):  # says of itself nothing: every step is launched kernel by kernel
+        seen.append(step.number)
+        return nominal(step)
+
+    expected = trained(plain)
+    assert len(seen) == 96
+
+    class Counted:
+        same_every_step = True
+        passes = 0
+
+        def __call__(self, step):
+            self.passes += 1
+            return nominal(step)
+
+    recorded = Counted()
+    found = trained(recorded)
+    assert recorded.passes <= 4  # warm and recorded, then replayed
+    for name, value in expected.items():
+        assert torch.allclose(found[name].float(), value.float(), rtol=1e-3, atol=1e-4), name
+    resume = Resume(tmp_path / "state.pt", every=40)
+
+    def stop(step, total, seen):
+        if step == 48:
+            raise StopError
+
+    with pytest.raises(StopError):
+        trained(Counted(), resume=resume, report=stop)
+    again = trained(Counted(), resume=resume)
+    for name, value in found.items():
+        assert torch.allclose(again[name].float(), value.float(), rtol=1e-3, atol=1e-4), name

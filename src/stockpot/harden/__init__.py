@@ -10,7 +10,7 @@ from stockpot.registry import Kind, Tags
 from stockpot.verbs import speak
 
 if TYPE_CHECKING:
-    from stockpot.harden.loop import Objective
+    from stockpot.harden.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)

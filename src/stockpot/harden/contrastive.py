@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.zero_shot import ZeroShotNetwork
 
 if TYPE_CHECKING:

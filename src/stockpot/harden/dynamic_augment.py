@@ -21,7 +21,7 @@ from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.task import Rules, Task
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.types import Count, NonNegative
 

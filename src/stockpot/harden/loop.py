@@ -14,8 +14,9 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -34,8 +35,10 @@ from stockpot.harden.distributed import (
     own_share,
     share_buffers,
 )
+from stockpot.harden.objective import Begins, Learns, Objective, Remembers, Same, Step
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
+from stockpot.harden.slopes import Slopes
 from stockpot.harden.stochastic_depth import need_branches, stochastic_depth
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import renumbered
@@ -43,52 +46,6 @@ from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What an objective gets for one batch."""
-
-    model: Classifier
-    pixels: Tensor
-    labels: Tensor
-    generator: Generator
-    number: int
-
-
-Objective = Callable[[Step], Tensor]
-"""From one batch to the loss that is minimised."""
-
-
-@runtime_checkable
-class Remembers(Protocol):
-    """An objective that learns as it goes; what it knows is saved and resumed with the weights."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of `state_dict`."""
-        ...
-
-
-@runtime_checkable
-class Begins(Protocol):
-    """An objective that looks at the model and the data once, before the first step."""
-
-    def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
-        """Called with the model as it starts, in a resumed run too; may set its weights."""
-        ...
-
-
-@runtime_checkable
-class Learns(Protocol):
-    """An objective with weights of its own, trained as the model's are."""
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Known once it has begun."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -203,6 +160,8 @@ def train(
             averaged.load_state_dict(state["averaged"])
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
+    records = not drop_path and _is_same(objective)
+    slopes = Slopes(model, learned, records)
     seen: dict[str, float] = {}
     steps, saved = start, time.monotonic()
     model.train()
@@ -215,18 +174,26 @@ def train(
         chosen = rows.to(device, non_blocking=True)
         batch = augment(pixels.float() / 255, augmentations, generator)
         batch, targets = own_share(batch, labels[chosen])
-        with layers_draw_from(seed, step, device), stochastic_depth(branches, drop_path):
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-                loss = objective(Step(model, batch, targets, generator, step))
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+
+        def loss_of(
+            given: Tensor, meant: Tensor, generator: Generator = generator, step: int = step
+        ) -> Tensor:
+            # Weights that were cast for one pass must not be kept for the next, as a graph would.
+            with torch.autocast(
+                device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=not records
+            ):
+                return objective(Step(model, given, meant, generator, step))
+
+        drawing = partial(layers_draw_from, seed, step, device)
+        with stochastic_depth(branches, drop_path):
+            loss = slopes(loss_of, drawing, batch, targets, total - step)
         average_gradients(learned)
         if clip:
             nn.utils.clip_grad_norm_(learned, clip)
         optimiser.step()
         if averaged is not None:
             follow(averaged, model, min(ema, (1 + step) / (10 + step)))
-        losses = losses + torch.stack([loss.detach().float(), loss.new_ones(()).float()])
+        losses = losses + torch.stack([loss.float(), loss.new_ones(()).float()])
         if (step + 1) % per_epoch == 0:
             seen = {"loss": float(losses[0] / losses[1])}
             if not torch.isfinite(losses).all():
@@ -277,6 +244,10 @@ def _begin(objective: object, model: Classifier, data: Dataset, validation: Data
 
 def _own_parameters(objective: object) -> list[nn.Parameter]:
     return objective.parameters() if isinstance(objective, Learns) else []
+
+
+def _is_same(objective: object) -> bool:
+    return isinstance(objective, Same) and objective.same_every_step
 
 
 def _memory(objective: object) -> Remembers | None:

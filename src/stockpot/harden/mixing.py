@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stockpot.harden.augment import cutmix as paste
 from stockpot.harden.augment import mixup as blend
-from stockpot.harden.loop import Step
+from stockpot.harden.objective import Step
 
 
 def mixed(step: Step, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:

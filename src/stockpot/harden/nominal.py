@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.mixing import mixed
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import NonNegative, Part
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """The loss of clean images."""
+
+    label_smoothing: float = 0.0
+    same_every_step = True
+
+    def __call__(self, step: Step) -> Tensor:
+        logits = step.model(step.pixels)
+        return F.cross_entropy(logits, step.labels, label_smoothing=self.label_smoothing)
 
 
 @hardeners.register("nominal")
@@ -24,10 +38,10 @@ def nominal(
             every other batch is blended and every other one pasted.
     """
 
+    if not mixup and not cutmix:
+        return CrossEntropy(label_smoothing)
+
     def objective(step: Step) -> Tensor:
-        if not mixup and not cutmix:
-            logits = step.model(step.pixels)
-            return F.cross_entropy(logits, step.labels, label_smoothing=label_smoothing)
         pixels, targets = mixed(step, mixup, cutmix)
         return F.cross_entropy(step.model(pixels), targets, label_smoothing=label_smoothing)
 

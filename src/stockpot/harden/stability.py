@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import NonNegative
 
 

@@ -29,7 +29,9 @@ def draw_lines(pixels: Tensor, lines: int, step: int, lean: float) -> Tensor:
     Later pieces and lines cover earlier ones.
     """
     count, _, height, width = pixels.shape
-    at = torch.arange(lines, dtype=torch.float64, device=pixels.device) / lines * width
+    # On the CPU, and by a tensor below: a GPU would multiply by the reciprocal of a number, and the
+    # last bit decides between two pixels.
+    at = (torch.arange(lines, dtype=torch.float64) / lines * width).to(pixels.device)
     left, end = at.long(), (at + width / lines).long().clamp(max=width)
     # A line between two columns has no block of its own and is black.
     top = torch.arange(0, height, step, device=pixels.device)
@@ -37,7 +39,7 @@ def draw_lines(pixels: Tensor, lines: int, step: int, lean: float) -> Tensor:
     area = (bottom - top)[:, None] * (end - left)
     colour = _block_means(pixels.long(), top, bottom, left, end, area)
     light = _block_means(_grey(pixels), top, bottom, left, end, area)
-    ends = at - lean * (1 - light[:, 0].double() / 255)
+    ends = at - lean * (1 - light[:, 0].double() / at.new_tensor(255.0))
     ends = torch.where(area > 0, ends, at - lean)
     # Pieces N x rows x lines: from the end before, at first from the line's own place.
     starts = torch.cat([at.expand(count, 1, -1), ends[:, :-1]], 1).trunc().long()

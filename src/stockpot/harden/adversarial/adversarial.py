@@ -8,8 +8,8 @@ from torch import Tensor
 from stockpot.attack.threat import Eps, threat
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.mixing import mixed, smoothed
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import Fraction01, Natural, NonNegative, Norm, Part
 
 

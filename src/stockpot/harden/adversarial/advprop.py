@@ -22,7 +22,7 @@ from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.auxiliary_norms import AuxiliaryNorms
 from stockpot.harden.adversarial.worst import image_seeds, precision_of
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.folding import renewed_copy
 from stockpot.types import Fraction01, Natural, Norm, Positive

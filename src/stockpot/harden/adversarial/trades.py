@@ -10,7 +10,7 @@ from stockpot.attack.threat import Eps, threat
 from stockpot.attack.victim import evaluation_mode
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import Natural, NonNegative, Norm
 
 

@@ -9,7 +9,7 @@ from stockpot.attack.methods.apgd import Start, apgd
 from stockpot.attack.task import Outcome, Task
 from stockpot.attack.threat import Threat
 from stockpot.attack.victim import Precision, Victim, evaluation_mode
-from stockpot.harden.loop import Step
+from stockpot.harden.objective import Step
 from stockpot.models.forward.folding import renewed_copy
 
 # In training APGD starts at the image and, in l_1, with sparser steps than in evaluation.

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.augmentation.simple_changes import one_change
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import Count, Natural, NonNegative
 
 

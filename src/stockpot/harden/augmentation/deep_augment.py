@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.other_images import of_size
 from stockpot.models.autoencoder.files import load_autoencoder
 from stockpot.models.autoencoder.model import Autoencoder

@@ -20,7 +20,7 @@ from stockpot.harden import hardeners
 from stockpot.harden.augment import augment
 from stockpot.harden.augmentation.fractals import fractals
 from stockpot.harden.augmentation.simple_changes import one_change
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.other_images import of_size, other_images, taken
 from stockpot.models.classifier import Classifier
 from stockpot.types import Count, DataRef, Natural, Positive

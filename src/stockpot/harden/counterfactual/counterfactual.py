@@ -43,7 +43,7 @@ from stockpot.harden.counterfactual.partners import (
     batch_partners,
     chosen_partners,
 )
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.optimise import apart
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for

@@ -18,7 +18,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import contrastive_loss, dual_encoder, match
 from stockpot.harden.counterfactual.distil import frozen
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.optimise import follow
 from stockpot.models.classifier import Classifier
 from stockpot.types import Count, NonNegative, Part

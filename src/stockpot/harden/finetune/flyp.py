@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stockpot.harden import hardeners
 from stockpot.harden.contrastive import contrastive_loss, dual_encoder, match
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 
 
 @hardeners.register("flyp", paper="arXiv:2212.00638", towers="both")

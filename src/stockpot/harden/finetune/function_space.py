@@ -13,7 +13,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.other_images import other_images, taken
 from stockpot.models.classifier import Classifier
 from stockpot.types import DataRef, NonNegative

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.types import NonNegative
 

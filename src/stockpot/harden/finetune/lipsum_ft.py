@@ -13,7 +13,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import FineTunedNetwork, TextTower
 from stockpot.types import Count, NonNegative

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.harden.probe import Probe, best_probe, probe_path
 from stockpot.harden.selection import hold_out
 from stockpot.models.classifier import Classifier, evaluating

@@ -10,7 +10,7 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
-from stockpot.harden.loop import Objective, Step
+from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
 from stockpot.types import ModelRef, NonNegative, Positive

@@ -11,8 +11,8 @@ from torch import Tensor
 from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import Adversary, Steps, adversaries
+from stockpot.harden.objective import Objective, Step
 
 
 @hardeners.register("eat", paper="arXiv:2105.12508")

@@ -13,8 +13,8 @@ from stockpot.attack.threat import Norms, Radii, Threat
 from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import NORMS, RADII, members
+from stockpot.harden.objective import Objective, Step
 from stockpot.types import Count, Fraction01, NonNegative
 
 

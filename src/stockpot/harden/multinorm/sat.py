@@ -9,8 +9,8 @@ from torch import Tensor
 from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import NORMS, RADII, Steps, adversaries
+from stockpot.harden.objective import Objective, Step
 
 
 @hardeners.register("sat", paper="arXiv:2006.12135")

@@ -16,8 +16,8 @@ from stockpot.attack.task import Outcome
 from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
-from stockpot.harden.loop import Objective, Step
 from stockpot.harden.multinorm.threats import NORMS, RADII, Adversary, Steps, adversaries
+from stockpot.harden.objective import Objective, Step
 
 
 @hardeners.register("max", paper="arXiv:1904.13000")
