@@ -29,6 +29,7 @@ KINDS = ("style", "subtype", "version")
 REDRAWN, CUT = "noto", "fluent"
 SHAKEN, PLAIN = "shake", "unshaken"
 SMALLEST = "resnet20"
+MISSING = "Not run yet."
 COMPUTE = EQUAL_COMPUTE.rstrip("-")
 Row = dict[str, Any]
 
@@ -120,11 +121,18 @@ def from_data(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
+def _whole(rows: Sequence[Row]) -> bool:
+    """Whether every kind of hold-out is there, of which tables and findings are made."""
+    return {row["protocol"] for row in rows} == set(KINDS)
+
+
 def _networks(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["network"] for row in rows))
 
 
 def _accuracy(rows: Sequence[Row]) -> str:
+    if not _whole(rows):
+        return MISSING
     kinds = Counter(row["protocol"] for row in rows if row["network"] == rows[0]["network"])
     found = []
     for network in _networks(rows):
@@ -173,8 +181,8 @@ def _findings(rows: Sequence[Row]) -> list[list[str]]:
 
 def _at_equal_compute(rows: Sequence[Row]) -> list[list[str]]:
     """Findings 7 and 8: each larger network less the smallest, for the same computation."""
-    found = []
-    for number, kind in ((7, "style"), (8, "subtype")):
+    found: list[list[str]] = []
+    for number, kind in ((7, "style"), (8, "subtype")) if _whole(rows) else ():
         own = {name.removesuffix(COMPUTE): mean_of(rows, name, kind) for name in _networks(rows)}
         smallest = own.pop(SMALLEST)
         text = f"{number} for equal computation larger networks know a new {kind} better"
