@@ -25,7 +25,7 @@ LAYERS = [
     {"fuse", "harden"},
     {"season"},
     {"measure"},
-    {"report"},
+    {"report", "gate"},
     {"run", "tune", "registries"},
     {"cli"},
 ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stockpot.explain.run import explain
     from stockpot.fuse.run import fuse
     from stockpot.fuse.similarity import similarity
+    from stockpot.gate.check import check
     from stockpot.harden.run import harden
     from stockpot.measure.run import measure
     from stockpot.measure.unlabelled.choose import choose
@@ -33,6 +34,7 @@ _ROOMS = (
     "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
 )  # fmt: skip
 _FUNCTIONS = {
+    "check": "stockpot.gate.check:check",
     "choose": "stockpot.measure.unlabelled.choose:choose",
     "compare": "stockpot.results.compare:compare",
     "list": "stockpot.registries:names",
@@ -45,6 +47,7 @@ __all__ = [
     "UserError",
     "attack",
     "audit",
+    "check",
     "choose",
     "compare",
     "corrupt",

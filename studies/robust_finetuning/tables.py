@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from stockpot.charts import save
 from stockpot.files import write_atomic
-from stockpot.report.scatter import scatter
+from stockpot.report.sections.scatter import scatter
 from stockpot.results.contrast import Contrasts, minus
 from stockpot.results.groups import Answers, answers, means_of
 from stockpot.results.schema import CellResult

@@ -21,8 +21,8 @@ from stockpot.measure.dynamic.outcomes import Outcomes, curve, headline
 from stockpot.measure.dynamic.transfer import transfer_matrix
 from stockpot.measure.measurement import Context
 from stockpot.measure.run import measure
-from stockpot.report.galleries import galleries
 from stockpot.report.page import render
+from stockpot.report.sections.galleries import galleries
 from stockpot.results.agreement import fmr_table
 from stockpot.results.schema import CellResult, Score
 

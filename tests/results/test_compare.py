@@ -14,7 +14,7 @@ from commands import invoke
 from hand_made import clean_cell
 from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.rescore import rescored
-from stockpot.report.sections import comparisons
+from stockpot.report.sections.pairs import comparisons
 from stockpot.results.contrast import (
     Contrast,
     Pair,
@@ -186,7 +186,9 @@ def test_results_tell_which_images_belong_together(tmp_path: Path) -> None:
     for cell in nine:
         ResultStore(tmp_path / "results").save(cell)
     (shown,), (apart,) = (comparisons(cells) for cells in (load_results(tmp_path), one))
-    assert shown.interval == apart.interval
+    assert (shown.found.low, shown.found.high) == pytest.approx(
+        (apart.found.low, apart.found.high), abs=1e-9
+    )
     mean, alone = (group_means(cells, ["x"])["a"] for cells in (nine, one))
     assert mean.value == pytest.approx(alone.value)
     assert (mean.interval.low, mean.interval.high) == pytest.approx(
@@ -266,12 +268,12 @@ def test_the_largest_of_many_differences_is_no_finding() -> None:
     """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
     generator = np.random.default_rng(5)
     naive, together = 0, 0
-    for _ in range(40):
+    for _ in range(24):
         pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
         naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
         together += some_exceed(pairs).verdict == "held"
-    assert naive >= 4
-    assert together <= 3
+    assert naive >= 3
+    assert together <= 2
 
 
 def test_claims_about_several_differences() -> None:

@@ -15,8 +15,8 @@ from stockpot.datasets.load import load_dataset
 from stockpot.measure.run import measure
 from stockpot.models.classifier import Classifier
 from stockpot.report.page import render
-from stockpot.results.headline import gathered_notes
 from stockpot.results.store import load_results
+from stockpot.results.summary.notes import gathered_notes
 from trust import cheats
 
 QUICK = {"eps": "1/255", "budget": 150}

@@ -36,8 +36,11 @@ def page_colours() -> str:
     light = "".join(f"--{name}:{colour};" for name, colour in LIGHT.items())
     dark = "".join(f"--{name}:{colour};" for name, colour in DARK.items())
     named = {name: f"var(--{name})" for name in LIGHT}
+    # On paper everything is light; on a screen a reader's choice (`data-look`) comes before theirs.
     return (
-        f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
+        f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark)"
+        f'{{:root:not([data-look="light"]){{{dark}}}}}\n'
+        f'@media screen{{:root[data-look="dark"]{{{dark}}}}}\n'
         + "\n".join(f".chart {rule}" for rule in _rules(named))
     )
 

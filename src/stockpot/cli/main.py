@@ -16,6 +16,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    check,
     choose,
     compare,
     convert,
@@ -62,7 +63,7 @@ _MAKING = (
     export,
     convert,
 )
-_JUDGING = (compare, choose, transfer, sign, verify)
+_JUDGING = (compare, check, choose, transfer, sign, verify)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
@@ -94,7 +95,8 @@ def root(
 def main() -> None:
     """The entry point: turns errors into one line and an exit code.
 
-    0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved.
+    0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved, 4 a check
+    found the model worse than required.
     """
     signal.signal(signal.SIGINT, _interrupt)
     keep_freed_memory()

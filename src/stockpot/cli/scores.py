@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from stockpot.cli.console import out, table
 from stockpot.results.headline import (
     format_score,
-    gathered_notes,
     headline_columns,
     headline_rows,
     images_of,
@@ -15,23 +14,24 @@ from stockpot.results.headline import (
 )
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import corruption_tables, detection_tables, task_tables
+from stockpot.results.summary.comparable import Comparable, comparable
+from stockpot.results.summary.notes import gathered_notes
 
 
 def print_scores(results: Sequence[CellResult]) -> None:
-    """One table per dataset: models down, headline scores across."""
+    """A table for each measure of each dataset: models down, headline scores across.
+
+    What cannot be compared stands in tables of its own; a star marks what is best beyond noise.
+    """
     for data, cells in split_by_data(results).items():
-        columns = headline_columns(cells)
-        title = f"{data}: {images_of(cells)}, 95 % intervals"
-        rows = [
-            [model, *(shown.text for shown in row)]
-            for model, row in headline_rows(cells, columns).items()
-        ]
         out.print()
-        table(["model", *(column.title for column in columns)], rows, title=title)
+        out.print(f"{data}: {images_of(cells)}, 95 % intervals, * best beyond noise")
+        for group in comparable(cells):
+            _print_group(group)
         for grid in corruption_tables(cells):
             out.print()
             table(
-                ["corruption", *(f"severity {severity}" for severity in grid.severities), "CE"],
+                ["corruption", *(f"severity {severity:g}" for severity in grid.severities), "CE"],
                 [
                     [name, *(_short(score) for score in scores), _short(ratio)]
                     for name, scores, ratio in grid.rows
@@ -51,6 +51,19 @@ def print_scores(results: Sequence[CellResult]) -> None:
         for note in gathered_notes(cells, results):
             out.print(f"note: {note}")
     print_task_tables(results)
+
+
+def _print_group(group: Comparable) -> None:
+    columns = headline_columns(group.cells)
+    if not columns:
+        return
+    rows = [
+        [model, *(f"{shown.text} *" if shown.best else f"{shown.text}  " for shown in row)]
+        for model, row in headline_rows(group.cells, columns).items()
+    ]
+    out.print()
+    title = f"{group.measure} ({group.apart})" if group.apart else group.measure
+    table(["model", *(column.title for column in columns)], rows, title=title)
 
 
 def print_task_tables(results: Sequence[CellResult]) -> None:

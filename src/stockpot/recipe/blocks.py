@@ -42,6 +42,11 @@ class DataEntry(_WithParams):
     )
     limit: int | None = Field(None, ge=1)
 
+    @property
+    def source(self) -> dict[str, Any]:
+        """The arguments of `load_dataset`."""
+        return {"name": self.dataset, "split": self.split, "limit": self.limit, **self.params}
+
 
 class ModelEntry(_WithParams):
     """A model that exists (`load`), or a new one of a transformers architecture (`new`)."""

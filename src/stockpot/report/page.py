@@ -4,44 +4,52 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from stockpot.charts import page_colours
 from stockpot.files import write_atomic
-from stockpot.report.audits import audit_sections
-from stockpot.report.galleries import galleries
-from stockpot.report.robustness import robust_sections
-from stockpot.report.scatter import Axes, scatter_section
-from stockpot.report.sections import (
-    MOST_COMPARED,
-    class_tables,
-    comparisons,
-    corruption_sections,
-    filled,
-    leaderboards,
-    run_details,
-)
-from stockpot.report.stages import stage_shares
-from stockpot.report.tasks import sweep_sections, task_sections
-from stockpot.report.unknowns import unknown_sections
-from stockpot.results.headline import format_score
-from stockpot.results.provenance import package_version
+from stockpot.report.design import json_script, render_page
+from stockpot.report.pictures import NONE, Pictures
+from stockpot.report.sections.audits import audit_sections
+from stockpot.report.sections.boards import boards
+from stockpot.report.sections.classes import class_sections
+from stockpot.report.sections.corruption import corruption_sections
+from stockpot.report.sections.galleries import galleries
+from stockpot.report.sections.made import made_table
+from stockpot.report.sections.pairs import MOST_COMPARED, pairs_table
+from stockpot.report.sections.provenance import provenance_section
+from stockpot.report.sections.robustness import radius_curves, robust_sections
+from stockpot.report.sections.scatter import Axes, outside_sections, scatter_section
+from stockpot.report.sections.soups import soup_explorers, stored_soups
+from stockpot.report.sections.stages import costs_table, stage_shares
+from stockpot.report.sections.summary import summary_section
+from stockpot.report.sections.sweeps import sweep_sections
+from stockpot.report.sections.tasks import task_sections
+from stockpot.report.sections.unknowns import unknown_sections
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 
+_KINDS = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp"}
+
 
 def report(
-    results: str | Path | Sequence[CellResult], out: str | Path, *, title: str = "Stockpot report"
+    results: str | Path | Sequence[CellResult],
+    out: str | Path,
+    *,
+    title: str = "Stockpot report",
 ) -> Path:
-    """Write a page from results, or from the run folder that holds them."""
+    """Write a page from results, or from the run folder that holds them.
+
+    Args:
+        results: a run folder, or results.
+        out: the page.
+        title: of the page.
+    """
     cells = load_results(results) if isinstance(results, str | Path) else results
-    figures = run_figures(results) if isinstance(results, str | Path) else []
-    return write_page(cells, Path(out), title=title, figures=figures)
+    folders = [Path(results)] if isinstance(results, str | Path) else []
+    return write_page(cells, Path(out), title=title, folders=folders)
 
 
 def write_page(
@@ -51,24 +59,25 @@ def write_page(
     title: str,
     subtitle: str = "",
     axes: Sequence[Axes] = (),
-    figures: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    pictures: Pictures = NONE,
 ) -> Path:
-    """Render and write the page; an old one is replaced in one step."""
-    page = render(results, title=title, subtitle=subtitle, axes=axes, figures=figures)
+    """Render and write the page; an old one is replaced in one step.
+
+    Args:
+        results: what it is about.
+        out: the page.
+        title: of the page.
+        subtitle: a sentence below it.
+        axes: which datasets to draw against which.
+        folders: run folders, whose figures and stored soups come along.
+        pictures: of the data (`run/pictures.py`).
+    """
+    page = render(
+        results, title=title, subtitle=subtitle, axes=axes, folders=folders, pictures=pictures
+    )
     write_atomic(out, page)
     return out
-
-
-@cache
-def _environment() -> Environment:
-    # One for all pages: it keeps the templates that it has compiled.
-    return Environment(
-        loader=PackageLoader("stockpot.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def render(
@@ -77,36 +86,45 @@ def render(
     title: str,
     subtitle: str = "",
     axes: Sequence[Axes] = (),
-    figures: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    pictures: Pictures = NONE,
 ) -> str:
     """The page as text; the same results give the same page."""
+    models = len({result.key.model for result in results})
+    made = max((result.provenance.created for result in results), default="")
+    sheets = {f"sheet-{n}": sheet for n, sheet in enumerate(pictures.corrupted.values())}
+    pictured = dict(zip(pictures.corrupted, sheets, strict=True))
+    asked = [found for pair in axes if (found := scatter_section(results, pair))]
     values: dict[str, Any] = {
-        "title": title,
-        "subtitle": subtitle,
-        "boards": leaderboards(results),
-        "task_sections": task_sections(results),
-        "sweeps": sweep_sections(results),
-        "figures": [figure(path) for path in figures],
-        "scatters": [found for pair in axes if (found := scatter_section(results, pair))],
+        "summary": summary_section(results),
+        "boards": boards(results),
+        "corruptions": corruption_sections(results, pictured),
+        "sheets": json_script("sheets", {name: one._asdict() for name, one in sheets.items()}),
         "robust_sections": robust_sections(results),
+        "radii": radius_curves(results),
         "audits": audit_sections(results),
+        "scatters": asked or outside_sections(results),
+        "runs_drawn": any(row.runs > 1 for one in asked for row in one.rows),
+        "task_sections": task_sections(results),
+        "made": made_table(results, folders),
+        "sweeps": sweep_sections(results),
+        "figures": [figure(path) for folder in folders for path in run_figures(folder)],
+        "soups": soup_explorers(stored_soups(folders)),
         "unknowns": unknown_sections(results),
-        "comparisons": comparisons(results),
-        "corruptions": corruption_sections(results),
-        "class_tables": class_tables(results),
+        "pairs": pairs_table(results),
+        "many": models > MOST_COMPARED,
+        "class_sections": class_sections(results, pictures.classes),
         "galleries": galleries(results),
         "stages": stage_shares(results),
-        "details": run_details(results),
-        "models": len({result.key.model for result in results}),
-        "cells": len(results),
-        "made": max((result.provenance.created for result in results), default=""),
-        "most_compared": MOST_COMPARED,
-        "version": package_version("stockpot"),
-        "format_score": format_score,
-        "filled": filled,
-        "colours": Markup(page_colours()),
+        "costs": costs_table(results),
+        "provenance": provenance_section(results),
     }
-    return _environment().get_template("page.html.j2").render(values)
+    facts = f"{_counted(models, 'model')} · {_counted(len(results), 'cell')} · {made}"
+    return render_page("page.html.j2", title=title, subtitle=subtitle, facts=facts, **values)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 class Figure(NamedTuple):
@@ -117,13 +135,15 @@ class Figure(NamedTuple):
 
 
 def run_figures(folder: str | Path) -> list[Path]:
-    """The pictures of a run folder, by name."""
-    return sorted((Path(folder) / "figures").glob("*.svg"))
+    """The pictures of a run folder, by name: drawings, and relevance from `stockpot explain`."""
+    found = (Path(folder) / "figures").glob("*")
+    return sorted(path for path in found if path.suffix.lower() in _KINDS)
 
 
 def figure(path: Path) -> Figure:
     """A picture as an image element; as an image, whatever the file holds runs no script."""
     title = path.stem.replace("_", " ").capitalize()
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    picture = f'<img class="figure" alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
+    kind = _KINDS[path.suffix.lower()]
+    picture = f'<img class="figure" alt="{escape(title)}" src="data:image/{kind};base64,{data}">'
     return Figure(title, Markup(picture))

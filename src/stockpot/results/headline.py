@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.trust import audited_notes
+from stockpot.results.summary.best import best_of
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -35,6 +35,9 @@ _TITLES = {
     "aurc": "AURC",
     "excess_aurc": "excess AURC",
 }
+_SEARCHING = ("corruption", "adversarial", "audit", "certified")
+"""Measures whose own scores are others; their accuracy is that on the images as they are."""
+
 # How a search went: it is in the file, and would be a column too many on a page.
 _DETAILS = (
     "budget_spent",
@@ -91,25 +94,6 @@ def images_of(cells: Sequence[CellResult]) -> str:
     return f"{facts.n:,} images of {facts.name} ({facts.split}){parts}"
 
 
-def gathered_notes(cells: Sequence[CellResult], beside: Sequence[CellResult] = ()) -> list[str]:
-    """Every note once; one that is not true of all models says of which it is.
-
-    Args:
-        cells: whose notes.
-        beside: all results there are, among which audits are looked for; the cells by default.
-    """
-    models = {cell.key.model for cell in cells}
-    said: dict[str, list[str]] = {}
-    for cell in cells:
-        for note in audited_notes(cell, beside or cells):
-            of = said.setdefault(note, [])
-            if cell.key.model not in of:
-                of.append(cell.key.model)
-    return sorted(
-        note if len(of) == len(models) else f"{', '.join(of)}: {note}" for note, of in said.items()
-    )
-
-
 def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
     """The scores worth a column: none per class, per severity or per threshold."""
     columns: dict[tuple[str, str, tuple[tuple[str, object], ...]], Column] = {}
@@ -120,7 +104,7 @@ def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
             if not _is_headline(score) or score.metric in _DETAILS:
                 continue
             condition = _shown_condition(score)
-            title = _title(score.metric)
+            title = _title(score.metric, cell.key.measure)
             shown = [str(value) for key, value in condition if key != "oracle" or several]
             title = " ".join([title, *shown])
             key = (cell.key.measure, score.metric, condition)
@@ -128,22 +112,26 @@ def headline_columns(cells: Sequence[CellResult]) -> list[Column]:
     return list(columns.values())
 
 
-def _title(metric: str) -> str:
+def _title(metric: str, measure: str) -> str:
     plain = metric.removeprefix("unseen_")
     title = _TITLES.get(plain, plain.replace("_", " "))
+    if plain == "accuracy" and measure in _SEARCHING:
+        title = "clean"
     return title if plain == metric else f"{title}, unseen images"
 
 
 def headline_rows(cells: Sequence[CellResult], columns: Sequence[Column]) -> dict[str, list[Shown]]:
-    """For every model its scores in the order of the columns; the best of each is marked."""
+    """For every model its scores in the order of the columns; what is best beyond noise is marked.
+
+    The cells must be comparable (`results/summary/comparable.py`)."""
     models = list(dict.fromkeys(cell.key.model for cell in cells))
     table: dict[str, list[Shown]] = {model: [] for model in models}
     for column in columns:
         scores = {model: _find(cells, model, column) for model in models}
-        best = _best([score for score in scores.values() if score is not None])
+        best = best_of(cells, {model: score for model, score in scores.items() if score})
         for model, score in scores.items():
             text = format_score(score) if score else "-"
-            table[model].append(Shown(text, score, score is not None and score.value == best))
+            table[model].append(Shown(text, score, model == best))
     return table
 
 
@@ -205,10 +193,3 @@ def _find(cells: Sequence[CellResult], model: str, column: Column) -> Score | No
                 ):
                     return score
     return None
-
-
-def _best(scores: Sequence[Score]) -> float | None:
-    if len(scores) < 2 or scores[0].higher_is_better is None:
-        return None
-    pick = max if scores[0].higher_is_better else min
-    return pick(score.value for score in scores)

@@ -221,6 +221,14 @@ class CellResult(_Document):
         description="Which images belong together, such as copies of one original: a number for "
         "each, as its difference to the one before in 64 bits, deflated, in base64.",
     )
+    labels: str = Field(
+        "",
+        description="The class of each image, as a place in `label_names`, written as groups are; "
+        "empty in results of before this was kept.",
+    )
+    label_names: list[str] = Field(
+        default_factory=list, description="The classes that occur among the images."
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
@@ -239,6 +247,11 @@ class CellResult(_Document):
     def image_groups(self) -> NDArray[np.int64] | None:
         """For each image the number of the group it belongs to; None where each stands alone."""
         return unpack_groups(self.groups) if self.groups else None
+
+    @property
+    def image_labels(self) -> NDArray[np.int64] | None:
+        """For each image the place of its class in `label_names`; None in older results."""
+        return unpack_groups(self.labels) if self.labels else None
 
     def score(self, metric: str, **condition: Scalar) -> Score:
         """The one score of that metric whose condition contains these items."""
@@ -267,7 +280,17 @@ def pack_groups(labels: Sequence[str] | None) -> str:
     if labels is None or len(set(labels)) == len(labels):
         return ""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    steps = np.diff(np.array([numbers[label] for label in labels], dtype="<i8"), prepend=0)
+    return _packed(np.array([numbers[label] for label in labels]))
+
+
+def pack_labels(labels: NDArray[np.int64], classes: Sequence[str]) -> tuple[str, list[str]]:
+    """Class numbers as text, and the names of the classes that occur, which they are places in."""
+    known, places = np.unique(labels, return_inverse=True)
+    return _packed(places), [classes[number] for number in known]
+
+
+def _packed(numbers: NDArray[np.int64]) -> str:
+    steps = np.diff(numbers.astype("<i8"), prepend=0)
     return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
 
 

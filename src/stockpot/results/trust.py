@@ -12,6 +12,15 @@ UNAUDITED = "unaudited: `stockpot audit` tells whether attacks on this model can
 _ORDER: tuple[Verdict, ...] = ("cleared", "suspicious", "convicted")
 
 
+UNRANKED = "not to be ranked with others"
+"""How a note ends that says why a number of one model cannot be set beside those of others."""
+
+
+def is_ranked(cell: CellResult) -> bool:
+    """Whether its numbers may be the best of several."""
+    return not any(UNRANKED in note for note in cell.notes)
+
+
 def worst_of(findings: Iterable[Finding]) -> Verdict:
     """The verdict on a model; nobody is cleared by nothing."""
     return max((finding.verdict for finding in findings), key=_ORDER.index, default="suspicious")

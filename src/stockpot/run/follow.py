@@ -17,12 +17,13 @@ from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Recipe, RecipeFile, load_recipe
-from stockpot.report.page import run_figures, write_page
-from stockpot.report.scatter import Axes
+from stockpot.report.page import write_page
+from stockpot.report.sections.scatter import Axes
 from stockpot.results.schema import CellResult
 from stockpot.run.check import check
 from stockpot.run.folder import clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
+from stockpot.run.pictures import pictures_of
 from stockpot.run.plan import cells_of, checkpoint, model_spec
 from stockpot.run.survey import Survey, cell_files, survey
 
@@ -144,5 +145,6 @@ def _write_report(recipe: Recipe, folder: Path, results: list[CellResult]) -> Pa
         title=block.title,
         subtitle=block.subtitle,
         axes=[Axes(s.across, s.up, s.title) for s in block.scatter],
-        figures=run_figures(folder),
+        folders=[folder],
+        pictures=pictures_of(results, {name: entry.source for name, entry in recipe.data.items()}),
     )

@@ -19,6 +19,7 @@ from stockpot.errors import BadParameterError
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.measurement import Context
 from stockpot.models.classifier import Classifier
+from stockpot.results.trust import UNRANKED
 from stockpot.score.class_space import is_numbered, match_classes
 from stockpot.types import ImageSize
 
@@ -69,7 +70,7 @@ def about_generator(task: Task, model: Classifier, data: Dataset, few: Tensor) -
         notes.append(
             f"the generator {training.name} was trained on the features of {training.perception}, "
             f"which shares {100 * share:.0f} % of the weights of this model: its images are made "
-            "for these eyes, and the score is not to be ranked with others"
+            f"for these eyes, and the score is {UNRANKED}"
         )
     return notes
 

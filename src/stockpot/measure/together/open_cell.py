@@ -30,6 +30,7 @@ from stockpot.results.schema import (
     Score,
     pack_bits,
     pack_groups,
+    pack_labels,
 )
 from stockpot.results.store import ResultStore
 from stockpot.score.predictions import NON_FINITE
@@ -84,6 +85,7 @@ class OpenCell:
         positions, by_position = by_position_told(model, data) if found.class_space else ([], [])
         trained = trained_on(cell.model.source, cell.model.options.get("revision"))
         notes = [*found.notes, *_trained_note(trained, found.scores)]
+        labels, label_names = pack_labels(data.labels.numpy(), data.classes)
         result = CellResult(
             key=self.key,
             scores=found.scores,
@@ -127,6 +129,8 @@ class OpenCell:
             ],
             seen=pack_bits(known_images.seen) if known_images and not cell.unseen else "",
             groups=pack_groups(data.groups),
+            labels=labels,
+            label_names=label_names,
             findings=list(found.findings),
             pictures=list(found.pictures),
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from stockpot.charts import Spot, lines
+from stockpot.report.design import Cell, Column, table
 from stockpot.results.headline import format_score, split_by_data
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import detection_tables
@@ -26,6 +27,14 @@ class DetectorTable(NamedTuple):
     model: str
     sets: list[str]
     rows: list[DetectorRow]
+
+    @property
+    def table(self) -> Markup:
+        """The same for the page."""
+        heads = [Column("detector", number=False), *map(Column, self.sets)]
+        body = [[Cell(row.name), *(Cell(text, title=note) for text, note in row.cells)]
+                for row in self.rows]  # fmt: skip
+        return table(f"detectors-{self.model}", heads, body)
 
 
 class UnknownSection(NamedTuple):
@@ -57,11 +66,11 @@ def unknown_sections(results: Sequence[CellResult]) -> list[UnknownSection]:
     for data, cells in split_by_data(results).items():
         tables = [
             DetectorTable(
-                table.model,
-                table.sets,
-                [DetectorRow(name, [_shown(*both) for both in row]) for name, row in table.rows],
+                one.model,
+                one.sets,
+                [DetectorRow(name, [_shown(*both) for both in row]) for name, row in one.rows],
             )
-            for table in detection_tables(cells)
+            for one in detection_tables(cells)
         ]
         charts = [(curve.words, chart) for curve in _CURVES if (chart := _chart(cells, curve))]
         if tables or charts:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from stockpot.report.design import Cell, Column, table
 from stockpot.results.schema import CellResult
 
 ORDER = ("start", "load", "make", "decode", "corrupt", "forward", "attack", "score", "write")
@@ -28,6 +31,23 @@ def stage_shares(results: Sequence[CellResult]) -> list[StageShare]:
             sums[name] = sums.get(name, 0.0) + seconds
     whole = sum(sums.values())
     return [StageShare(name, sums[name], sums[name] / whole) for name in _ordered(sums) if whole]
+
+
+def costs_table(results: Sequence[CellResult]) -> Markup:
+    """What each cell took, the dearest first."""
+    heads = [Column("cell", number=False), Column("seconds"), Column("images through the model"),
+             Column("peak memory", fold=1), Column("device", number=False, fold=2)]  # fmt: skip
+    rows = []
+    for cell in sorted(results, key=lambda cell: -cell.cost.wall_seconds):
+        cost, key = cell.cost, cell.key
+        peak = cost.peak_memory_bytes
+        rows.append(
+            [Cell(f"{key.model} × {key.measure} × {key.data}"),
+             Cell(f"{cost.wall_seconds:,.1f}", cost.wall_seconds),
+             Cell(f"{cost.images:,}", cost.images),
+             Cell(f"{peak / 2**20:,.0f} MiB", peak) if peak else Cell(), Cell(cost.device)]
+        )  # fmt: skip
+    return table("costs", heads, rows, most=8)
 
 
 def in_words(stages: Mapping[str, float]) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from stockpot.charts import Spot, lines
+from stockpot.report.design import Cell, Column, table
 from stockpot.results.schema import CellResult, Finding, Score
 from stockpot.results.trust import worst_of
 
@@ -23,6 +24,18 @@ class AuditSection(NamedTuple):
     findings: list[Finding]
     rules: list[str]
     charts: list[Markup]
+
+    @property
+    def table(self) -> Markup:
+        """What each check found, with the rule that judged it."""
+        heads = [Column("check", number=False), Column("verdict", number=False), Column("images"),
+                 Column("of"), Column("what speaks against it", number=False)]  # fmt: skip
+        body = [
+            [Cell(f.name.replace("_", " "), title=f.rule), Cell(f.verdict),
+             Cell(str(f.count), f.count), Cell(str(f.of), f.of), Cell(f.words if f.count else "")]
+            for f in self.findings
+        ]  # fmt: skip
+        return table(f"audit-{self.model}-{self.data}-{self.threat}", heads, body, search=False)
 
 
 def audit_sections(results: Sequence[CellResult]) -> list[AuditSection]:
