@@ -33,7 +33,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     make = part(study, "tables").from_data
     if study == "robust_soups":
         return lambda nudge: make()
-    if study in ("adaptation", "unknowns"):
+    if study in ("adaptation", "surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "fmr":
         return lambda nudge: make(rows(study, "rows", nudge))
@@ -53,6 +53,7 @@ PLACES = {
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
+    "surface": {"accuracy", "compute", "families", "findings"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
     "robust_soups": {"choosing full", "choosing quarter", "choosing quarter-affine"},
 }  # fmt: skip
