@@ -1,7 +1,7 @@
 """The adaptation study: methods on streams, as recipes/adaptation.yaml has them, several at a time.
 
     stockpot data get cifar10
-    python studies/adaptation/study.py --workers 12
+    python studies/adaptation/study.py --workers 8
     python studies/adaptation/tables.py runs/adaptation
 
 What is finished lies in runs/adaptation; stopped and started again, it goes on. `--small` is for
@@ -46,6 +46,14 @@ def smaller(file: RecipeFile) -> list[str]:
     return found
 
 
+def fewer(file: RecipeFile, limit: int) -> list[str]:
+    """Overrides for a processor: so many pictures of each set, of which 64 are attacked."""
+    found = [f"data.{name}.limit={limit}" for name in ("cifar10", "icons")]
+    for at, entry in enumerate(file.raw["measure"]["with"]):
+        found.append(f"measure.with.{at}.attacked={min(entry['attacked'], 64)}")
+    return found
+
+
 def carry_out(cell: Cell) -> None:
     """Measure one method on one stream."""
     run_cells([cell])
@@ -69,10 +77,12 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--small", action="store_true", help="fewer pictures and corruptions")
+    parser.add_argument("--limit", type=int, default=0, help="so many pictures of each set")
     given = parser.parse_args()
     file = load_recipe(RECIPE, [])
-    if given.small:
-        file = load_recipe(RECIPE, smaller(file))
+    if given.small or given.limit:
+        less = smaller(file) if given.small else fewer(file, given.limit)
+        file = load_recipe(RECIPE, less)
     check(file)
     folder = given.runs / ("adaptation_small" if given.small else "adaptation")
     cells = cheap_first(cells_of(file.recipe, folder))
