@@ -47,8 +47,8 @@ def smaller(file: RecipeFile) -> list[str]:
 
 
 def fewer(file: RecipeFile, limit: int) -> list[str]:
-    """Overrides for a processor: so many pictures of each set, of which 64 are attacked."""
-    found = [f"data.{name}.limit={limit}" for name in ("cifar10", "icons")]
+    """Overrides for a processor: so many pictures, half of the larger ones, 64 attacked."""
+    found = [f"data.cifar10.limit={limit}", f"data.icons.limit={limit // 2}"]
     for at, entry in enumerate(file.raw["measure"]["with"]):
         found.append(f"measure.with.{at}.attacked={min(entry['attacked'], 64)}")
     return found
@@ -77,7 +77,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--small", action="store_true", help="fewer pictures and corruptions")
-    parser.add_argument("--limit", type=int, default=0, help="so many pictures of each set")
+    parser.add_argument("--limit", type=int, default=0, help="so many pictures of CIFAR-10")
     given = parser.parse_args()
     file = load_recipe(RECIPE, [])
     if given.small or given.limit:

@@ -40,6 +40,9 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
         scores = score_row(cell, ("stream_accuracy", "nll", "ece", *ATTACKS))
         row |= {key: _rounded(value) for key, value in scores.items()}
         alone = place._replace(stream=None if place.few else "single")
+        whole = place._replace(stream="single", few=False)
+        if alone not in cells and whole in cells and _same_pictures(cell, cells[whole]):
+            alone = whole
         for other, name in ((place._replace(method="source"), "gain"), (alone, "change")):
             if other in cells and other != place:
                 found = paired(_by_picture(cell), _by_picture(cells[other]))
@@ -57,6 +60,10 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
         key=lambda row: (row["data"], METHODS.index(row["method"]), order.index(row["stream"]))
     )
     return rows
+
+
+def _same_pictures(one: CellResult, other: CellResult) -> bool:
+    return one.key.data_fingerprint == other.key.data_fingerprint
 
 
 class _Place(NamedTuple):
