@@ -115,7 +115,8 @@ class Grids(ABC):
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identity or identify(model), *setting, *how)
+        who = (identity or identify(model), model.preprocess, model.classes)
+        key = (*who, *setting, *how)
         noted = noted and context.said is not None
         if key in _KEPT and not noted:  # a grid from memory does not say what was answered
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
