@@ -17,7 +17,7 @@ from stockpot.cli import beginning
      ("measure a --device=cuda:1 --seed 2", "0,1", 1), ("measure a --device cuda", "", None),
      ("measure a --device cpu", None, None), ("measure --device=mps", None, None),
      ("measure a --device cuda:x", None, None), ("measure a --device", None, 0),
-     ("report runs/a", None, None), ("", None, None)],
+     ("report runs/a", None, None), ("measure --help", None, None), ("", None, None)],
 )  # fmt: skip
 def test_a_gpu_is_woken_where_it_may_be_used(
     words: str, visible: str | None, number: int | None, tmp_path: Path,

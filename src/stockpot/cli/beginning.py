@@ -43,7 +43,8 @@ def has_begun() -> bool:
 
 def gpu_number(words: Sequence[str]) -> int | None:
     """Which GPU a command line asks for; none where it asks for none, or there is none."""
-    if not words or words[0] not in _COMMANDS or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    if not words or words[0] not in _COMMANDS or "--help" in words or hidden:
         return None
     joined = [part for word in words for part in word.split("=", 1)]
     device = joined[joined.index("--device") + 1 :][:1] if "--device" in joined else ["auto"]
