@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson, Seed, examples
+from stockpot.cli.options import AsJson, ReadIndex, Seed, examples
+
+if TYPE_CHECKING:
+    from stockpot.results.collection import Results
 
 NAME = "compare"
 EXAMPLES = examples(
     "stockpot compare runs/new runs/old",
     "stockpot compare runs/demo runs/demo --model icons-vit --against icons-resnet --margin 0.01",
+    "stockpot compare --index runs/index.db --model icons-vit --against icons-resnet",
 )
 
 
 def command(
-    first: Annotated[Path, typer.Argument(help="A run folder or a result file.")],
-    second: Annotated[Path, typer.Argument(help="What it is compared with.")],
+    first: Annotated[
+        Path | None, typer.Argument(help="A run folder or a result file.", show_default=False)
+    ] = None,
+    second: Annotated[
+        Path | None, typer.Argument(help="What it is compared with.", show_default=False)
+    ] = None,
     model: Annotated[str, typer.Option(help="The one model of A that is meant.")] = "",
     against: Annotated[str, typer.Option(help="The one model of B.")] = "",
     margin: Annotated[
@@ -30,18 +38,26 @@ def command(
         typer.Option(metavar="DATA=FILE", help="A text file with one label per image of DATA."),
     ] = None,
     seed: Seed = 0,
+    index: ReadIndex = "",
     as_json: AsJson = False,
 ) -> None:
     """Is A better than B? Paired by image (or by group of images), with a verdict per score.
 
     The claim is that A is better than B by more than the margin: it held, did not hold, or the
-    images do not tell the two apart.
+    images do not tell the two apart. With --index, A and B are folders that the index knows;
+    without them all of it is meant.
     """
     from stockpot.cli.console import out, table
     from stockpot.results.compare import compare
 
+    if index:
+        sides = _indexed(index, first, second)
+    elif first is None or second is None:
+        raise typer.BadParameter("give two run folders or result files, or --index.")
+    else:
+        sides = first, second
     found = compare(
-        first, second, model=model, against=against, margin=margin, groups=_labels(groups),
+        *sides, model=model, against=against, margin=margin, groups=_labels(groups),
         seed=seed,
     )  # fmt: skip
     if as_json:
@@ -65,6 +81,20 @@ def command(
     )  # fmt: skip
     for line in found.left_out:
         out.print(f"left out: {line}")
+
+
+def _indexed(index: str, first: Path | None, second: Path | None) -> tuple[Results, Results]:
+    """Both sides from an index; what is given of one is given of the other."""
+    from stockpot.cli.results import warn_if_behind
+    from stockpot.results.index.open import open_index
+
+    named = [path for path in (first, second) if path is not None]
+    warn_if_behind(index, named)
+    with open_index(index) as opened:
+        if first is None or second is None:
+            everything = opened.results(*named)
+            return everything, everything
+        return opened.results(first), opened.results(second)
 
 
 def _labels(given: list[str] | None) -> dict[str, list[str]] | None:

@@ -13,6 +13,7 @@ from stockpot.cli.options import (
     Compile,
     DataOptions,
     Device,
+    Index,
     ModelOptions,
     Params,
     Precision,
@@ -68,6 +69,7 @@ def command(
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
     to: To = None,
+    index: Index = "",
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -106,6 +108,7 @@ def command(
             progress=progress,
             done=done,
             to=to,
+            index=index,
         )
     if as_json:
         typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import To, examples
+from stockpot.cli.options import Index, To, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.stages import stage
 
@@ -39,6 +39,7 @@ def command(
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
     to: To = None,
+    index: Index = "",
     profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
@@ -74,6 +75,7 @@ def command(
             say=err.print,
             done=done,
             to=to,
+            index=index,
         )
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)

@@ -86,6 +86,8 @@ class Cell:
     """Leave out the images that the model has seen; they are marked otherwise."""
     precision: PrecisionChoice = "auto"
     compile: bool = False
+    index: str = ""
+    """An index of results that is told of this one."""
 
     @property
     def passes(self) -> bool:

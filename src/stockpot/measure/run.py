@@ -24,6 +24,7 @@ from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
 from stockpot.results.collection import Results
+from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.sinks.feed import Feed, Sinks
@@ -54,6 +55,7 @@ def measure(
     progress: Progress = no_progress,
     done: Done | None = None,
     to: Sinks | None = None,
+    index: str | Path = "",
 ) -> Results:
     """Measure every model with every measure on every dataset.
 
@@ -77,6 +79,8 @@ def measure(
         done: called as cells are done, with how many are and how many there are.
         to: trackers that are told each result as it comes (`mlflow`, `tensorboard`, `trackio`,
             `wandb`); names, or a mapping from names to parameters.
+        index: an index of results that is told of each as it comes, beside `out`: a SQLite file, or
+            `postgresql://user@host/database`.
 
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
@@ -86,6 +90,9 @@ def measure(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
         )
     chosen_forward(precision, compile, pick_device(device))
+    if index and not out:
+        raise BadParameterError("index: results must be saved as files too: give out.")
+    told = prepared(index, out) if index and out else ""
     cells = [
         Cell(
             model=model,
@@ -99,6 +106,7 @@ def measure(
             unseen=unseen,
             precision=precision,
             compile=compile,
+            index=told,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
@@ -111,6 +119,8 @@ def measure(
     if out:
         store = ResultStore(Path(out) / "results")
         add_cells(out, [store.path(result.key).name for result in results])
+        if told:
+            caught_up(told, out)
     return results
 
 

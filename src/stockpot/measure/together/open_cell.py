@@ -19,6 +19,7 @@ from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import batch_of
+from stockpot.results.index.open import tell
 from stockpot.results.provenance import provenance
 from stockpot.results.schema import (
     CellKey,
@@ -73,8 +74,10 @@ class OpenCell:
         result = self._result(ran, cost)
         if self.store:
             with stage("write"):
-                self.store.save(result)
+                file = self.store.save(result)
                 self.store.clear_scratch(self.key)
+                if self.cell.index:
+                    tell(self.cell.index, file)
         return result
 
     def _result(self, ran: Ran, cost: Cost) -> CellResult:
