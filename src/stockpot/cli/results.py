@@ -82,9 +82,9 @@ def index_(
             typer.echo(f"{opened.forget(*given)} cells forgotten")
         return
     if not given and not rebuild:
-        open_index(index).close()  # there must be one, or nothing says of what to make it
+        open_index(index)  # there must be one, or nothing says of what to make it
     with rebuild_index(index, given) if rebuild else open_index(index, write=True) as opened:
-        for folder, changes in opened.update(*given).items():
+        for folder, changes in () if rebuild else opened.update(*given).items():
             typer.echo(f"{folder}: {changes}")
         count = opened.query("SELECT count(*), count(DISTINCT folder) FROM cells").rows[0]
         typer.echo(f"{opened.place}: {count[0]} cells of {count[1]} folders")

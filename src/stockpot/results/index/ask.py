@@ -60,6 +60,7 @@ def by_sql(engine: Engine, sql: str, limit: int | None = None) -> Answer:
     cursor, which must be one statement that reads, in a transaction that may only read.
     """
     raw = engine.raw_connection()
+    driver: Any = engine.dialect.dbapi
     try:
         named = {"name": "asked"} if engine.dialect.name == "postgresql" else {}
         cursor: Any = raw.cursor(**named)
@@ -67,10 +68,15 @@ def by_sql(engine: Engine, sql: str, limit: int | None = None) -> Answer:
         rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
         columns = _unique([column[0] for column in cursor.description or ()])
         cursor.close()
-        return Answer(columns, [tuple(_value(value) for value in row) for row in rows])
+    except (driver.Error, driver.Warning) as problem:
+        said = str(problem).partition("\n")[0].rstrip(".")
+        raise BadParameterError(
+            f"the index does not answer this: {said}.", hint="Ask it one SELECT that only reads."
+        ) from problem
     finally:
         raw.rollback()
         raw.close()
+    return Answer(columns, [tuple(_value(value) for value in row) for row in rows])
 
 
 def by_filters(

@@ -53,11 +53,7 @@ class Index:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._engine.dispose()
+        pass  # connections are closed as soon as they are done with
 
     def add(self, *files: str | Path) -> None:
         """Put result files into the index, or what has become of them."""
@@ -206,9 +202,7 @@ def rebuilt(place: str | Path, folders: Sequence[str | Path] = ()) -> Index:
             )
     where = place_of(place)
     with where.complaints():
-        engine = where.engine(write=True)
-        drop(engine, where)
-        engine.dispose()
+        drop(where.engine(write=True))
     index = Index(place, write=True)
     index.update(*whole)
     return index

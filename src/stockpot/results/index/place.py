@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,9 @@ from sqlalchemy import URL, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from stockpot.errors import BadParameterError, MissingDependencyError, UserError
-from stockpot.listings import one_line
+
+READS = "stockpot_reads"
+"""The option of a connection that will write nothing, where others of its engine do."""
 
 PATIENCE = 60.0
 """Seconds that a writer of a SQLite file waits for the others."""
@@ -44,21 +47,8 @@ class Place:
         return str(self.file) if self.file else self.url.render_as_string(hide_password=False)
 
     def engine(self, *, write: bool) -> Engine:
-        """How it is reached; every process and every opening has a connection of its own."""
-        if self.file is not None:
-            return _writing(self.file) if write else _reading(self.file)
-        try:
-            # A server that is not there must not be waited for until the end of the day.
-            wait = {} if "connect_timeout" in self.url.query else {"connect_timeout": 10}
-            found = create_engine(self.url, poolclass=NullPool, connect_args=wait)
-        except ModuleNotFoundError as problem:
-            raise MissingDependencyError(
-                f"the index {self} needs the package psycopg.",
-                hint="pip install 'stockpot[index]'",
-            ) from problem
-        if not write:
-            event.listen(found, "connect", _read_only)
-        return found
+        """How it is reached. It keeps no connection, so that a forked process inherits none."""
+        return _engine(self, write=write)
 
     @contextmanager
     def complaints(self) -> Iterator[None]:
@@ -66,7 +56,7 @@ class Place:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error, OverflowError) as problem:
-            said = one_line(getattr(problem, "orig", None) or problem)
+            said = " ".join(str(getattr(problem, "orig", None) or problem).split())
             raise UserError(f"the index {self}: {said.rstrip('.')}.") from problem
 
 
@@ -94,6 +84,24 @@ def place_of(given: str | Path) -> Place:
     return Place(url.set(drivername="postgresql+psycopg"), None)
 
 
+@lru_cache(maxsize=16)  # it knows its statements from the first time on
+def _engine(place: Place, *, write: bool) -> Engine:
+    if place.file is not None:
+        return _writing(place.file) if write else _reading(place.file)
+    try:
+        # A server that is not there must not be waited for until the end of the day.
+        wait = {} if "connect_timeout" in place.url.query else {"connect_timeout": 10}
+        found = create_engine(place.url, poolclass=NullPool, connect_args=wait)
+    except ModuleNotFoundError as problem:
+        raise MissingDependencyError(
+            f"the index {place} needs the package psycopg.",
+            hint="pip install 'stockpot[index]'",
+        ) from problem
+    if not write:
+        event.listen(found, "connect", _read_only)
+    return found
+
+
 def _file(path: Path) -> Place:
     whole = path.expanduser().absolute()
     return Place(URL.create("sqlite", database=str(whole)), whole)
@@ -119,7 +127,8 @@ def _writing(file: Path) -> Engine:
     @event.listens_for(engine, "begin")
     def _(connection: Any) -> None:
         # Who will write says so at once: two that read first could not both go on.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        reads = connection.get_execution_options().get(READS)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine
 

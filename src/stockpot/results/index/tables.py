@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 
 from sqlalchemy import (
@@ -22,10 +23,11 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stockpot.errors import UserError
-from stockpot.results.index.place import PATIENCE, Place
+from stockpot.results.index.place import PATIENCE, READS, Place
 
 VERSION = 1
 _WHOLE = BigInteger().with_variant(Integer, "sqlite")
@@ -124,6 +126,8 @@ results = Table("results", MetaData(), *(Column(name, kind) for name, kind in _k
 
 def make(engine: Engine, place: Place) -> None:
     """Make the tables where there are none; any number of processes may do so at once."""
+    if _made(engine):
+        return
     if place.file is not None:
         _let_readers_be(engine)
     with engine.begin() as connection:
@@ -134,7 +138,16 @@ def make(engine: Engine, place: Place) -> None:
             connection.execute(insert(marks).values(version=VERSION))
 
 
-def drop(engine: Engine, place: Place) -> None:
+def _made(engine: Engine) -> bool:
+    """Whether there is an index of this version; what else there may be is looked at later."""
+    try:
+        with engine.connect().execution_options(**{READS: True}) as connection:
+            return connection.scalar(select(func.max(marks.c.version))) == VERSION
+    except (DBAPIError, sqlite3.Error):
+        return False
+
+
+def drop(engine: Engine) -> None:
     """Remove the tables of an index of any version, and nothing else."""
     with engine.begin() as connection:
         _alone(connection)
