@@ -13,6 +13,7 @@ import numpy as np
 
 from hand_made import clean_cell
 from stockpot.results.index.open import open_index
+from stockpot.results.index.place import place_of
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.store import ResultStore
 
@@ -38,6 +39,9 @@ def write(url: str, folder: Path, writer: str, cells: int) -> None:
 
 
 def main(url: str, folder: Path, writers: int, cells: int) -> int:
+    # Once for all: what is imported, and what is compiled of SQL.
+    write(str(folder / "other.db"), folder / "other", "w", 1)
+    place_of(url).engine(write=True)
     children = []
     for writer in range(writers):
         child = os.fork()

@@ -50,6 +50,7 @@ def command(
     from stockpot.cli.console import out, table
     from stockpot.results.compare import compare
 
+    sides: tuple[Path | Results, Path | Results]
     if index:
         sides = _indexed(index, first, second)
     elif first is None or second is None:

@@ -24,7 +24,7 @@ from stockpot.results.index.open import open_index
 from stockpot.results.schema import CellResult
 from stockpot.results.store import ResultStore, load_results
 
-WRITERS, CELLS = 8, 8
+WRITERS, CELLS = 8, 4
 
 
 def cell(model: str, share: float, *, created: str = "2026-01-01", data: str = "toy") -> CellResult:
@@ -49,7 +49,7 @@ def test_many_writers_lose_nothing_and_write_nothing_twice(place: Place, tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = {f"w{w}-{n}" for w in range(WRITERS) for n in range(CELLS)}
-    names |= {f"shared-{n}" for n in range(5)}
+    names |= {f"shared-{n}" for n in range(CELLS)}
     assert sorted(name for (name,) in place.ask("SELECT model FROM cells")) == sorted(names)
     # Of every cell all scores, each once: value number/1024 in each of the severities 0, 1, 2.
     rows = place.ask("SELECT model, severity, value FROM results")

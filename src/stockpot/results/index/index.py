@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.results.collection import Results
@@ -143,7 +143,7 @@ class Index:
             found.setdefault(row.folder, Results()).append(self._result(row))
         return found
 
-    def _files(self, folders: Sequence[str | Path]) -> Iterator[Row[Any]]:
+    def _files(self, folders: Sequence[str | Path]) -> Iterator[Any]:
         """The files that it holds, by time."""
         asked = select(
             cells.c.path, cells.c.folder, cells.c.sha256, cells.c.question,
@@ -154,7 +154,7 @@ class Index:
         with self.place.complaints(), self._engine.connect() as connection:
             yield from connection.execute(asked.order_by(cells.c.created, cells.c.path))
 
-    def _result(self, row: Row[Any]) -> CellResult:
+    def _result(self, row: Any) -> CellResult:
         try:
             content = zlib.decompress(row.content)
         except zlib.error:

@@ -142,7 +142,7 @@ def _made(engine: Engine) -> bool:
     """Whether there is an index of this version; what else there may be is looked at later."""
     try:
         with engine.connect().execution_options(**{READS: True}) as connection:
-            return connection.scalar(select(func.max(marks.c.version))) == VERSION
+            return bool(connection.scalar(select(func.max(marks.c.version))) == VERSION)
     except (DBAPIError, sqlite3.Error):
         return False
 
