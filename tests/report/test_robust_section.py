@@ -5,7 +5,7 @@ from __future__ import annotations
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.measure.run import measure
 from stockpot.report.page import render
-from stockpot.report.sections.robustness import robust_sections
+from stockpot.report.sections.robustness import radius_curves, robust_sections
 
 
 def attacked(models: dict, **params: object) -> list:
@@ -37,3 +37,15 @@ def test_a_page_without_attacks_has_no_such_section() -> None:
     page = render(measure({"one": make_classifier(ReadsLabel(4))}, "clean", data=make_dataset()),
                   title="t")  # fmt: skip
     assert "under attack" not in page.lower()
+
+
+def test_radii_of_one_norm_make_a_curve() -> None:
+    model = {"one": make_classifier(ReadsLabel(4))}
+    near, far = (attacked(model, norms="linf", eps=eps) for eps in ("1/255", "40/255"))
+    assert not radius_curves(near)
+    (curve,) = radius_curves([*near, *far])
+    assert curve.title == "toy, accuracy over the radius in linf"
+    # Levels lie forty apart: a radius of one costs nothing, and zero is the image as it is.
+    reached = f"{100 * far[0].score('robust_accuracy').value:.1f} %"
+    for x, y in ((0, "100.0 %"), (1 / 255, "100.0 %"), (40 / 255, reached)):
+        assert f"linf {x:.4g}: {y}" in curve.chart

@@ -24,10 +24,10 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
-    from stockpot.results.schema import CellResult
     from stockpot.types import PrecisionChoice
 
 NAME = "measure"
@@ -53,6 +53,10 @@ def command(
     unseen_only: Annotated[
         bool,
         typer.Option("--unseen-only", help="Leave out images that the model saw when it was made."),
+    ] = False,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
     ] = False,
     params: Params = None,
     base: Annotated[
@@ -80,17 +84,15 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
         from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    with profiled(profile, check_files=check_files), ImageProgress() as progress:
-
-        def done(result: CellResult, count: int, total: int) -> None:
-            err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
-
+    say_where(device, precision, compiled)
+    progress = ImageProgress(out)
+    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         results = measure(
             named(models, "model"),
             _with_params(measures, key_values(params, "-p")),
@@ -103,10 +105,11 @@ def command(
             compile=compiled,
             engine=engine,
             unseen=unseen_only,
+            log_samples=log_samples,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
-            done=done,
+            done=progress.finished,
             to=to,
             index=index,
         )
@@ -115,7 +118,8 @@ def command(
         return
     print_scores(results)
     if out is not None:
-        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}")
+        pictures = f"   pictures: stockpot view {out}" if log_samples else ""
+        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}{pictures}")
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:

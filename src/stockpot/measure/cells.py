@@ -86,6 +86,8 @@ class Cell:
     """Leave out the images that the model has seen; they are marked otherwise."""
     precision: PrecisionChoice = "auto"
     compile: bool = False
+    samples: bool = False
+    """Whether per-image records are written beside the result."""
     index: str = ""
     """An index of results that is told of this one."""
 
@@ -177,7 +179,7 @@ def _defence(spec: ModelSpec) -> Wanted:
     if "defend" in spec.options:
         return cast(Wanted, spec.options["defend"])
     made = recorded(spec.source, spec.options.get("revision"))
-    return made.parameters.get("defend") if made and made.verb == "harden" else None
+    return made.parameters.get("defend") if made and made.verb in ("harden", "export") else None
 
 
 def _with_defence(spec: ModelSpec) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stockpot.measure.together.group import Asked, End, model_of, run_apart, run
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
+from stockpot.models.load import load_model
 from stockpot.results.collection import Results
 from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
@@ -31,7 +32,7 @@ from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
-Source = str | Path | Classifier
+Source = str | Path | Classifier | Callable[[Any], Any]
 Models = Source | Sequence[Source] | Mapping[str, Source]
 Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 Done = Callable[[CellResult, int, int], None]
@@ -50,6 +51,7 @@ def measure(
     compile: bool = False,
     engine: str = "serial",
     unseen: bool = False,
+    log_samples: bool = False,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
@@ -60,7 +62,8 @@ def measure(
     """Measure every model with every measure on every dataset.
 
     Args:
-        models: sources as for `load_model`, or classifiers; a list, or a mapping from names.
+        models: sources as for `load_model`, classifiers, or functions from pixels to logits with
+            `classes` and `size` among the model options; a list, or a mapping from names.
         measures: names, or a mapping from names to parameters.
         data: a dataset, its name or path; a list of them, or a mapping from names.
         out: the run folder; results go to `out/results`, and what is there is not repeated.
@@ -73,6 +76,8 @@ def measure(
         engine: where the cells run: `serial` or `processes`.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
+        log_samples: also write what was answered to every image, as a parquet file beside each
+            result (docs/viewer.md); a result that has none yet is measured again.
         model_options: options of `load_model` for every model; `base` for every adapter.
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
@@ -88,6 +93,10 @@ def measure(
     if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    if log_samples and out is None:
+        raise BadParameterError(
+            "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
     chosen_forward(precision, compile, pick_device(device))
     if index and not out:
@@ -106,6 +115,7 @@ def measure(
             unseen=unseen,
             precision=precision,
             compile=compile,
+            samples=log_samples,
             index=told,
         )
         for model, dataset, (name, params) in product(
@@ -197,7 +207,8 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
     try:
         key = cell.key(identity=identities.get(model_of(cell)))
         identities[model_of(cell)] = key.model_fingerprint
-        return key, ResultStore(cell.store).find(key) if cell.store else None
+        store = ResultStore(cell.store) if cell.store else None
+        return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
 
@@ -223,6 +234,9 @@ def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> lis
     """
     chosen = dict(options or {})
     named = by_name(models)
+    for name, source in named.items():
+        if not isinstance(source, str | Path | Classifier):
+            named[name] = load_model(source, **chosen, name=name)
     adapters = {
         name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
         for name, source in named.items()

@@ -20,7 +20,7 @@ from stockpot.report.sections.galleries import galleries
 from stockpot.report.sections.made import made_table
 from stockpot.report.sections.pairs import MOST_COMPARED, pairs_table
 from stockpot.report.sections.provenance import provenance_section
-from stockpot.report.sections.robustness import robust_sections
+from stockpot.report.sections.robustness import radius_curves, robust_sections
 from stockpot.report.sections.scatter import Axes, outside_sections, scatter_section
 from stockpot.report.sections.soups import soup_explorers, stored_soups
 from stockpot.report.sections.stages import costs_table, stage_shares
@@ -101,6 +101,7 @@ def render(
         "corruptions": corruption_sections(results, pictured),
         "sheets": json_script("sheets", {name: one._asdict() for name, one in sheets.items()}),
         "robust_sections": robust_sections(results),
+        "radii": radius_curves(results),
         "audits": audit_sections(results),
         "scatters": asked or outside_sections(results),
         "runs_drawn": any(row.runs > 1 for one in asked for row in one.rows),

@@ -56,6 +56,13 @@ def read_manifest(folder: str | Path) -> Manifest | None:
         ) from problem
 
 
+def made_models(folder: str | Path) -> list[Path]:
+    """The folders of the models that a run made, by name; of another recipe's none."""
+    manifest = read_manifest(folder)
+    found = sorted(path for path in (Path(folder) / "models").glob("*") if path.is_dir())
+    return [path for path in found if manifest is None or path.name in manifest.models]
+
+
 def write_manifest(folder: str | Path, manifest: Manifest) -> None:
     """Write the manifest, whole or not at all."""
     write_atomic(Path(folder) / MANIFEST, manifest.model_dump_json(indent=1) + "\n")

@@ -149,6 +149,7 @@ def cells_of(recipe: Recipe, folder: Path, index: str = "") -> list[Cell]:
             unseen=entry.unseen,
             precision=recipe.precision,
             compile=recipe.compile,
+            samples=recipe.measure is not None and recipe.measure.log_samples,
             index=index,
         )
         for model, entry in measured(recipe)

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from stockpot.report.design import Cell, Column, score_cell, table
+from stockpot.results.manifest import made_models
 from stockpot.results.schema import CellResult
 from stockpot.results.summary.models import summary
 
@@ -21,8 +22,10 @@ def made_table(results: Sequence[CellResult], folders: Sequence[Path]) -> Markup
     """A row for every model that a run folder holds, with the first numbers of the summary."""
     found: dict[str, Mapping[str, Any]] = {}
     for folder in folders:
-        for path in sorted((folder / "models").glob(f"*/{_RECORD}")):
-            found.setdefault(path.parent.name, json.loads(path.read_text(encoding="utf-8")))
+        for path in made_models(folder):
+            if (path / _RECORD).is_file():
+                record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+                found.setdefault(path.name, record)
     if not found:
         return None
     columns = [c for c in summary(results).columns if set(c.scores) & set(found)][:3]

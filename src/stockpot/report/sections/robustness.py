@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from stockpot.charts import Spot, lines
 from stockpot.report.design import Cell, Column, score_cell, table
 from stockpot.report.sections.scatter import mean_of, scatter
 from stockpot.results.headline import format_score, split_by_data
@@ -96,3 +98,42 @@ def _threat(score: Score) -> str:
     if score.metric == "union_accuracy":
         return f"the union of {score.condition['threats']}"
     return f"{score.condition['norm']} {score.condition['eps']}"
+
+
+class RadiusCurve(NamedTuple):
+    """Accuracy over the radius of an attack in one norm."""
+
+    title: str
+    chart: Markup
+
+
+def radius_curves(results: Sequence[CellResult]) -> list[RadiusCurve]:
+    """A curve for each dataset and norm that some model was attacked in at two or more radii.
+
+    Cells that differ in more than their radii (steps, attacks) do not share a chart.
+    """
+    found: dict[tuple[str, str, str], dict[str, dict[float, Score]]] = {}
+    for cell in results:
+        if cell.key.measure == "adversarial":
+            rules = {k: v for k, v in cell.key.params.items() if k not in ("norms", "eps")}
+            for score in cell.scores:
+                if score.metric == "robust_accuracy":
+                    place = (
+                        cell.key.data,
+                        str(score.condition["norm"]),
+                        str(sorted(rules.items())),
+                    )
+                    spots = found.setdefault(place, {}).setdefault(cell.key.model, {})
+                    spots[float(Fraction(str(score.condition["eps"])))] = score
+                    spots[0.0] = cell.score("accuracy")
+    curves = []
+    for (data, norm, _), models in found.items():
+        drawn = {
+            model: [Spot(x, s.value, s.ci_low, s.ci_high, f"{model}, {norm} {x:.4g}: "
+                         f"{format_score(s)}") for x, s in sorted(spots.items())]
+            for model, spots in list(models.items())[:8] if len(spots) > 2
+        }  # fmt: skip
+        if drawn:
+            chart = lines(drawn, across=f"radius, {norm}", up="accuracy", width=760).inline()
+            curves.append(RadiusCurve(f"{data}, accuracy over the radius in {norm}", Markup(chart)))
+    return curves

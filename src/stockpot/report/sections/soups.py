@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stockpot.report.design import json_script
 from stockpot.report.design.table import slug
+from stockpot.results.manifest import made_models
 from stockpot.results.statistics import share_interval
 
 _MATRIX, _RECORD = "season_matrix.npz", "stockpot.json"
@@ -43,9 +44,7 @@ def stored_soups(folders: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for folder in folders:
         if folder.is_dir():
-            inside = sorted((folder / "models").glob(f"*/{_MATRIX}"))
-            own = [folder / _MATRIX] if (folder / _MATRIX).is_file() else []
-            found += [path.parent for path in (*own, *inside)]
+            found += [p for p in (folder, *made_models(folder)) if (p / _MATRIX).is_file()]
             facts = [folder / _FACTS, *sorted(folder.glob(f"*/{_FACTS}"))]
             found += [path.parent for path in facts if _names_conditions(path)]
     return found

@@ -43,7 +43,7 @@ def summary_section(results: Sequence[CellResult]) -> SummarySection:
     ]
     missing = f"Not measured: {', '.join(found.missing)}." if found.missing else ""
     return SummarySection(
-        table("summary-table", columns, rows, sort=_sorted(found)),
+        table("summary-table", columns, rows, sort=_sorted(found), most=60),
         [sentence for column in found.columns if (sentence := _sentence(column))],
         "; ".join(f"{column.title}: {column.about}{_more(column)}" for column in found.columns),
         missing,

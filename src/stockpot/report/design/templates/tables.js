@@ -10,7 +10,7 @@ class DataTable {
     this.keys = this.heads.map((head) => head.dataset.key);
     this.body = this.table.tBodies[0];
     this.rows = [...this.body.rows];
-    // By row all its cells: those of folded columns are not in the page, so that wide tables sort quickly.
+    // Cells that are folded away leave the page, so that sorting need not carry them.
     this.cells = new Map(this.rows.map((row) => [row, [...row.cells]]));
     this.texts = null;
     this.field = box.querySelector("input[type=search]");
@@ -94,14 +94,11 @@ class DataTable {
     if (!this.folding.length) return;
     const button = this.box.querySelector(".columns");
     const frame = this.box.querySelector(".scroll");
-    const show = () => {
-      for (const row of this.rows) row.replaceChildren(...this.cells.get(row).filter((_, at) => !this.heads[at].hidden));
-      this.spans();
-    };
     if (this.folding.some((at) => this.heads[at].hidden)) {
       this.folding.forEach((at) => { this.heads[at].hidden = false; });
-      show();
+      for (const row of this.rows) row.replaceChildren(...this.cells.get(row));
     }
+    this.spans();
     let hidden = 0;
     if (!this.wide && getComputedStyle(this.table).display === "table") {
       // A table that is too wide has columns as narrow as they can be: their widths tell how many go.
@@ -113,8 +110,10 @@ class DataTable {
         over -= widths[at];
         hidden += 1;
       }
+      const gone = this.folding.slice(0, hidden);
+      for (const row of this.rows) gone.forEach((at) => this.cells.get(row)[at].remove());
     }
-    if (hidden) show();
+    this.spans();
     button.hidden = !hidden && !this.wide;
     button.textContent = this.wide ? "Fewer columns" : `${hidden} more ${hidden === 1 ? "column" : "columns"}`;
   }
