@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-
-class Place(NamedTuple):
-    url: str
-    ask: Callable[[str], list[tuple[Any, ...]]]
-    """Any SQL, past our own code."""
+from index_places import Place
 
 
 @pytest.fixture(scope="session")

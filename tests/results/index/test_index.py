@@ -15,8 +15,8 @@ import pytest
 import index_writers
 import stockpot
 from commands import invoke
-from conftest import Place  # type: ignore[import-not-found]
 from hand_made import clean_cell
+from index_places import Place
 from stockpot.board.site import leaderboard
 from stockpot.errors import UserError
 from stockpot.results.index.index import rebuilt

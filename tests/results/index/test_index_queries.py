@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from commands import invoke
-from conftest import Place  # type: ignore[import-not-found]
 from hand_made import clean_cell
+from index_places import Place
 from stockpot.errors import BadParameterError, UnknownNameError, UserError
 from stockpot.results.index.open import open_index
 from stockpot.results.schema import CellResult, Score

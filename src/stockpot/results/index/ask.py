@@ -8,13 +8,12 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, and_, between, not_, select
 
 from stockpot.errors import BadParameterError, UnknownNameError
-from stockpot.results.index.rows import plain
+from stockpot.results.index.rows import number, plain
 from stockpot.results.index.tables import results
 
 SHOWN = ("model", "data", "measure", "metric", "value", "ci_low", "ci_high", "n")
@@ -138,7 +137,7 @@ def _clause(one: Filter) -> ColumnElement[bool]:
         return column.icontains(plain(one.value), autoescape=True)
     if not isinstance(column.type, Float | Integer):
         return cast(ColumnElement[bool], _COMPARE[one.sign](column, plain(one.value)))
-    value = _number(one.value)
+    value = number(one.value)
     if value is None:
         raise BadParameterError(f"{one.column}: expected a number, got {one.value!r}.")
     if one.sign in ("=", "!="):  # 8/255 is no number of finitely many digits
@@ -153,19 +152,12 @@ def _lets_through(one: Filter, condition: dict[str, Any]) -> bool:
         return False
     if one.sign == "~":
         return one.value.lower() in str(known).lower()
-    value = _number(one.value)
+    value = number(one.value)
     if isinstance(known, bool) or not isinstance(known, int | float) or value is None:
         return bool(_COMPARE[one.sign](str(known).lower(), one.value.lower()))
     if one.sign in ("=", "!="):
         return math.isclose(known, value, abs_tol=1e-9) == (one.sign == "=")
     return bool(_COMPARE[one.sign](known, value))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        return None
 
 
 def _unique(names: Sequence[str]) -> list[str]:

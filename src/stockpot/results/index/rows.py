@@ -111,5 +111,13 @@ def _text(condition: Mapping[str, Scalar], name: str) -> str | None:
 
 def _number(condition: Mapping[str, Scalar], name: str) -> float | None:
     value = condition.get(name)
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if known and value is not None else None
+    return None if value is None or isinstance(value, bool) else number(str(value))
+
+
+def number(text: str) -> float | None:
+    """What a text such as `0.5` or `8/255` says; None where it is no number."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        return None
