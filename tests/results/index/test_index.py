@@ -169,3 +169,24 @@ def test_cells_are_told_as_they_are_done(
     assert load_results(tmp_path / "other") == sorted(saved, key=lambda one: one.key.measure)
     with pytest.raises(UserError, match="give out"):
         measure(perfect, "clean", data=toy_data, index=place.url)
+
+
+def test_a_recipe_names_an_index(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
+    """Cells of a recipe that was changed since are not in it any more; their files are."""
+    file, out = tmp_path / "index.db", tmp_path / "run"
+    recipe = {
+        "version": 1,
+        "device": "cpu",
+        "index": str(file),
+        "data": {"toy": {"dataset": str(toy_file), "limit": 8}},
+        "models": {"vit": {"load": str(pico_vit)}},
+        "measure": {"with": [{"measure": "clean", "data": "toy"}]},
+    }
+    stockpot.run(recipe, out=out)
+    stockpot.run(recipe, out=out, seed=1)
+    with open_index(file) as index:
+        assert index.query("metric=accuracy", columns=["model", "seed", "n"]).rows == [
+            ("vit", 1, 8)
+        ]
+        assert len(load_results(out, stale=True)) == 2
+        assert not index.behind(thorough=True)
