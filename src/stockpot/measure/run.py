@@ -18,9 +18,10 @@ from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
 from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
-from stockpot.errors import BadParameterError, PartialResultsError, UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
+from stockpot.measure.failures import raise_failures
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.together.group import Asked, model_of, run_apart, run_group, split
 from stockpot.measure.together.in_step import End
@@ -198,7 +199,7 @@ def run_cells(
             for end in outcome.value:
                 ended(end)
     if failures:
-        _raise(failures, len(results))
+        raise_failures(failures, len(results))
     return Results(results[index] for index in range(len(cells)))
 
 
@@ -220,20 +221,6 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
         return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
-
-
-def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
-    for _, error in failures:
-        if not isinstance(error, UserError):
-            raise error
-    if saved == 0 and len({str(error) for _, error in failures}) == 1:
-        raise failures[0][1]
-    lines = "; ".join(
-        f"{cell.model.name} x {cell.measure} x {cell.data.name}: {error}"
-        for cell, error in failures
-    )
-    count = f"{len(failures)} of {saved + len(failures)} cells failed, {saved} are saved."
-    raise PartialResultsError(f"{count} {lines}")
 
 
 def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
