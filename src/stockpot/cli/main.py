@@ -42,6 +42,7 @@ from stockpot.cli import (
     push,
     report,
     rescore,
+    results,
     run,
     runs,
     season,
@@ -88,6 +89,7 @@ _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
+app.add_typer(results.app, name="results")
 app.add_typer(runs.app, name="runs")
 
 

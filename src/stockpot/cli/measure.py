@@ -14,6 +14,7 @@ from stockpot.cli.options import (
     Compile,
     DataOptions,
     Device,
+    Index,
     ModelOptions,
     Params,
     Precision,
@@ -74,6 +75,7 @@ def command(
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
     to: To = None,
+    index: Index = "",
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -113,6 +115,7 @@ def command(
             progress=progress,
             done=progress.finished,
             to=to,
+            index=index,
         )
     if as_json:
         typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")

@@ -88,6 +88,8 @@ class Cell:
     compile: bool = False
     samples: bool = False
     """Whether per-image records are written beside the result."""
+    index: str = ""
+    """An index of results that is told of this one."""
 
     @property
     def passes(self) -> bool:

@@ -206,6 +206,10 @@ class Recipe(_Closed):
         default_factory=dict,
         description="Trackers that are told each result: a name, a list, or names with parameters.",
     )
+    index: str = Field(
+        "",
+        description="An index that results go into too: a SQLite file or a PostgreSQL URL.",
+    )
     _variants: dict[str, Variant] = PrivateAttr(default_factory=dict)
 
     @field_validator("sinks", mode="before")

@@ -128,8 +128,14 @@ def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:
     ]
 
 
-def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
-    """What a recipe measures, cell by cell; models may still have to be made."""
+def cells_of(recipe: Recipe, folder: Path, index: str = "") -> list[Cell]:
+    """What a recipe measures, cell by cell; models may still have to be made.
+
+    Args:
+        recipe: the recipe.
+        folder: of the run.
+        index: an index of results that is told of each.
+    """
     return [
         Cell(
             model=model_spec(recipe, model, folder),
@@ -144,6 +150,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             precision=recipe.precision,
             compile=recipe.compile,
             samples=recipe.measure is not None and recipe.measure.log_samples,
+            index=index,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

@@ -22,6 +22,7 @@ from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.forward.memory import batch_of
+from stockpot.results.index.open import tell
 from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
 from stockpot.results.samples import digest_of
@@ -77,8 +78,10 @@ class OpenCell:
                 if said is not None:
                     samples = cell_samples(result, self.data, said, source)
                     result = result.model_copy(update={"samples": digest_of(samples)})
-                self.store.save(result, samples)
+                file = self.store.save(result, samples)
                 self.store.clear_scratch(self.key)
+                if self.cell.index:
+                    tell(self.cell.index, file)
         return result
 
     def _result(self, ran: Ran, cost: Cost) -> CellResult:
