@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from stockpot.notebook import table_html
+
 Scalar = str | int | float | bool | None
+
+SHOWN_SCORES = 20
+"""Of a cell, in a notebook; a corruption measure has hundreds."""
 
 
 class _Document(BaseModel):
@@ -40,6 +45,17 @@ class Score(_Document):
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )
+
+    @property
+    def told(self) -> str:
+        """The score in a few words."""
+        interval = f" {self.interval_told}" if self.interval_told else ""
+        return f"{self.metric} {self.value:.4g}{interval}, n = {self.n:,}"
+
+    @property
+    def interval_told(self) -> str:
+        """The ends of the interval; nothing where there is none."""
+        return "" if self.ci_low is None else f"[{self.ci_low:.4g}, {self.ci_high:.4g}]"
 
 
 class CellKey(_Document):
@@ -233,6 +249,30 @@ class CellResult(_Document):
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
     pictures: list[Picture] = Field(default_factory=list)
+
+    def __repr__(self) -> str:
+        cell = f"{self.key.model} x {self.key.measure} x {self.key.data}"
+        first = f"{self.scores[0].told}, " if self.scores else ""
+        return f"CellResult({cell}: {first}{len(self.scores)} scores)"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        shown = [
+            [
+                score.metric,
+                ", ".join(f"{key} {value}" for key, value in score.condition.items()),
+                f"{score.value:.4g}",
+                score.interval_told,
+                f"{score.n:,}",
+            ]
+            for score in self.scores[:SHOWN_SCORES]
+        ]
+        more = len(self.scores) - len(shown)
+        title = f"{self.key.model} x {self.key.measure} x {self.key.data}"
+        title += f": the first {len(shown)} of {len(self.scores)} scores" if more else ""
+        return table_html(["metric", "condition", "value", "95 % interval", "n"], shown, title)
 
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""
