@@ -95,7 +95,7 @@ def root(
 def main() -> None:
     """The entry point: turns errors into one line and an exit code.
 
-0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved, 4 a check
+    0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved, 4 a check
     found the model worse than required; 130 stopped by Ctrl-C and 143 by SIGTERM (128 and the
     signal's number, as shells have it).
     """
