@@ -26,7 +26,7 @@ LAYERS = [
     {"season"},
     {"measure"},
     {"report", "gate"},
-    {"run", "tune", "registries"},
+    {"run", "card", "tune", "board", "registries"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -14,6 +14,7 @@ from stockpot.errors import UserError
 if TYPE_CHECKING:
     from stockpot.attack.run import attack
     from stockpot.audit.run import audit
+    from stockpot.card.make import card
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
     from stockpot.explain.run import explain
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stockpot.fuse.similarity import similarity
     from stockpot.gate.check import check
     from stockpot.harden.run import harden
+    from stockpot.measure.export_model import export_model
     from stockpot.measure.run import measure
     from stockpot.measure.unlabelled.choose import choose
     from stockpot.models.load import load_model
@@ -33,12 +35,14 @@ if TYPE_CHECKING:
     __version__: str
 
 _ROOMS = (
-    "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
+    "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure", "report", "run",
+    "season",
 )  # fmt: skip
 _FUNCTIONS = {
     "check": "stockpot.gate.check:check",
     "choose": "stockpot.measure.unlabelled.choose:choose",
     "compare": "stockpot.results.compare:compare",
+    "export_model": "stockpot.measure.export_model:export_model",
     "list": "stockpot.registries:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
@@ -50,11 +54,13 @@ __all__ = [
     "__version__",
     "attack",
     "audit",
+    "card",
     "check",
     "choose",
     "compare",
     "corrupt",
     "explain",
+    "export_model",
     "fuse",
     "harden",
     "list",

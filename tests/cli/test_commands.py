@@ -60,11 +60,12 @@ def test_show_prints_parameters() -> None:
 
 
 def test_doctor_answers() -> None:
-    rows = {row["what"]: row for row in json.loads(stockpot("doctor", "--json").stdout)}
+    rows = {row["what"]: row for row in json.loads(invoke("doctor", "--json").output)}
     assert rows["torch"]["state"] == "ok"
     assert rows["timm"]["state"] in ("ok", "absent (optional)", "broken")
+    assert rows["onnxruntime"]["state"] == "ok"
     if rows["timm"]["state"].startswith("absent"):
-        assert "stockpot[timm]" in stockpot("doctor").stdout
+        assert "stockpot[timm]" in invoke("doctor").output
 
 
 @pytest.mark.parametrize(

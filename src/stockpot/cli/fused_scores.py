@@ -48,7 +48,7 @@ def measure_fused(
     if sweep:
         _plot(results, sweep.partition("=")[0], run)
     if format is not None:
-        from stockpot.results.export import export
+        from stockpot.results.exports import export
 
         target = run / ("scores.csv" if format == "csv" else format)
         for path in export(results, format, target):

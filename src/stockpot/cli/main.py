@@ -15,6 +15,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    card,
     check,
     choose,
     compare,
@@ -24,21 +25,27 @@ from stockpot.cli import (
     doctor,
     explain,
     export,
+    figures,
     fuse,
     harden,
+    init,
+    leaderboard,
     listing,
     measure,
+    push,
     report,
     rescore,
     run,
     runs,
     season,
+    serve,
     show,
     sign,
     similarity,
     transfer,
     validate,
     verify,
+    view,
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
@@ -48,22 +55,28 @@ from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
+    init,
     run,
     fuse,
     similarity,
     harden,
     season,
     measure,
+    card,
     attack,
     audit,
     explain,
     corrupt,
     report,
+    view,
+    figures,
+    leaderboard,
     rescore,
     export,
+    push,
     convert,
 )
-_JUDGING = (compare, check, choose, transfer, sign, verify)
+_JUDGING = (compare, check, choose, transfer, sign, verify, serve)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)

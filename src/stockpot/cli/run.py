@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import examples
+from stockpot.cli.options import To, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
@@ -34,10 +34,15 @@ def command(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Start anew, or make only what is not there.")
     ] = False,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
     engine: Annotated[
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
+    to: To = None,
     profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
@@ -52,7 +57,8 @@ def command(
         from stockpot.engine import engines
         from stockpot.run.follow import folder_of, read, run
 
-    file = read(recipe, overrides or ())
+    asked = ["measure.log_samples=true"] if log_samples else []
+    file = read(recipe, [*(overrides or ()), *asked])
     engines.get(engine)
     if dry_run:
         _say_plan(file, out)
@@ -63,7 +69,7 @@ def command(
     with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         came = run(
             file, out=out, engine=engine, fresh=fresh,
-            progress=progress, say=err.print, done=progress.finished,
+            progress=progress, say=err.print, done=progress.finished, to=to,
         )  # fmt: skip
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)

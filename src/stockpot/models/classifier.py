@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -125,8 +126,8 @@ class Classifier(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.parameters()).device
+        """Where the weights are; of a model that can only be asked, where answers are wanted."""
+        return next(chain(self.parameters(), self.buffers())).device
 
     @property
     def parameter_count(self) -> int:

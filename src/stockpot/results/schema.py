@@ -245,6 +245,11 @@ class CellResult(_Document):
     label_names: list[str] = Field(
         default_factory=list, description="The classes that occur among the images."
     )
+    samples: str = Field(
+        "",
+        description="The sha256 of the parquet file of per-image records beside this one; empty "
+        "where none was asked for.",
+    )
     notes: list[str] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")

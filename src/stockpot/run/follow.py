@@ -19,7 +19,9 @@ from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
+from stockpot.results.collection import Results
 from stockpot.results.schema import CellResult
+from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
 from stockpot.run.folder import clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
@@ -36,7 +38,7 @@ class Run:
     folder: Path
     models: dict[str, str]
     """Name -> where the model lies, as `load_model` takes it."""
-    results: list[CellResult]
+    results: Results
     report: Path | None = None
     similarity: SimilarityReport | None = None
 
@@ -55,6 +57,7 @@ def run(
     progress: Progress = no_progress,
     say: Say = keep_silent,
     done: Done | None = None,
+    to: Sinks | None = None,
     **overrides: Any,
 ) -> Run:
     """Follow a recipe: make its models, measure them, write the report.
@@ -70,6 +73,7 @@ def run(
         progress: called as steps and images are done.
         say: called with one line for every model: reused, made, or made anew and why.
         done: called as cells are done, with how many are and how many there are.
+        to: trackers that are told each result as it comes, beside those of the recipe (`sinks:`).
         **overrides: values of the recipe to change, by their path: `seed=1` or
             `**{"data.test.limit": 100}`.
 
@@ -85,12 +89,14 @@ def run(
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)
-    with stage("make"):
-        digests = make_models(file, folder, engine=engine, progress=progress, say=say)
-    cells = cells_of(file.recipe, folder)
-    remember(file, folder, models=digests, cells=cell_files(cells))
-    alike = _compare_changes(file.recipe, folder)
-    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    # A tracker that cannot be had is found out before hours of training.
+    with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
+        with stage("make"):
+            digests = make_models(file, folder, engine=engine, progress=progress, say=say)
+        cells = cells_of(file.recipe, folder)
+        remember(file, folder, models=digests, cells=cell_files(cells))
+        alike = _compare_changes(file.recipe, folder)
+        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
     return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
 
