@@ -19,7 +19,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path.parent.absolute(), os.getpid())
-        prefix = f".{path.name[:100]}.{_host()}-{os.getpid()}-"
+        prefix = f".{path.name[:100]}.{own_mark()}-"
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     except OSError as problem:
         raise UserError(f"cannot write {path}: {problem.strerror or problem}.") from problem
@@ -58,8 +58,25 @@ def open_files_allowed() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-def is_running(process: int) -> bool:
-    """Whether a process of that number exists; leftovers of one that does not may be removed."""
+def own_mark() -> str:
+    """This process as a short text for the names of what it has begun: see `is_abandoned`."""
+    return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+
+
+def is_abandoned(mark: str) -> bool:
+    """Whether what bears this mark may be removed: its process was of this machine and is gone.
+
+    The number of a process is given again, in a container soon and perhaps to the very process that
+    asks; so a mark also has the moment of its start, in the machine's ticks, which no clock moves.
+    """
+    host, _, rest = mark.partition("-")
+    number, _, started = rest.partition("-")
+    if host != _host() or not number.isdigit():
+        return False
+    return not _is_running(int(number)) or _started(int(number)) != started
+
+
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -69,13 +86,22 @@ def is_running(process: int) -> bool:
     return True
 
 
+def _started(process: int) -> str:
+    """When a process began, in ticks since the machine did; 0 where the system does not tell."""
+    try:
+        facts = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return "0"
+    return facts.rpartition(")")[2].split()[19]
+
+
 @lru_cache(maxsize=1024)
 def _remove_abandoned(folder: Path, process: int) -> None:
     """Remove what killed processes of this machine had begun to write; once for each folder."""
-    ours = re.compile(rf"\..*\.{_host()}-(\d+)-[^-]*\.tmp")
+    ours = re.compile(rf"\..*\.({_host()}-\d+-\d+)-[^-]*\.tmp")
     for entry in os.scandir(folder):
         found = ours.fullmatch(entry.name)
-        if found and not is_running(int(found[1])):
+        if found and is_abandoned(found[1]):
             Path(entry.path).unlink(missing_ok=True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.files import is_running
+from stockpot.files import is_abandoned, own_mark
 
 _COMPANIONS = (
     "config.json",
@@ -53,7 +53,7 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
             f"{out.parent}: {needs / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free."
         )
     _remove_abandoned(out)
-    temporary = out.parent / f".{out.name}.partial-{os.getpid()}"
+    temporary = out.parent / f".{out.name}.partial-{own_mark()}"
     temporary.mkdir()
     try:
         yield temporary
@@ -80,8 +80,7 @@ def check_free(out: Path) -> None:
 def _remove_abandoned(out: Path) -> None:
     """Remove what earlier runs left behind that were killed."""
     for path in out.parent.glob(f".{out.name}.partial-*"):
-        number = path.name.rpartition("-")[2]
-        if number.isdigit() and not is_running(int(number)):
+        if is_abandoned(path.name.removeprefix(f".{out.name}.partial-")):
             shutil.rmtree(path, ignore_errors=True)
 
 
