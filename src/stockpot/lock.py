@@ -41,6 +41,7 @@ def held_alone(file: Path, what: Path, *, wait: float = 0.0) -> Iterator[None]:
         wait: seconds to wait for another process to let go.
     """
     until = time.monotonic() + wait
+    missing = [folder for folder in file.parents if not folder.exists()]
     while (handle := _taken(file)) is None:
         if time.monotonic() >= until:
             raise HeldError(
@@ -54,6 +55,9 @@ def held_alone(file: Path, what: Path, *, wait: float = 0.0) -> Iterator[None]:
         # Removed while it is held: who takes the name next makes a file of its own.
         file.unlink(missing_ok=True)
         os.close(handle)
+        with suppress(OSError):  # nothing may be left of what failed, not even empty folders
+            for folder in missing:
+                folder.rmdir()
 
 
 def lock_of(out: Path) -> Path:

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
+from stockpot.checkpoints.record import MEMBER, RECORD, Record, read_record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_abandoned, own_mark
+from stockpot.lock import lock_of, remove_abandoned_lock
 
 _COMPANIONS = (
     "config.json",
@@ -59,6 +60,10 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, out)
     except OSError as problem:
+        if problem.errno in (errno.ENOTEMPTY, errno.EEXIST) and any(out.iterdir()):
+            raise BadCheckpointError(
+                f"{out} was written by another process meanwhile; it is left as it is."
+            ) from None
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BadCheckpointError(
                 f"{out}: the disk is full; nothing was left behind.",
@@ -75,6 +80,46 @@ def check_free(out: Path) -> None:
         raise BadCheckpointError(
             f"{out} exists already.", hint="Choose another output or remove it."
         )
+
+
+def is_made(out: Path, record: Record) -> bool:
+    """Whether the very model that is asked for is there already.
+
+    A folder appears whole, so that a run which was killed right after that, and is started again,
+    has nothing more to do.
+
+    Raises:
+        BadCheckpointError: something else stands there.
+    """
+    try:
+        check_free(out)
+    except BadCheckpointError as taken:
+        try:
+            found = read_record(out) if out.is_dir() else None
+        except BadCheckpointError:
+            found = None
+        if found is None:
+            raise
+        if found.digest != record.digest:
+            differences = ", ".join(found.differences(record)) or "another digest"
+            raise BadCheckpointError(
+                f"{taken.message} It was made otherwise: {differences}.", hint=taken.hint
+            ) from None
+        remove_leftovers(out)
+        return True
+    return False
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what a killed process had still beside a model that is there: state and copies."""
+    _remove_abandoned(out)
+    shutil.rmtree(state_folder(out), ignore_errors=True)
+    remove_abandoned_lock(lock_of(out))
+
+
+def state_folder(out: Path) -> Path:
+    """Where the state of a training into `out` is kept."""
+    return out.with_name(f".{out.name}.partial")
 
 
 def _remove_abandoned(out: Path) -> None:
