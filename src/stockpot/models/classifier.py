@@ -70,6 +70,8 @@ class Classifier(nn.Module):
         self.origin = origin
         self.history = Seen()
         """What it has seen since it was loaded; what it saw before is written where it lay."""
+        self.behind = ""
+        """The defences around it with their parameters: the same weights answer otherwise there."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         return cast(Tensor, self.network(self.seen(pixels)))
