@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -39,6 +40,23 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+_FULL = re.compile(
+    r"No space left on device|os error 28\b|Disk quota exceeded|os error 122\b|disk is full"
+    r"|PytorchStreamWriter failed writing|\d+ requested and \d+ written"
+)
+
+
+def tells_full_disk(problem: BaseException | None) -> bool:
+    """Whether an error, or what it arose from, is a full disk; each library says so otherwise."""
+    while problem is not None:
+        if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if not isinstance(problem, UserError) and _FULL.search(str(problem)):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
 
 
 def cache_folder() -> Path:

@@ -211,10 +211,12 @@ def contents(folder: Path) -> dict[str, Any]:
 def _content(path: Path) -> Any:
     if path.suffix == ".json":
         return _lasting(json.loads(path.read_bytes()))
-    if path.suffix in (".html", ".md"):
+    if path.suffix == ".html":
         # Pages tell costs too, and sort by them; their numbers are those of the result files.
-        text = re.sub(r"\d[\d.,:TZ+-]*", "#", path.read_text(encoding="utf-8"))
-        return sorted(text.split("<"))
+        rows = re.findall(r'<th scope="row"[^>]*>([^<]*)', path.read_text(encoding="utf-8"))
+        return sorted(set(rows))
+    if path.suffix == ".md":
+        return re.sub(r"(?m)^.*seconds.*$|Versions: .*", "", path.read_text(encoding="utf-8"))
     return path.read_bytes()
 
 

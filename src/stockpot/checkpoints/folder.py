@@ -16,8 +16,8 @@ from typing import Any
 
 from stockpot.checkpoints.record import MEMBER, RECORD, Record, read_record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
-from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.files import is_abandoned, own_mark
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
+from stockpot.files import is_abandoned, own_mark, tells_full_disk
 from stockpot.lock import lock_of, remove_abandoned_lock
 
 _COMPANIONS = (
@@ -51,7 +51,8 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
     free = shutil.disk_usage(out.parent).free
     if needs > free:
         raise BadCheckpointError(
-            f"{out.parent}: {needs / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free."
+            f"{out.parent}: {needs / 1e9:,.3g} GB are needed, {free / 1e9:,.3g} GB are free.",
+            hint="Free some space or choose another output.",
         )
     _remove_abandoned(out)
     temporary = out.parent / f".{out.name}.partial-{own_mark()}"
@@ -59,16 +60,17 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, out)
-    except OSError as problem:
-        if problem.errno in (errno.ENOTEMPTY, errno.EEXIST) and any(out.iterdir()):
+    except Exception as problem:
+        clash = isinstance(problem, OSError) and problem.errno in (errno.ENOTEMPTY, errno.EEXIST)
+        if clash and out.is_dir() and any(out.iterdir()):
             raise BadCheckpointError(
                 f"{out} was written by another process meanwhile; it is left as it is."
             ) from None
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        if tells_full_disk(problem) and not isinstance(problem, UserError):
             raise BadCheckpointError(
                 f"{out}: the disk is full; nothing was left behind.",
                 hint="Free some space or choose another output.",
-            ) from None
+            ) from problem
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
