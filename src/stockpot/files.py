@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import platform
 import re
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from stockpot.errors import UserError
 
@@ -64,6 +68,28 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stockpot"
+
+
+def keep_cached(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write what may be lost, with a checksum; a folder that cannot be written is no error."""
+    text = json.dumps(entries)
+    with suppress(UserError):
+        write_atomic(path, f'{{"sha256": "{_sha256(text)}", "entries": {text}}}\n')
+
+
+def read_cached(path: Path) -> dict[str, Any]:
+    """What was kept there; nothing, to be made again, where a bit of it has changed since."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        entries = kept["entries"]
+        whole = kept["sha256"] == _sha256(json.dumps(entries))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return entries if whole and isinstance(entries, dict) else {}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def open_files_allowed() -> int:

@@ -74,17 +74,19 @@ def tasks(place: Path, engine: str = "serial") -> dict[str, Task]:
         Task("fuse", ("fuse", "ties", a, b, "--base", base, "-o", "out")),
         Task(
             "learn",
-            ("fuse", "adamerging", a, b, "--base", base, "--task", str(data), "--task", str(data))
-            + ("-p", "steps=4", "-o", "out"),
+            (
+                *("fuse", "adamerging", a, b, "--base", base, "-o", "out"),
+                *("--task", str(data), "--task", str(data), "-p", "steps=4"),
+            ),
         ),
         Task(
             "harden",
-            ("harden", "nominal", a, "--data", str(data), "-p", "epochs=2", "-p", "batch_size=8")
-            + ("-o", "out"),
+            (
+                *("harden", "nominal", a, "--data", str(data), "-o", "out"),
+                *("-p", "epochs=2", "-p", "batch_size=8"),
+            ),
         ),
-        Task(
-            "season", ("season", "grid", a, b, "--data", str(data), "--shots", "8", "-o", "out")
-        ),
+        Task("season", ("season", "grid", a, b, "--data", str(data), "--shots", "8", "-o", "out")),
         Task(
             "corrupt",
             ("corrupt", str(data), "out", "--name", "contrast,fog", "--severity", "1-2", *on),

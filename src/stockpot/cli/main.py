@@ -130,6 +130,12 @@ def main() -> None:
     except Exception as problem:
         if tells_full_disk(problem):
             _fail(problem, "No space left on device. Nothing was left half-written.", 1)
+        if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+            # The name is torch's, which need not be imported for it.
+            reason = str(problem).split(". ")[0] or "no more can be had"
+            _fail(
+                problem, f"out of memory: {reason}. Try a smaller batch_size, or fewer workers.", 1
+            )
         if not isinstance(problem, OSError) or problem.errno not in OF_THE_DISK:
             raise
         where = f" ({problem.filename})" if problem.filename else ""

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -75,10 +76,8 @@ def end_with_parent() -> None:
     The server that workers fork from ends with it, and Linux then ends its children. A thread
     watches the pipe to the parent besides: for other systems, and for servers that serve others.
     """
-    try:
+    with suppress(AttributeError, OSError, TypeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (AttributeError, OSError, TypeError):
-        pass  # not Linux
     threading.Thread(target=_watch_parent, name="parent", daemon=True).start()
 
 
