@@ -29,15 +29,17 @@ FULL = [
 ]
 
 
+def fail_half_way(out: Path, problem: Exception) -> None:
+    with staged_folder(out) as folder:
+        (folder / "half").write_text("...")
+        raise problem
+
+
 @pytest.mark.parametrize("problem", FULL, ids=lambda problem: type(problem).__name__)
 def test_a_full_disk_is_known_whoever_meets_it(problem: Exception, tmp_path: Path) -> None:
     assert tells_full_disk(problem)
-    with (
-        pytest.raises(BadCheckpointError, match="disk is full; nothing was left"),
-        staged_folder(tmp_path / "out") as folder,
-    ):
-        (folder / "half").write_text("...")
-        raise problem
+    with pytest.raises(BadCheckpointError, match="disk is full; nothing was left"):
+        fail_half_way(tmp_path / "out", problem)
     assert list(tmp_path.iterdir()) == []
     assert not tells_full_disk(ValueError("28 images"))
 
