@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _kill(chosen: argparse.Namespace, place: Path, log: Path, done: set[int]) -> None:
-    names = chosen.engine or list(engines.names())
+    names = sorted(chosen.engine or engines.names(), key=lambda name: name != "serial")
     by_engine = {engine: tasks(place / "given", engine) for engine in names}
     cases = [
         (command, engine)
