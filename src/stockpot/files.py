@@ -113,8 +113,7 @@ def is_abandoned(mark: str) -> bool:
     The number of a process is given again, in a container soon and perhaps to the very process that
     asks; so a mark also has the moment of its start, in the machine's ticks, which no clock moves.
     """
-    host, _, rest = mark.partition("-")
-    number, _, started = rest.partition("-")
+    host, number, started, *_ = [*mark.split("-"), "", ""]
     if host != _host() or not number.isdigit():
         return False
     return not _is_running(int(number)) or _started(int(number)) != started

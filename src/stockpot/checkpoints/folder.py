@@ -54,7 +54,7 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
             f"{out.parent}: {needs / 1e9:,.3g} GB are needed, {free / 1e9:,.3g} GB are free.",
             hint="Free some space or choose another output.",
         )
-    _remove_abandoned(out)
+    remove_abandoned(out)
     temporary = out.parent / f".{out.name}.partial-{own_mark()}"
     temporary.mkdir()
     try:
@@ -114,7 +114,7 @@ def is_made(out: Path, record: Record) -> bool:
 
 def remove_leftovers(out: Path) -> None:
     """Remove what a killed process had still beside a model that is there: state and copies."""
-    _remove_abandoned(out)
+    remove_abandoned(out)
     shutil.rmtree(state_folder(out), ignore_errors=True)
     remove_abandoned_lock(lock_of(out))
 
@@ -124,7 +124,7 @@ def state_folder(out: Path) -> Path:
     return out.with_name(f".{out.name}.partial")
 
 
-def _remove_abandoned(out: Path) -> None:
+def remove_abandoned(out: Path) -> None:
     """Remove what earlier runs left behind that were killed."""
     for path in out.parent.glob(f".{out.name}.partial-*"):
         if is_abandoned(path.name.removeprefix(f".{out.name}.partial-")):

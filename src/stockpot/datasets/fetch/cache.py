@@ -61,5 +61,5 @@ def written_whole(target: Path) -> Iterator[Path]:
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for left in folder.glob(".partial-*-*"):
-        if is_abandoned("-".join(left.name.split("-")[1:4])):
+        if is_abandoned(left.name.removeprefix(".partial-")):
             shutil.rmtree(left, ignore_errors=True)
