@@ -39,15 +39,17 @@ def test_made_once_and_known_again(nets: list[str], tmp_path: Path) -> None:
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / name).iterdir()}
         make()  # as after a kill that came when everything was in place
         assert {path: path.stat().st_mtime_ns for path in (tmp_path / name).iterdir()} == before
-        with pytest.raises(BadCheckpointError, match=rf"exists already\. .*{[*changes[name]][0]} "):
+        (changed,) = changes[name]
+        with pytest.raises(BadCheckpointError, match=rf"exists already\. .*{changed} "):
             make(**changes[name])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fuse", "harden", "season"]
 
 
 def test_data_that_changed_under_a_run_is_not_answered_for(nets: list[str]) -> None:
+    data = DataSpec("toy", make_dataset(), {})
     cell = Cell(
-        model=ModelSpec("a", nets[0], {}), measure="clean", data=DataSpec("toy", make_dataset(), {}),
-        params={}, seed=0, store=None, device="cpu", batch_size=8,
+        model=ModelSpec("a", nets[0], {}), measure="clean", data=data, params={}, seed=0,
+        store=None, device="cpu", batch_size=8,
     )  # fmt: skip
     asked = cell.key()
     with pytest.raises(BadDataError, match="has changed since the run began"):
