@@ -120,7 +120,7 @@ class ProcessWorkers:
         self._function = function
         self._silence, self._standstill = silence, standstill
         self._workers: list[_Worker] = []
-        self._jobs: dict[int, tuple[bytes, int]] = {}
+        self._jobs: dict[int, tuple[Any, int]] = {}
         """Number -> the job and how often it was tried."""
         self._seen = time.monotonic()
         # A program that ends with an error must not wait for workers that wait for it.
@@ -128,13 +128,15 @@ class ProcessWorkers:
 
     def submit(self, number: int, job: Any) -> None:
         """Hand a job to whichever process is free."""
-        self._jobs[number] = (bytes(ForkingPickler.dumps(job)), 0)
+        self._jobs[number] = (job, 0)
         self._begin(number)
 
     def _begin(self, number: int) -> None:
-        packed, tried = self._jobs[number]
-        self._jobs[number] = (packed, tried + 1)
+        job, tried = self._jobs[number]
+        self._jobs[number] = (job, tried + 1)
         while True:
+            # Anew each time: what lies in shared memory can be handed over once.
+            packed = bytes(ForkingPickler.dumps(job))
             worker = next((one for one in self._workers if one.number is None), None)
             if worker is None:
                 worker = _Worker(self._function, self.size)
