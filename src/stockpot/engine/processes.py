@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
-from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -89,10 +88,10 @@ class _Worker:
         self.started = False
         self.silent = self.still = self._computed = 0.0
 
-    def give(self, number: int, packed: bytes) -> None:
+    def give(self, number: int, job: Any) -> None:
+        self.pipe.send(job)  # packed anew each time: shared memory can be handed over once
         self.number = number
         self.still = 0.0
-        self.pipe.send_bytes(packed)
 
     def lived(self, computed: float) -> None:
         self.started = True
@@ -135,14 +134,12 @@ class ProcessWorkers:
         job, tried = self._jobs[number]
         self._jobs[number] = (job, tried + 1)
         while True:
-            # Anew each time: what lies in shared memory can be handed over once.
-            packed = bytes(ForkingPickler.dumps(job))
             worker = next((one for one in self._workers if one.number is None), None)
             if worker is None:
                 worker = _Worker(self._function, self.size)
                 self._workers.append(worker)
             try:
-                worker.give(number, packed)
+                worker.give(number, job)
                 return
             except OSError:  # it died while it waited
                 self._workers.remove(worker)

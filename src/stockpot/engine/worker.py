@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import multiprocessing
 import os
@@ -44,13 +45,14 @@ def work(
     threading.Thread(target=answer.keep_beating, name="heartbeat", daemon=True).start()
     while True:
         try:
-            packed = pipe.recv_bytes()
+            job = pipe.recv()
         except (EOFError, OSError):
             return
-        if not packed:
-            return
+        except Exception as problem:  # a job of which something cannot be imported here
+            answer(("failed", _sendable(problem)))
+            continue
         try:
-            answer(("done", function(pickle.loads(packed))))
+            answer(("done", function(job)))
         except BaseException as problem:
             answer(("failed", _sendable(problem)))
 
@@ -118,8 +120,9 @@ def _sendable(problem: BaseException) -> Exception:
         if not isinstance(problem, UserError):
             problem.add_note(f"In a worker process:\n{traceback.format_exc()}")
         try:
-            pickle.loads(pickle.dumps(problem))
-        except Exception:  # whatever a foreign class does when it is built again
+            pickle.dumps(problem)
+            copy.copy(problem)  # builds it anew from its parts, as the parent will
+        except Exception:  # whatever a foreign class does then
             pass
         else:
             return problem
