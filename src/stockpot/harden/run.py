@@ -105,10 +105,10 @@ def _train(
         else None
     )
     if target and record and is_made(target, record):
-        made = load_for(target, images, prompts=images.prompts, device=pick_device(device))
+        trained = load_for(target, images, prompts=images.prompts, device=pick_device(device))
         if isinstance(model, Classifier):
-            model.load_state_dict(made.state_dict())
-        return behind(made, defence)
+            model.load_state_dict(trained.state_dict())
+        return behind(trained, defence)
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if entry.tags.head == "trained":
         with_trained_head(classifier)
