@@ -60,6 +60,7 @@ from stockpot.engine import keep_freed_memory
 from stockpot.engine.interrupt import Interrupted, listen
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
+from stockpot.files import tells_full_disk
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
@@ -138,18 +139,26 @@ def main() -> None:
         saved = stop.saved or "Nothing was left half-written."
         again = shlex.join(["stockpot", *sys.argv[1:]])
         _fail(stop, f"interrupted. {saved} To go on: {again}", 128 + stop.number)
-    except OSError as problem:
-        if problem.errno not in OF_THE_DISK:
+    except Exception as problem:
+        if tells_full_disk(problem):
+            _fail(problem, "No space left on device. Nothing was left half-written.", 1)
+        if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+            # The name is torch's, which need not be imported for it.
+            reason = str(problem).split(". ")[0] or "no more can be had"
+            _fail(
+                problem, f"out of memory: {reason}. Try a smaller batch_size, or fewer workers.", 1
+            )
+        if not isinstance(problem, OSError) or problem.errno not in OF_THE_DISK:
             raise
         where = f" ({problem.filename})" if problem.filename else ""
         _fail(problem, f"{problem.strerror}{where}. Nothing was left half-written.", 1)
 
 
 OF_THE_DISK = {
-    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG,
 }  # fmt: skip
-"""A full disk, or a path that cannot be written or read: for the user to mend."""
+"""A path that cannot be written or read: for the user to mend."""
 
 
 def _say_that_it_waits() -> None:

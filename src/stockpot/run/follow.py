@@ -14,6 +14,7 @@ from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
+from stockpot.lock import held_alone
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
@@ -24,7 +25,7 @@ from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.schema import CellResult
 from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
-from stockpot.run.folder import clear, remember
+from stockpot.run.folder import LOCK, clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
 from stockpot.run.pictures import pictures_of
 from stockpot.run.places import beside
@@ -88,8 +89,21 @@ def run(
     check(file)
     engines.get(engine)
     folder = folder_of(file, out)
-    if fresh:
-        clear(folder)
+    with held_alone(folder / LOCK, folder):
+        if fresh:
+            clear(folder)
+        return _follow(file, folder, engine, progress, say, done, to)
+
+
+def _follow(
+    file: RecipeFile,
+    folder: Path,
+    engine: str,
+    progress: Progress,
+    say: Say,
+    done: Done | None,
+    to: Any,
+) -> Run:
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)

@@ -9,7 +9,6 @@ changed in the last moments is not remembered, since a second change might fall 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from stockpot.datasets.pictures import BROKEN, SUFFIXES, check_whole
 from stockpot.datasets.stream import processes
 from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError
-from stockpot.files import cache_folder
+from stockpot.files import cache_folder, keep_cached, read_cached
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,7 +121,7 @@ class _Memory:
             name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]
             self._path = cache_folder() / "pictures" / f"{name}.json"
             if not os.environ.get(CHECK_FILES):
-                self._known = _read(self._path)
+                self._known = read_cached(self._path)
 
     def look(self, items: Sequence[Path | bytes]) -> list[tuple[str, str]]:
         """For each file its sha256, or what is wrong with it."""
@@ -162,25 +161,14 @@ class _Memory:
         """Write what is new; a folder that cannot be written is no error."""
         if self._path is None or self._seen.items() <= self._known.items():
             return
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        # Another part of the same folder may have been seen before.
+        keep_cached(self._path, {**self._known, **self._seen})
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Another part of the same folder may have been seen before.
-            temporary.write_text(json.dumps({**self._known, **self._seen}), encoding="utf-8")
-            os.replace(temporary, self._path)
             others = sorted(self._path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
             for old in others[:-_FOLDERS]:
                 old.unlink(missing_ok=True)
         except OSError:
             return
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _state(facts: os.stat_result) -> str | None:

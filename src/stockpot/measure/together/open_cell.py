@@ -10,6 +10,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import pick_device
 from stockpot.engine.stages import stage
+from stockpot.errors import BadDataError
 from stockpot.harden.trained_on import trained_on
 from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.in_memory import Ran
@@ -156,6 +157,12 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
         if store and (known := store.find(key, samples=cell.samples)):
             return known
         data, known_images = cell.images()
+        if data.fingerprint != key.data_fingerprint:
+            # Saved under the old content, it would be taken for an answer about it for ever.
+            raise BadDataError(
+                f"{cell.data.name}: the data has changed since the run began.",
+                hint="Start it again: what is saved stays, and the rest is asked of what is there.",
+            )
         device = pick_device(cell.device)
         if device.type != "cpu":  # there, whoever loads the model needs the processor
             decode_ahead(cell, data)
