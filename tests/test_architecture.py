@@ -26,7 +26,8 @@ LAYERS = [
     {"season"},
     {"measure"},
     {"report"},
-    {"run", "tune", "registries"},
+    {"tune"},
+    {"run", "registries"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

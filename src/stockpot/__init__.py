@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from stockpot.results.compare import compare
     from stockpot.run.follow import run
     from stockpot.season.run import season
+    from stockpot.tune.run import tune
 
 _ROOMS = (
     "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
+    "tune",
 )  # fmt: skip
 _FUNCTIONS = {
     "choose": "stockpot.measure.unlabelled.choose:choose",
@@ -59,6 +61,7 @@ __all__ = [
     "run",
     "season",
     "similarity",
+    "tune",
 ]
 
 

@@ -37,6 +37,7 @@ from stockpot.cli import (
     sign,
     similarity,
     transfer,
+    tune,
     validate,
     verify,
 )
@@ -52,6 +53,7 @@ _MAKING = (
     similarity,
     harden,
     season,
+    tune,
     measure,
     attack,
     audit,

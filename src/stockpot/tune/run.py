@@ -1,0 +1,388 @@
+"""`stockpot.tune`: search on validation images, choose, and score the choice once on test images."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stockpot.checkpoints.member_names import by_name
+from stockpot.checkpoints.record import read_record, write_record
+from stockpot.checkpoints.seen import read_seen, write_seen
+from stockpot.engine import pick_device
+from stockpot.errors import BadParameterError
+from stockpot.fuse.run import fuse
+from stockpot.measure.measurement import Context, Progress, no_progress
+from stockpot.models.classifier import Classifier
+from stockpot.models.inputs import seen_in
+from stockpot.report.tuned import write_tune_page
+from stockpot.results.tuning import (
+    TunedObjective,
+    TunedSelection,
+    TunedTrial,
+    TuneResult,
+    read_tuning,
+    write_tuning,
+)
+from stockpot.tune.examine import scores_on_test
+from stockpot.tune.merges import Merges
+from stockpot.tune.objectives import Objective, read_objectives
+from stockpot.tune.question import (
+    Data,
+    Member,
+    check_apart,
+    default_point,
+    read_data,
+    spaces_of,
+    tuning_record,
+)
+from stockpot.tune.search import FOUND, METHOD, PARAMS, SECONDS, Search, flags_of
+from stockpot.tune.selection import balanced, front_of, selection
+from stockpot.tune.study import (
+    PROBLEM,
+    Pruner,
+    Sampler,
+    check_knobs,
+    grid_points,
+    numbered_sampler,
+    open_study,
+    pruner_of,
+    sqlite_in,
+)
+
+MODEL, PAGE = "model", "tune.html"
+
+
+def tune(
+    method: str | Sequence[str],
+    members: Sequence[Member] | Mapping[str, Member],
+    data: Data,
+    *,
+    out: str | Path,
+    base: Member | None = None,
+    objectives: str | Sequence[str] = "clean",
+    unseen: Data = (),
+    space: Mapping[str, Any] | None = None,
+    trials: int = 100,
+    sampler: Sampler = "tpe",
+    points: int = 5,
+    prune: Pruner = "none",
+    prefer: str = "",
+    storage: str | None = None,
+    split: str = "val",
+    test_split: str | None = "test",
+    limit: int | None = None,
+    tasks: Any = None,
+    measure_params: Mapping[str, Mapping[str, Any]] | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int = 256,
+    progress: Progress = no_progress,
+    **params: Any,
+) -> TuneResult:
+    """Search a fusion's parameters, or the method itself, on validation images.
+
+    Every trial is merged in memory and judged on validation images. The best one (of several
+    objectives: one of the front) is written to `out/model`, and scored once on test images.
+    The same call again goes on where it was stopped; several processes may share one storage.
+
+    Args:
+        method: a fusion method, or several (a list, or by comma), of which the best is searched.
+        members: as for `stockpot.fuse`, as models that can be loaded.
+        data: the tasks to judge by; names mean their `split`.
+        out: a folder: `tune.json`, the page `tune.html`, the storage, and the chosen `model`.
+        base: what the members were tuned from.
+        objectives: one to three of `stockpot.tune.objectives`: clean, worst_task, unseen,
+            corruption, robust, calibration, entropy, nuclear_norm, or MEASURE.METRIC.
+        unseen: tasks for the objective `unseen`, which no member was made for.
+        space: what is searched: parameter -> range (`0.1:0.9`, `1e-5:1e-3:log`), choices, or a
+            tree of them by `members`, `depth` or globs. By default all knobs of the method, by
+            its signature.
+        trials: how many merges to try, those done before counted.
+        sampler: tpe, cma (one objective, numbers only), random, grid (all combinations), nsga2.
+        points: values of each range in a grid.
+        prune: none; racing gives up a trial when the best so far is better beyond noise on the
+            images seen; median and halving are Optuna's.
+        prefer: of several objectives, the one by which to choose from the front; by default the
+            point whose worst objective is best.
+        storage: where trials are kept: a URL as for SQLAlchemy; a SQLite file in `out` by default.
+        split: what the search sees.
+        test_split: what the choice is scored on at the end; None for no test.
+        limit: at most so many validation images of each task.
+        tasks: data to learn from, for methods that do.
+        measure_params: parameters of the measures behind objectives, by measure.
+        data_options: options of `load_dataset`.
+        seed: of everything random.
+        device: where models run.
+        batch_size: images per forward pass.
+        progress: told how many trials are done.
+        params: parameters of the method that are not searched.
+    """
+    methods = method.split(",") if isinstance(method, str) else list(method)
+    folder, options = Path(out), dict(data_options or {})
+    named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
+    wanted = read_objectives(objectives, measure_params)
+    if prefer and prefer not in {one.name for one in wanted}:
+        raise BadParameterError(f"prefer: expected one of the objectives, got {prefer!r}.")
+    if trials < 1 or batch_size < 1 or points < 1:
+        raise BadParameterError("tune: expected trials, points and batch_size of at least 1.")
+    spaces = spaces_of(methods, named, base, space or {}, params)
+    seen = read_data(data, split, options | ({"limit": limit} if limit else {}))
+    beside = read_data(unseen, split, options | ({"limit": limit} if limit else {}))
+    test = read_data(data, test_split, options) if test_split else []
+    test_beside = read_data(unseen, test_split, options) if test_split else []
+    check_apart([*seen, *beside], [*test, *test_beside])
+    place = pick_device(device)
+    context = Context(device=place, batch_size=batch_size, seed=seed)
+    marks = [False] * len(seen) + [True] * len(beside)
+    merges = Merges(named, base, [*seen, *beside], device=place, tasks=tasks)
+    search = Search(spaces, params, wanted, merges, marks, context, prune)
+    check_knobs(search.knobs, sampler)
+    record = tuning_record(
+        methods, named, base=base, data=seen, unseen=beside, objectives=wanted, spaces=spaces,
+        fixed=params, seed=seed, sampler=sampler, prune=prune,
+        **({"points": points} if sampler == "grid" else {}),
+    )  # fmt: skip
+    first = _first(search, sampler, points)
+    total = len(first) if sampler == "grid" else trials
+    folder.mkdir(parents=True, exist_ok=True)
+    question = {"digest": record.digest, **json.loads(record.model_dump_json())["parameters"]}
+    study = open_study(storage or sqlite_in(folder), len(wanted), question)
+    study.sampler = numbered_sampler(sampler, seed, first, len(wanted) > 1)
+    study.pruner = pruner_of(prune)
+    earlier = read_tuning(folder)
+
+    def summed_up(finished: bool = False) -> TuneResult:
+        rows = [_row(one, named, base, _as_text(tasks), isinstance(members, Mapping))
+                for one in study.get_trials(deepcopy=False)
+                if one.state.is_finished() and METHOD in one.user_attrs]  # fmt: skip
+        found = TuneResult(
+            digest=record.digest, methods=methods,
+            members={name: _source(one) for name, one in named.items()},
+            base="" if base is None else _source(base),
+            data=[str(one) for one in (*seen, *beside)],
+            test_data=[str(one) for one in (*test, *test_beside)],
+            images=sum(len(one) for one in (*seen, *beside)),
+            objectives=_directions(study, wanted),
+            knobs={name: str(knob) for name, knob in search.knobs.items()},
+            sampler=sampler, prune=prune, seed=seed, wanted=total, finished=finished,
+            trials=rows,
+            test=earlier.test if earlier else {}, test_looks=earlier.test_looks if earlier else 0,
+        )  # fmt: skip
+        return _chosen(found, prefer, None if sampler == "grid" else first, search)
+
+    def told() -> None:
+        found = summed_up()
+        write_tuning(folder, found)
+        write_tune_page(found, folder / PAGE)
+        progress("trials", len(found.trials), total)
+
+    search.run(study, total, told)
+    result = summed_up(finished=True)
+    if result.chosen is not None:
+        result = _with_selection(result, study, wanted, [*seen, *beside], marks, seed)
+        again = earlier is not None and earlier.finished and earlier.chosen == result.chosen
+        if test and not (again and earlier is not None and earlier.test):
+            exam = Merges(named, base, [*test, *test_beside], device=place, tasks=tasks)
+            scores = scores_on_test(result, exam, wanted, marks, context)
+            looks = result.test_looks + 1
+            result = result.model_copy(update={"test": scores, "test_looks": looks})
+        best = result.trial(result.chosen)
+        _write_model(folder, best, named, base, tasks, str(place), [*seen, *beside], record)
+    write_tuning(folder, result)
+    write_tune_page(result, folder / PAGE)
+    return result
+
+
+def _first(search: Search, sampler: Sampler, points: int) -> list[dict[str, Any]]:
+    """What the first trials try: all points of a grid, or the defaults of every method."""
+    if sampler == "grid":
+        found: list[dict[str, Any]] = []
+        for method, space in search.spaces.items():
+            prefix = f"{method}." if search.several else ""
+            own = grid_points(space.knobs(prefix), points)
+            found += [{METHOD: method, **one} if search.several else one for one in own]
+        return found
+    defaults = []
+    for method, space in search.spaces.items():
+        point = default_point(space, f"{method}." if search.several else "")
+        if point is not None:
+            defaults.append({METHOD: method, **point} if search.several else point)
+    return defaults
+
+
+def _row(
+    trial: Any, members: Mapping[str, Any], base: Any, tasks: Sequence[str], named: bool
+) -> TunedTrial:
+    kept = trial.user_attrs
+    states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    found = kept.get(FOUND, {}) if trial.state.name == "COMPLETE" else {}
+    method, params = str(kept[METHOD]), dict(kept.get(PARAMS, {}))
+    return TunedTrial(
+        number=trial.number,
+        state=states[trial.state.name],  # type: ignore[arg-type]
+        method=method,
+        params=params,
+        values={name: one["value"] for name, one in found.items()},
+        tasks={name: one["tasks"] for name, one in found.items()},
+        seconds=kept.get(SECONDS, 0.0),
+        problem=kept.get(PROBLEM, ""),
+        command=fuse_command(method, params, members, base, tasks, named),
+    )
+
+
+def fuse_command(
+    method: str,
+    params: Mapping[str, Any],
+    members: Mapping[str, Any],
+    base: Any,
+    tasks: Sequence[str] = (),
+    named: bool = False,
+) -> str:
+    """The command that makes the same weights; nothing where models have no place."""
+    sources = [*members.values(), *([base] if base is not None else [])]
+    if any(isinstance(one, Classifier | Mapping) for one in sources):
+        return ""
+    words = ["stockpot", "fuse", method]
+    words += [f"{name}={one}" if named else str(one) for name, one in members.items()]
+    words += ["--base", str(base)] if base is not None else []
+    for task in tasks:
+        words += ["--task", task]
+    for key, value in params.items():
+        words += ["-p", f"{key}={_written(value)}"]
+    return shlex.join([*words, "-o", "OUT"])
+
+
+def _written(value: Any) -> str:
+    """A value as YAML that reads back the same: a number there needs a dot before its exponent."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return str(value)
+
+
+def _as_text(tasks: Any) -> list[str]:
+    given = [tasks] if isinstance(tasks, str) else list(tasks or ())
+    return [str(one) for one in given] if all(isinstance(one, str) for one in given) else []
+
+
+def _source(one: Any) -> str:
+    if isinstance(one, Classifier):
+        return one.origin.source
+    return "in memory" if isinstance(one, Mapping) else str(one)
+
+
+def _directions(study: Any, wanted: Sequence[Objective]) -> list[TunedObjective]:
+    """Which way each objective goes: a measure's own scores say so when they are there."""
+    done = next((t for t in study.get_trials(deepcopy=False) if FOUND in t.user_attrs), None)
+    kept = done.user_attrs[FOUND] if done else {}
+    return [
+        TunedObjective(name=one.name, higher=kept.get(one.name, {}).get("higher", one.higher),
+                       share=one.name != "entropy")
+        for one in wanted
+    ]  # fmt: skip
+
+
+def _chosen(
+    found: TuneResult, prefer: str, first: Sequence[Mapping[str, Any]] | None, search: Search
+) -> TuneResult:
+    """The front, the choice, and which trial is the default."""
+    names = [one.name for one in found.objectives]
+    signs = np.asarray([1.0 if one.higher else -1.0 for one in found.objectives])
+    done = [one for one in found.trials if one.state == "complete"]
+    if not done:
+        return found
+    values = np.asarray([[one.values[name] for name in names] for one in done]) * signs
+    front = front_of(values)
+    if len(names) == 1:
+        pick = int(values[:, 0].argmax())
+    elif prefer:
+        column = names.index(prefer)
+        pick = max(front, key=lambda index: (values[index, column], values[index].sum()))
+    else:
+        pick = front[balanced(values[front])]
+    default = None
+    # Of several methods, the default that is best on validation images is the one to beat.
+    ours = [i for i, one in enumerate(done) if first and one.number < len(first)]
+    if ours:
+        own = values[ours]
+        place = int(own[:, 0].argmax()) if len(names) == 1 else balanced(own)
+        default = done[ours[place]].number
+    return found.model_copy(update={
+        "front": [done[index].number for index in front], "chosen": done[pick].number,
+        "default": default,
+    })  # fmt: skip
+
+
+def _with_selection(
+    result: TuneResult,
+    study: Any,
+    wanted: Sequence[Objective],
+    data: Sequence[Any],
+    unseen: Sequence[bool],
+    seed: int,
+) -> TuneResult:
+    """The bootstrap over the selection, where one objective chose and its images are known."""
+    if len(wanted) != 1:
+        return result
+    objective = wanted[0]
+    done = [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+    flags = [flags_of(one, objective.name) for one in done]
+    if not flags or not all(flags):
+        return result
+    tasks = [np.stack([own[task] for own in flags]) for task in range(len(flags[0]))]
+    groups = [
+        None if one.groups is None else np.asarray(one.groups)
+        for one, mark in zip(data, unseen, strict=True)
+        if mark == objective.unseen
+    ]
+    found = selection(tasks, worst=objective.over == "worst", groups=groups, seed=seed)
+    return result.model_copy(
+        update={"selection": {objective.name: TunedSelection(**found._asdict())}}
+    )
+
+
+def _write_model(
+    folder: Path,
+    best: TunedTrial,
+    members: Mapping[str, Any],
+    base: Any,
+    tasks: Any,
+    device: str,
+    data: Sequence[Any],
+    asked: Any,
+) -> None:
+    """The chosen merge as a folder; what an earlier, shorter search chose gives way."""
+    target, anew = folder / MODEL, folder / f".{MODEL}.anew"
+    known = read_record(target) if target.is_dir() else None
+    mark = {"digest": asked.digest, "trial": best.number}
+    if known is not None and known.details.get("tuned") == mark:
+        return
+    shutil.rmtree(anew, ignore_errors=True)
+    from stockpot.fuse import fusers
+
+    learns = {"tasks": tasks, "device": device} if fusers.get(best.method).tags.learns else {}
+    command = {"command": best.command.replace("OUT", str(target))} if best.command else {}
+    fuse(best.method, members, base=base, out=anew, **learns, **command, **best.params)
+    seen = read_seen(anew)
+    for one in data:
+        seen |= seen_in("tuning", one)
+    for place in (anew, *sorted(p for p in anew.iterdir() if p.is_dir())):
+        made = read_record(place)
+        if made is not None:
+            update = {"seen": write_seen(place, seen), "details": {**made.details, "tuned": mark}}
+            write_record(place, made.model_copy(update=update))
+    shutil.rmtree(target, ignore_errors=True)
+    anew.rename(target)
