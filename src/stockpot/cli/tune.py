@@ -76,6 +76,10 @@ def command(
         typer.Option(help="A database URL that several machines share; a file in OUT by default."),
     ] = LIBRARY.storage,
     split: Annotated[str, typer.Option(help="What the search sees.")] = LIBRARY.split,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Other data to score the choice on; once for each task."),
+    ] = None,
     test_split: Annotated[
         str, typer.Option(help="What the choice is scored on, once, at the end.")
     ] = LIBRARY.test_split,
@@ -120,7 +124,7 @@ def command(
         found = tune(
             method, named(members, "checkpoint"), data, out=out, base=base, objectives=objective,
             unseen=unseen or [], space=ranges, trials=trials, sampler=sampler, points=points,  # type: ignore[arg-type]
-            prune=prune, prefer=prefer, storage=storage, split=split,  # type: ignore[arg-type]
+            prune=prune, prefer=prefer, storage=storage, split=split, test=test or None,  # type: ignore[arg-type]
             test_split=None if no_test else test_split, limit=limit, tasks=tasks or None,
             measure_params=nested(key_values(measure_param, "--measure-param"), "--measure-param"),
             data_options=key_values(data_option, "-d"), seed=seed, device=device,

@@ -56,9 +56,7 @@ def render_tuning(result: TuneResult) -> str:
         chosen=chosen,
         told=[] if chosen is None else [_told(result, one, chosen) for one in result.objectives],
         looks=result.test_looks,
-        knobs=table(
-            "knobs", ["knob", "range"], [[k, v] for k, v in result.knobs.items()], search=False
-        ),  # fmt: skip
+        knobs=table("knobs", ["knob", "range"], list(result.knobs.items()), search=False),
         front=_trials("front", result, [one for one in done if one.number in result.front]),
         trials=_trials("trials", result, result.trials),
         several=len(result.objectives) > 1,
@@ -175,7 +173,7 @@ def _trials(name: str, result: TuneResult, trials: Sequence[TunedTrial]) -> Mark
              *(Column(one.name) for one in result.objectives),
              Column("parameters", number=False), Column("seconds", fold=2),
              Column("state", number=False, fold=1),
-             Column("make it again", number=False, note="This command makes the same weights.")]  # fmt: skip
+             Column("make it again", number=False, note="Makes the same weights.")]  # fmt: skip
     rows = []
     for one in trials:
         marks = [m for m, on in (("chosen", one.number == result.chosen),

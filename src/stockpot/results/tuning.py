@@ -1,4 +1,4 @@
-"""The file of a search, `tune.json`: what was asked, every trial, the front, the choice, the test."""
+"""The file of a search, `tune.json`: the question, every trial, the front, the choice, the test."""
 
 from __future__ import annotations
 

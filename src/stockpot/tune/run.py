@@ -1,4 +1,4 @@
-"""`stockpot.tune`: search on validation images, choose, and score the choice once on test images."""
+"""`stockpot.tune`: search on validation images, choose, and score the choice on test images."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def tune(
     prefer: str = "",
     storage: str | None = None,
     split: str = "val",
+    test: Data | None = None,
     test_split: str | None = "test",
     limit: int | None = None,
     tasks: Any = None,
@@ -113,7 +114,9 @@ def tune(
             point whose worst objective is best.
         storage: where trials are kept: a URL as for SQLAlchemy; a SQLite file in `out` by default.
         split: what the search sees.
-        test_split: what the choice is scored on at the end; None for no test.
+        test: what the choice is scored on at the end, task by task; by default other images of
+            the same data.
+        test_split: which those are; None for no test.
         limit: at most so many validation images of each task.
         tasks: data to learn from, for methods that do.
         measure_params: parameters of the measures behind objectives, by measure.
@@ -135,9 +138,13 @@ def tune(
     spaces = spaces_of(methods, named, base, space or {}, params)
     seen = read_data(data, split, options | ({"limit": limit} if limit else {}))
     beside = read_data(unseen, split, options | ({"limit": limit} if limit else {}))
-    test = read_data(data, test_split, options) if test_split else []
+    exam_data = read_data(data if test is None else test, test_split, options) if test_split else []
     test_beside = read_data(unseen, test_split, options) if test_split else []
-    check_apart([*seen, *beside], [*test, *test_beside])
+    check_apart([*seen, *beside], [*exam_data, *test_beside])
+    if exam_data and len(exam_data) != len(seen):
+        raise BadParameterError(
+            f"test: expected a set of images for each of {len(seen)} tasks, got {len(exam_data)}."
+        )
     place = pick_device(device)
     context = Context(device=place, batch_size=batch_size, seed=seed)
     marks = [False] * len(seen) + [True] * len(beside)
@@ -167,7 +174,7 @@ def tune(
             members={name: _source(one) for name, one in named.items()},
             base="" if base is None else _source(base),
             data=[str(one) for one in (*seen, *beside)],
-            test_data=[str(one) for one in (*test, *test_beside)],
+            test_data=[str(one) for one in (*exam_data, *test_beside)],
             images=sum(len(one) for one in (*seen, *beside)),
             objectives=_directions(study, wanted),
             knobs={name: str(knob) for name, knob in search.knobs.items()},
@@ -188,8 +195,8 @@ def tune(
     if result.chosen is not None:
         result = _with_selection(result, study, wanted, [*seen, *beside], marks, seed)
         again = earlier is not None and earlier.finished and earlier.chosen == result.chosen
-        if test and not (again and earlier is not None and earlier.test):
-            exam = Merges(named, base, [*test, *test_beside], device=place, tasks=tasks)
+        if exam_data and not (again and earlier is not None and earlier.test):
+            exam = Merges(named, base, [*exam_data, *test_beside], device=place, tasks=tasks)
             scores = scores_on_test(result, exam, wanted, marks, context)
             looks = result.test_looks + 1
             result = result.model_copy(update={"test": scores, "test_looks": looks})

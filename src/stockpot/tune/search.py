@@ -31,7 +31,7 @@ _STAGES = (0.1, 0.3, 1.0)
 """Shares of the images after which a trial may be given up."""
 
 
-class Pruned(Exception):
+class PrunedError(Exception):
     """A trial that is not worth more images."""
 
 
@@ -94,7 +94,7 @@ class Search:
             begun = time.perf_counter()
             try:
                 found = self.evaluate(method, params, trial, study)
-            except Pruned:
+            except PrunedError:
                 trial.set_user_attr(SECONDS, round(time.perf_counter() - begun, 3))
                 study.tell(trial, state=states.PRUNED)
             except UserError as problem:
@@ -132,10 +132,11 @@ class Search:
         """The images of each stage."""
         stages = []
         for low, high in zip((0.0, *_STAGES), _STAGES, strict=False):
-            stages.append([
-                data.take(torch.from_numpy(order[round(low * len(order)) : round(high * len(order))]))
-                for data, order in zip(self.merges.data, self._orders, strict=True)
-            ])  # fmt: skip
+            parts = []
+            for data, order in zip(self.merges.data, self._orders, strict=True):
+                start, stop = (round(end * len(order)) for end in (low, high))
+                parts.append(data.take(torch.from_numpy(order[start:stop])))
+            stages.append(parts)
         return stages
 
     def _race(self, models: Any, trial: Trial, study: optuna.Study) -> dict[str, Found]:
@@ -159,7 +160,7 @@ class Search:
                 for flags, mine, n in zip(rivals, shown, own, strict=False)
             ]
             if (others and _worse(shown, others, self.context.seed)) or trial.should_prune():
-                raise Pruned
+                raise PrunedError
         whole = []
         for flags, n in zip(shown, own, strict=True):
             back = np.empty_like(flags)

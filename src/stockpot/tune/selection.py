@@ -1,8 +1,8 @@
 """How much a choice is worth: the bootstrap over the selection, on validation images alone.
 
 The best of many trials looks better on the images that chose it than it is. Images are drawn with
-replacement; the trial that is best on those drawn is chosen, and scored on the images that were not.
-The mean over draws is what this way of choosing gives, and its spread holds the luck of the choice.
+replacement; the trial that is best on those drawn is chosen, and scored on the images that were
+not. The mean over draws is what this way of choosing gives, and its spread holds the luck of it.
 """
 
 from __future__ import annotations

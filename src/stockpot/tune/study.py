@@ -1,8 +1,8 @@
 """The trials of a search in a storage that several processes share and any of them goes on from.
 
-A trial is a number. What it tries follows from that number, the seed and the trials before it, never
-from which process takes it; and one whose process died is taken up again under its own number. So a
-search that was killed and resumed is the search that was not.
+A trial is a number. What it tries follows from that number, the seed and the trials before it, and
+never from which process takes it; one whose process died is taken up again under its own number.
+So a search that was killed and resumed is the search that was not.
 """
 
 from __future__ import annotations
