@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stockpot.measure.measurement import Context
 from stockpot.results.statistics import Groups, resampled_means
@@ -71,11 +72,12 @@ def _score(
 
 def _drawn(
     one: Objective, flags: Sequence[Flags], groups: Sequence[Groups | None], seed: int
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """The objective over resampled images of every task."""
     means = np.stack([
         resampled_means(own.astype(np.float64)[:, None], seed=seed + task, resamples=_RESAMPLES,
                         groups=groups[task])[:, 0]
         for task, own in enumerate(flags)
     ])  # fmt: skip
-    return means.min(axis=0) if one.over == "worst" else means.mean(axis=0)
+    found: NDArray[np.float64] = means.min(axis=0) if one.over == "worst" else means.mean(axis=0)
+    return found

@@ -16,6 +16,7 @@ from stockpot.checkpoints.record import read_record, write_record
 from stockpot.checkpoints.seen import read_seen, write_seen
 from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
+from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.classifier import Classifier
@@ -192,15 +193,15 @@ def tune(
 
     search.run(study, total, told)
     result = summed_up(finished=True)
-    if result.chosen is not None:
+    if (chosen := result.chosen) is not None:
         result = _with_selection(result, study, wanted, [*seen, *beside], marks, seed)
-        again = earlier is not None and earlier.finished and earlier.chosen == result.chosen
+        again = earlier is not None and earlier.finished and earlier.chosen == chosen
         if exam_data and not (again and earlier is not None and earlier.test):
             exam = Merges(named, base, [*exam_data, *test_beside], device=place, tasks=tasks)
             scores = scores_on_test(result, exam, wanted, marks, context)
             looks = result.test_looks + 1
             result = result.model_copy(update={"test": scores, "test_looks": looks})
-        best = result.trial(result.chosen)
+        best = result.trial(chosen)
         _write_model(folder, best, named, base, tasks, str(place), [*seen, *beside], record)
     write_tuning(folder, result)
     write_tune_page(result, folder / PAGE)
@@ -233,7 +234,7 @@ def _row(
     method, params = str(kept[METHOD]), dict(kept.get(PARAMS, {}))
     return TunedTrial(
         number=trial.number,
-        state=states[trial.state.name],  # type: ignore[arg-type]
+        state=states[trial.state.name],
         method=method,
         params=params,
         values={name: one["value"] for name, one in found.items()},
@@ -378,11 +379,12 @@ def _write_model(
     if known is not None and known.details.get("tuned") == mark:
         return
     shutil.rmtree(anew, ignore_errors=True)
-    from stockpot.fuse import fusers
-
-    learns = {"tasks": tasks, "device": device} if fusers.get(best.method).tags.learns else {}
-    command = {"command": best.command.replace("OUT", str(target))} if best.command else {}
-    fuse(best.method, members, base=base, out=anew, **learns, **command, **best.params)
+    settings: dict[str, Any] = {"base": base, **best.params}
+    if fusers.get(best.method).tags.learns:
+        settings |= {"tasks": tasks, "device": device}
+    if best.command:
+        settings["command"] = best.command.replace("OUT", str(target))
+    fuse(best.method, members, out=anew, **settings)
     seen = read_seen(anew)
     for one in data:
         seen |= seen_in("tuning", one)

@@ -86,7 +86,7 @@ _MEANT = {
 _NOT_SEARCHED = {
     "seed", "steps", "epochs", "batch_size", "together", "examples", "tol", "parallel",
     "rank_tolerance", "adapt_steps", "surgery_steps", "targets", "skip", "densities", "gammas",
-    "epsilons", "weights", "normalize",
+    "epsilons", "weights", "normalize", "depth",
 }  # fmt: skip
 """What costs time, or makes rounding: only searched when a range is given."""
 
