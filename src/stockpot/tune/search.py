@@ -145,6 +145,7 @@ class Search:
         own = [n for n, unseen in enumerate(self.unseen) if unseen == objective.unseen]
         seen: list[list[Flags]] = [[] for _ in own]
         best = best_before(study, trial.number) if self.prune == "racing" else None
+        reported = study.get_trials(deepcopy=False)[trial.number].intermediate_values
         rivals = flags_of(best, objective.name) if best is not None else []
         for stage, parts in enumerate(self._parts):
             found = judge(self.objectives, models, parts, self.unseen, self.context)
@@ -154,7 +155,8 @@ class Search:
             value = objective.combine([float(flags.mean()) for flags in shown])
             if stage == len(self._parts) - 1:
                 break
-            trial.report(value, stage)
+            if stage not in reported:  # by a process that was killed, of the same trial
+                trial.report(value, stage)
             others = [
                 flags[self._orders[n][: len(mine)]]
                 for flags, mine, n in zip(rivals, shown, own, strict=False)

@@ -80,6 +80,7 @@ _MEANT = {
     "epsilon": Range(0.0, 0.3),
     "t": Range(0.0, 1.0),
     "alpha": Range(0.0, 1.0),
+    "off_diagonal": Range(0.0, 1.0),
     "weights": Range(0.0, 1.0),
 }
 """Parameters that mean the same in every method, and where good values lie."""
