@@ -27,7 +27,8 @@ from stockpot.results.contrast import (
     verdict,
 )
 from stockpot.results.groups import by_group, group_means
-from stockpot.results.schema import CellResult, pack_bits, pack_groups, unpack_groups
+from stockpot.results.packed import pack_bits, pack_groups, unpack_groups
+from stockpot.results.schema import CellResult
 from stockpot.results.statistics import bootstrap_mean, paired_bootstrap, wilson
 from stockpot.results.store import ResultStore, load_results
 
@@ -268,12 +269,12 @@ def test_the_largest_of_many_differences_is_no_finding() -> None:
     """Eight differences that are none: one of their 95 % intervals lies above 0 in every fifth."""
     generator = np.random.default_rng(5)
     naive, together = 0, 0
-    for _ in range(40):
+    for _ in range(24):
         pairs = [Pair(*(generator.random((2, 60)) < 0.5).astype(float)) for _ in range(8)]
         naive += any(paired(pair.first, pair.second).low > 0 for pair in pairs)
         together += some_exceed(pairs).verdict == "held"
-    assert naive >= 4
-    assert together <= 3
+    assert naive >= 3
+    assert together <= 2
 
 
 def test_claims_about_several_differences() -> None:

@@ -21,7 +21,8 @@ from stockpot.measure.dynamic.outcomes import Outcomes, headline
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, named_baseline
 from stockpot.measure.measurement import proportion
 from stockpot.measure.shift.shift import INSIDE, Line, outside_scores
-from stockpot.results.schema import CellResult, Score, pack_bits, pack_groups
+from stockpot.results.packed import pack_bits, pack_groups, pack_labels
+from stockpot.results.schema import CellResult, Score
 
 Scores = list[Score]
 OUTSIDE = "outside:"
@@ -53,6 +54,9 @@ def part_of(result: CellResult, members: NDArray[np.bool_]) -> CellResult:
         "outcome_sizes": sizes,
         "groups": pack_groups(own),
     }
+    if (labels := result.image_labels) is not None:
+        kept, names = pack_labels(labels[members], result.label_names)
+        update |= {"labels": kept, "label_names": names}
     return result.model_copy(update=update)
 
 

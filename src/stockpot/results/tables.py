@@ -25,6 +25,13 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
 
 
+def escaped_markdown(text: str) -> str:
+    """A text that stands in Markdown as it is, whatever a model or class is called: no markup, no
+    HTML, no new cell of a table, and nobody is told of it by an @."""
+    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", plain)
+
+
 def csv_text(rows: Sequence[Row]) -> str:
     """Rows as CSV: all keys in order of appearance; what is missing stays empty."""
     stream = io.StringIO()

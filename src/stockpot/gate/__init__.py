@@ -1,0 +1,1 @@
+"""The gate: requirements on a model as data, and whether a model meets them."""

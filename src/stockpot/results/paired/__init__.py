@@ -1,0 +1,1 @@
+"""Two models on the same images: which of their results belong together, and what changed."""

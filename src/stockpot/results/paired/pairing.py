@@ -1,0 +1,133 @@
+"""Which results of two sides answer the same question, and why others do not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stockpot.errors import UnknownNameError, UserError
+from stockpot.results.paired.answers import shared
+from stockpot.results.schema import CellResult
+from stockpot.results.store import load_results
+
+Results = str | Path | CellResult | Sequence[CellResult]
+Side = Mapping[str, list[CellResult]]
+"""By model."""
+
+
+class Matched(NamedTuple):
+    """Cells of two models that answer the same question, and what has no counterpart."""
+
+    cells: list[tuple[CellResult, CellResult]]
+    left_out: list[str]
+
+
+def by_model(given: Results, chosen: str, option: str) -> dict[str, list[CellResult]]:
+    """The cells of one side by model; `FOLDER:MODEL` means one model of a folder."""
+    if isinstance(given, str | Path):
+        given, named = _place(str(given))
+        if named and chosen and named != chosen:
+            raise UserError(f"{given}:{named}: --{option} names another model, {chosen}.")
+        chosen = chosen or named
+        cells: Sequence[CellResult] = load_results(given)
+    else:
+        cells = [given] if isinstance(given, CellResult) else given
+    found: dict[str, list[CellResult]] = {}
+    for cell in cells:
+        found.setdefault(cell.key.model, []).append(cell)
+    if chosen and chosen not in found:
+        raise UnknownNameError(f"model ({option})", chosen, found)
+    return {chosen: found[chosen]} if chosen else found
+
+
+def _place(given: str) -> tuple[str, str]:
+    """A path, and a model's name where one follows."""
+    path, colon, model = given.rpartition(":")
+    if colon and not Path(given).exists() and Path(path).exists():
+        return path, model
+    return given, ""
+
+
+def pairs(first: Side, second: Side) -> list[tuple[str, str]]:
+    """Which model is compared with which: those of one name, or the only two."""
+    if len(first) == len(second) == 1:
+        return [(next(iter(first)), next(iter(second)))]
+    if found := [(name, name) for name in first if name in second]:
+        return found
+    raise UserError(
+        f"the two sides have no model in common: {', '.join(first)} and {', '.join(second)}.",
+        hint="Choose one of each: --model NAME --against NAME.",
+    )
+
+
+def matched(first: Sequence[CellResult], second: Sequence[CellResult]) -> Matched:
+    """Each cell with the one of the other side that answers the same question."""
+    found, left_out, used = [], [], set()
+    for cell in first:
+        others = [
+            (number, other)
+            for number, other in enumerate(second)
+            if (other.key.measure, other.key.data) == (cell.key.measure, cell.key.data)
+        ]
+        alike = [place for place in others if not unlike(cell, place[1])]
+        used |= {number for number, _ in others}
+        if alike:
+            found.append((cell, alike[-1][1]))
+        else:
+            why = unlike(cell, others[-1][1]) if others else "not measured there"
+            left_out.append(f"{_named(cell)}: {why}")
+    left_out += [
+        f"{_named(other)}: not measured by the first"
+        for number, other in enumerate(second)
+        if number not in used
+    ]
+    return Matched(found, left_out)
+
+
+def _named(cell: CellResult) -> str:
+    return f"{cell.key.model}, {cell.key.measure} on {cell.key.data}"
+
+
+def unlike(first: CellResult, second: CellResult) -> str:
+    """Why two cells cannot be paired; empty when they can."""
+    if first.data.fingerprint != second.data.fingerprint or first.data.n != second.data.n:
+        return f"other images ({first.data.n} and {second.data.n})"
+    if other := otherwise(first.key.params, second.key.params):
+        return f"other settings ({', '.join(other)})"
+    rules = [_rule(cell) for cell in (first, second)]
+    if all(rules) and rules[0] != rules[1]:
+        return f"other convention ({' and '.join(rules)})"
+    return "" if shared(first, second) else "no record of single images"
+
+
+def otherwise(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Parameters that differ, however they are written: `1-3` is `1,2,3` and [1, 2, 3]."""
+    keys = sorted({*first, *second})
+    return [key for key in keys if _written(first.get(key)) != _written(second.get(key))]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_written, value))
+    if isinstance(value, str):
+        return _RANGE.sub(_spelled_out, re.sub(r"\s*,\s*", ",", value.strip()))
+    if isinstance(value, Mapping):
+        return json.dumps(value, sort_keys=True, default=str)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if plain else str(value)
+
+
+_RANGE = re.compile(r"(?<![\w.-])(\d+)-(\d+)(?![\w.-])")
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    return ",".join(map(str, range(int(found[1]), int(found[2]) + 1)))
+
+
+def _rule(cell: CellResult) -> str:
+    """The named rule of the numbers; what follows it may tell of the model, as where images that
+    were found on it come from. Settings are compared by themselves."""
+    return cell.convention.partition(";")[0].strip()
