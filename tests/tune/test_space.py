@@ -58,7 +58,7 @@ def test_a_tree_gives_a_knob_for_every_leaf() -> None:
     values = dict(zip(knobs, [1, 2, 3, 4, 5, 6, 7, "sum"], strict=True))
     assert space.params(values) == {
         "weights": [1, 2],
-        "density": [3, 4],
+        "density": {"members": [3, 4]},
         "scale": {"*attn*": 5, "*": {"depth": [6, 7]}},
         "reduce": "sum",
     }

@@ -24,9 +24,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 
 from stockpot.errors import BadParameterError, did_you_mean
+from stockpot.fuse.per_member import DEPTH, MEMBERS, is_by
 from stockpot.registry import Entry
-
-MEMBERS, DEPTH = "members", "depth"
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ class Space:
 
     def _spread(self, key: str, node: Any) -> Any:
         """A node in which `members` names each of them, and what is listed is a list."""
-        if isinstance(node, Mapping) and set(node) == {MEMBERS}:
+        if is_by(MEMBERS, node):
             inner = node[MEMBERS]
             if isinstance(inner, list):
                 if len(inner) != len(self.members):
@@ -279,6 +278,8 @@ class Space:
             return {MEMBERS: [(name, inner[name]) for name in self.members]}
         if isinstance(node, Range) and key in self.lists:
             return {MEMBERS: [(name, node) for name in self.members]}
+        if isinstance(node, Mapping):
+            return {word: self._spread(key, inner) for word, inner in node.items()}
         return node
 
     def _leaves(self, name: str, node: Any) -> Iterator[tuple[str, Knob]]:
@@ -295,8 +296,10 @@ class Space:
         if isinstance(node, Range | Choice):
             return values[name]
         if isinstance(node, Mapping):
-            if set(node) == {MEMBERS}:
-                return self._filled(name, node[MEMBERS], values)
+            if is_by(MEMBERS, node):
+                each = self._filled(name, node[MEMBERS], values)
+                # Where the method takes a list it is one, as `weights` always was.
+                return each if name.rpartition(".")[2] in self.lists else {MEMBERS: each}
             return {k: self._filled(f"{name}.{k}", inner, values) for k, inner in node.items()}
         return [self._filled(f"{name}.{p}", inner, values) for p, inner in _numbered(node)]
 
