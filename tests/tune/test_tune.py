@@ -209,3 +209,40 @@ def test_other_objectives_go_their_own_way(tmp_path: Path, objective: str) -> No
     best = max(values) if goal.higher else min(values)
     assert found.trial(found.chosen).values[objective] == best
     assert not found.test
+
+
+def test_a_recipe_tunes_measures_and_finds_it_again(pool: ClipPool, tmp_path: Path) -> None:
+    recipe = {
+        "version": 1,
+        "data": {
+            "val": {"dataset": "icons", "split": "val", "limit": 16},
+            "test": {"dataset": "icons", "split": "test", "limit": 16},
+        },
+        "models": {
+            "base": {"load": str(pool.base)},
+            **{name: {"load": str(path)} for name, path in pool.members.items()},
+        },
+        "tune": {
+            "best": {
+                "method": "task_arithmetic", "models": list(pool.members), "base": "base",
+                "data": "val", "test": "test", "trials": 2, "sampler": "random",
+                "space": {"scale": {"members": "0:2"}},
+            }
+        },
+        "measure": {"models": ["best"], "with": [{"measure": "clean", "data": "test"}]},
+    }  # fmt: skip
+    lines: list[str] = []
+    done = stockpot.run(recipe, out=tmp_path, say=lines.append)
+    (place,) = (tmp_path / "tune").iterdir()
+    found = read_tuning(place)
+    assert found is not None
+    assert found.test["clean"].value == done.results[0].scores[0].value
+    assert found.trials[0].params.keys() == {"scale"}
+    assert len(found.trials[0].params["scale"]["members"]) == 3
+    assert "trial" in lines[-1]
+    lines.clear()
+    stockpot.run(recipe, out=tmp_path, say=lines.append)
+    assert lines == ["best: already made"]
+    recipe["tune"]["best"]["space"] = {"scal": "0:1"}  # type: ignore[index]
+    with pytest.raises(stockpot.UserError, match="no parameter 'scal'"):
+        stockpot.run(recipe, out=tmp_path)

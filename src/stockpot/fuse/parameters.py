@@ -7,9 +7,9 @@ One grammar in Python, in recipes and on the command line. In the place of a val
     {members: [0.1, 0.4]}         one for each member, in order or by name: {members: {a: 0.1}}
 
 and each may stand inside the one before it. Depth begins with the embeddings and the first block
-and ends with the last block and the head. A plain list is short for depth where a number is expected,
-and for members where the method takes a list (`weights`). Methods know nothing of this: each gets
-plain values for its tensors.
+and ends with the last block and the head. A plain list is short for depth where a number is
+expected, and for members where the method takes a list (`weights`). Methods know nothing of this:
+each gets plain values for its tensors.
 """
 
 from __future__ import annotations

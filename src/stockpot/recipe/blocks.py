@@ -129,6 +129,44 @@ class SeasonEntry(_WithParams):
         return {key: value for key, value in said.items() if value is not None}
 
 
+class TuneEntry(_WithParams):
+    """A fusion whose parameters, or whose method, a search chooses on validation images."""
+
+    method: str | list[str] = Field(description="A fusion method, or several to choose from.")
+    models: list[str] = Field(min_length=1)
+    base: str | None = None
+    data: list[str] | str = Field(description="What the search sees: one dataset per task.")
+    test: list[str] | str | None = Field(
+        None, description="What the choice is scored on at the end, task by task."
+    )
+    unseen: list[str] | str = Field(
+        default_factory=list, description="Tasks of the objective `unseen`."
+    )
+    objectives: list[str] | str = Field("clean", description="One to three.")
+    space: dict[str, Any] = Field(
+        default_factory=dict, description="Ranges and choices; by the method's signature if empty."
+    )
+    trials: int = Field(100, ge=1, description="Merges to try.")
+    sampler: Literal["tpe", "cma", "random", "grid", "nsga2"] = "tpe"
+    points: int = Field(5, ge=1, description="Values of each range in a grid.")
+    prune: Literal["none", "racing", "median", "halving"] = "none"
+    prefer: str = Field("", description="The objective to choose from a front by.")
+    measure_params: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Of the measures behind objectives."
+    )
+
+    @property
+    def sets(self) -> dict[str, list[str]]:
+        """The names of its datasets, by key."""
+        found = {key: getattr(self, key) or [] for key in ("data", "test", "unseen")}
+        return {key: [v] if isinstance(v, str) else list(v) for key, v in found.items()}
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods that are tried."""
+        return self.method.split(",") if isinstance(self.method, str) else self.method
+
+
 class MeasureEntry(_WithParams):
     """One measure on one dataset."""
 
@@ -199,6 +237,9 @@ class Recipe(_Closed):
     season: dict[str, SeasonEntry] = Field(
         default_factory=dict, description="Soups whose weights are chosen on images."
     )
+    tune: dict[str, TuneEntry] = Field(
+        default_factory=dict, description="Fusions whose parameters are searched."
+    )
     similarity: SimilarityBlock | None = Field(None, description="Whether changes point one way.")
     measure: MeasureBlock | None = Field(None, description="What is measured.")
     report: ReportBlock | None = Field(None, description="The page at the end.")
@@ -239,7 +280,7 @@ class Recipe(_Closed):
     @property
     def model_names(self) -> list[str]:
         """Every model of the recipe: given, hardened, fused or seasoned."""
-        return [*self.models, *self.harden, *self.fuse, *self.season]
+        return [*self.models, *self.harden, *self.fuse, *self.season, *self.tune]
 
 
 def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
@@ -266,6 +307,14 @@ def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str
         yield ("season", name, "data"), "data", seasoned.data
         if seasoned.source is not None:
             yield ("season", name, "source"), "data", seasoned.source
+    for name, tuned in recipe.tune.items():
+        for index, member in enumerate(tuned.models):
+            yield ("tune", name, "models", index), "model", member
+        if tuned.base is not None:
+            yield ("tune", name, "base"), "model", tuned.base
+        for key, sets in tuned.sets.items():
+            for data in sets:
+                yield ("tune", name, key), "data", data
     if recipe.similarity is not None:
         yield ("similarity", "base"), "model", recipe.similarity.base
         for index, member in enumerate(recipe.similarity.models):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,18 @@ from stockpot.checkpoints.record import MEMBER, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.tasks.sets import expanded
-from stockpot.errors import BadDataError, BadParameterError
+from stockpot.errors import BadDataError, BadParameterError, did_you_mean
 from stockpot.fuse import fusers
 from stockpot.fuse.parameters import check_members, check_parameters
+from stockpot.fuse.request import Options
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import data_inputs, model_input
-from stockpot.tune.objectives import Objective
+from stockpot.tune.objectives import Objective, read_objectives
 from stockpot.tune.space import Choice, Range, Space, derived, read_space
 
 Member = str | Path | Classifier
+OPTIONS = {one.name for one in fields(Options)}
+"""What may be said of every fusion beside its parameters."""
 Data = str | Path | Dataset | Sequence[str | Path | Dataset]
 
 
@@ -91,6 +96,13 @@ def spaces_of(
         middle = {name: _some(knob) for name, knob in space.knobs().items()}
         check_parameters(entry, {**held, **space.params(middle)})
         found[method] = space
+    known = {row.name for method in methods for row in fusers.get(method).parameters}
+    strange = [key for key in fixed if key not in known | OPTIONS]
+    if strange:
+        raise BadParameterError(
+            f"tune: none of {', '.join(methods)} has a parameter {strange[0]!r}."
+            f"{did_you_mean(strange[0], sorted(known))}"
+        )
     unused = [key for key in given if key not in used]
     if unused:
         raise BadParameterError(
@@ -123,35 +135,82 @@ def default_point(space: Space, prefix: str = "") -> dict[str, Any] | None:
     return found
 
 
-def tuning_record(
-    methods: Sequence[str],
+@dataclass(frozen=True)
+class Question:
+    """What is searched, on what it is judged, and the record by which a search is known."""
+
+    methods: list[str]
+    members: dict[str, Any]
+    objectives: list[Objective]
+    spaces: dict[str, Space]
+    data: list[Dataset]
+    unseen: list[Dataset]
+    record: Record
+
+
+def ask(
+    method: str | Sequence[str],
     members: Sequence[Member] | Mapping[str, Member],
+    data: Data,
     *,
-    base: Member | None,
-    data: Sequence[Dataset],
-    unseen: Sequence[Dataset],
-    objectives: Sequence[Objective],
-    spaces: Mapping[str, Space],
-    fixed: Mapping[str, Any],
-    seed: int,
-    **how: Any,
-) -> Record:
-    """The record of a search: its digest tells it from every other."""
-    named = by_name(members)
+    base: Member | None = None,
+    objectives: str | Sequence[str] = "clean",
+    unseen: Data = (),
+    space: Mapping[str, Any] | None = None,
+    sampler: str = "tpe",
+    points: int = 5,
+    prune: str = "none",
+    split: str = "val",
+    limit: int | None = None,
+    measure_params: Mapping[str, Mapping[str, Any]] | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    params: Mapping[str, Any],
+) -> Question:
+    """Find and check everything; the arguments are those of `stockpot.tune`."""
+    methods = method.split(",") if isinstance(method, str) else list(method)
+    named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
+    wanted = read_objectives(objectives, measure_params)
+    spaces = spaces_of(methods, named, base, space or {}, params)
+    options = {**(data_options or {}), **({"limit": limit} if limit else {})}
+    seen, beside = read_data(data, split, options), read_data(unseen, split, options)
     inputs = [model_input(MEMBER, one, name) for name, one in named.items()]
     if base is not None:
         inputs.append(model_input("base", base))
-    for role, sets in (("validation", data), ("unseen", unseen)):
+    for role, sets in (("validation", seen), ("unseen", beside)):
         inputs += [one for each in sets for one in data_inputs(role, each)]
     knobs = {
-        method: {name: str(knob) for name, knob in space.knobs().items()}
-        for method, space in spaces.items()
+        one: {name: str(knob) for name, knob in own.knobs().items()} for one, own in spaces.items()
     }
-    asked = [{"name": one.name, "params": dict(one.params)} for one in objectives]
-    return Record(
+    asked = [{"name": one.name, "params": dict(one.params)} for one in wanted]
+    how: dict[str, Any] = {"sampler": sampler, "prune": prune}
+    how |= {"points": points} if sampler == "grid" else {}
+    record = Record(
         verb="tune",
         method=",".join(methods),
-        parameters=plain({"space": knobs, "fixed": dict(fixed), "objectives": asked, **how}),
+        parameters=plain({"space": knobs, "fixed": dict(params), "objectives": asked, **how}),
         seed=seed,
         inputs=inputs,
     )
+    return Question(methods, named, wanted, spaces, seen, beside, record)
+
+
+_ELSEWHERE = {"test", "test_split", "tasks", "storage", "trials", "prefer", "device", "batch_size"}
+
+
+def tuning_record(
+    method: str | Sequence[str],
+    members: Mapping[str, Member],
+    data: Data,
+    *,
+    trials: int,
+    prefer: str = "",
+    **settings: Any,
+) -> Record:
+    """The record of the model that a search of so many trials chooses; nothing is searched."""
+    taken = set(inspect.signature(ask).parameters) - {"params"}
+    own = {key: value for key, value in settings.items() if key in taken}
+    params = {k: v for k, v in settings.items() if k not in taken and k not in _ELSEWHERE}
+    record = ask(method, members, data, params=params, **own).record
+    more = {"trials": trials, **({"prefer": prefer} if prefer else {})}
+    return record.model_copy(update={"parameters": {**record.parameters, **more}})

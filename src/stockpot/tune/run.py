@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import read_record, write_record
 from stockpot.checkpoints.seen import read_seen, write_seen
+from stockpot.datasets.dataset import Dataset
 from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
@@ -32,16 +32,8 @@ from stockpot.results.tuning import (
 )
 from stockpot.tune.examine import scores_on_test
 from stockpot.tune.merges import Merges
-from stockpot.tune.objectives import Objective, read_objectives
-from stockpot.tune.question import (
-    Data,
-    Member,
-    check_apart,
-    default_point,
-    read_data,
-    spaces_of,
-    tuning_record,
-)
+from stockpot.tune.objectives import Objective
+from stockpot.tune.question import Data, Member, ask, check_apart, default_point, read_data
 from stockpot.tune.search import FOUND, METHOD, PARAMS, SECONDS, Search, flags_of
 from stockpot.tune.selection import balanced, front_of, selection
 from stockpot.tune.study import (
@@ -128,35 +120,35 @@ def tune(
         progress: told how many trials are done.
         params: parameters of the method that are not searched.
     """
-    methods = method.split(",") if isinstance(method, str) else list(method)
-    folder, options = Path(out), dict(data_options or {})
-    named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
-    wanted = read_objectives(objectives, measure_params)
-    if prefer and prefer not in {one.name for one in wanted}:
-        raise BadParameterError(f"prefer: expected one of the objectives, got {prefer!r}.")
+    folder = Path(out)
     if trials < 1 or batch_size < 1 or points < 1:
         raise BadParameterError("tune: expected trials, points and batch_size of at least 1.")
-    spaces = spaces_of(methods, named, base, space or {}, params)
-    seen = read_data(data, split, options | ({"limit": limit} if limit else {}))
-    beside = read_data(unseen, split, options | ({"limit": limit} if limit else {}))
-    exam_data = read_data(data if test is None else test, test_split, options) if test_split else []
-    test_beside = read_data(unseen, test_split, options) if test_split else []
-    check_apart([*seen, *beside], [*exam_data, *test_beside])
-    if exam_data and len(exam_data) != len(seen):
-        raise BadParameterError(
-            f"test: expected a set of images for each of {len(seen)} tasks, got {len(exam_data)}."
-        )
+    asked = ask(
+        method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,
+        sampler=sampler, points=points, prune=prune, split=split, limit=limit,
+        measure_params=measure_params, data_options=data_options, seed=seed, params=params,
+    )  # fmt: skip
+    named, wanted, record = asked.members, asked.objectives, asked.record
+    if prefer and prefer not in {one.name for one in wanted}:
+        raise BadParameterError(f"prefer: expected one of the objectives, got {prefer!r}.")
+    seen = [*asked.data, *asked.unseen]
+    exam_data: list[Dataset] = []
+    if test_split:
+        options = data_options or {}
+        exam_data = read_data(data if test is None else test, test_split, options)
+        if len(exam_data) != len(asked.data):
+            raise BadParameterError(
+                f"test: expected a set of images for each of {len(asked.data)} tasks, got "
+                f"{len(exam_data)}."
+            )
+        exam_data += read_data(unseen, test_split, options)
+    check_apart(seen, exam_data)
     place = pick_device(device)
     context = Context(device=place, batch_size=batch_size, seed=seed)
-    marks = [False] * len(seen) + [True] * len(beside)
-    merges = Merges(named, base, [*seen, *beside], device=place, tasks=tasks)
-    search = Search(spaces, params, wanted, merges, marks, context, prune)
+    marks = [False] * len(asked.data) + [True] * len(asked.unseen)
+    merges = Merges(named, base, seen, device=place, tasks=tasks)
+    search = Search(asked.spaces, params, wanted, merges, marks, context, prune)
     check_knobs(search.knobs, sampler)
-    record = tuning_record(
-        methods, named, base=base, data=seen, unseen=beside, objectives=wanted, spaces=spaces,
-        fixed=params, seed=seed, sampler=sampler, prune=prune,
-        **({"points": points} if sampler == "grid" else {}),
-    )  # fmt: skip
     first = _first(search, sampler, points)
     total = len(first) if sampler == "grid" else trials
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,12 +163,12 @@ def tune(
                 for one in study.get_trials(deepcopy=False)
                 if one.state.is_finished() and METHOD in one.user_attrs]  # fmt: skip
         found = TuneResult(
-            digest=record.digest, methods=methods,
+            digest=record.digest, methods=asked.methods,
             members={name: _source(one) for name, one in named.items()},
             base="" if base is None else _source(base),
-            data=[str(one) for one in (*seen, *beside)],
-            test_data=[str(one) for one in (*exam_data, *test_beside)],
-            images=sum(len(one) for one in (*seen, *beside)),
+            data=[str(one) for one in seen],
+            test_data=[str(one) for one in exam_data],
+            images=sum(map(len, seen)),
             objectives=_directions(study, wanted),
             knobs={name: str(knob) for name, knob in search.knobs.items()},
             sampler=sampler, prune=prune, seed=seed, wanted=total, finished=finished,
@@ -194,15 +186,15 @@ def tune(
     search.run(study, total, told)
     result = summed_up(finished=True)
     if (chosen := result.chosen) is not None:
-        result = _with_selection(result, study, wanted, [*seen, *beside], marks, seed)
+        result = _with_selection(result, study, wanted, seen, marks, seed)
         again = earlier is not None and earlier.finished and earlier.chosen == chosen
         if exam_data and not (again and earlier is not None and earlier.test):
-            exam = Merges(named, base, [*exam_data, *test_beside], device=place, tasks=tasks)
+            exam = Merges(named, base, exam_data, device=place, tasks=tasks)
             scores = scores_on_test(result, exam, wanted, marks, context)
             looks = result.test_looks + 1
             result = result.model_copy(update={"test": scores, "test_looks": looks})
         best = result.trial(chosen)
-        _write_model(folder, best, named, base, tasks, str(place), [*seen, *beside], record)
+        _write_model(folder, best, named, base, tasks, str(place), seen, record)
     write_tuning(folder, result)
     write_tune_page(result, folder / PAGE)
     return result

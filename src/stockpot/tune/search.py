@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
+from stockpot.fuse import fusers
 from stockpot.measure.measurement import Context
 from stockpot.results.statistics import resampled_means
 from stockpot.tune.merges import Merges
 from stockpot.tune.objectives import Flags, Found, Objective, judge
+from stockpot.tune.question import OPTIONS
 from stockpot.tune.space import Choice, Knob, Space
 from stockpot.tune.study import PROBLEM, Pruner, optuna_module, suggest, trials_to_do
 
@@ -81,7 +83,9 @@ class Search:
             method = str(trial.suggest_categorical(METHOD, list(self.spaces)))
         space, prefix = self.spaces[method], self._prefix(method)
         values = suggest(trial, space.knobs(prefix))
-        return method, {**self.fixed, **space.params(values, prefix)}
+        takes = OPTIONS | {row.name for row in fusers.get(method).parameters}
+        fixed = {key: value for key, value in self.fixed.items() if key in takes}
+        return method, {**fixed, **space.params(values, prefix)}
 
     def run(self, study: optuna.Study, total: int, told: Callable[[], None]) -> None:
         """Trials until there are enough; `told` is called after each."""
