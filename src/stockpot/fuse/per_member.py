@@ -60,7 +60,7 @@ def _can(name: str, takes: set[str]) -> bool:
 
 def _later(values: Mapping[str, Any], members: Sequence[str]) -> list[Any] | None:
     """Weights that are written by member too."""
-    given = values.get("weights")
+    given: Any = values.get("weights")
     return _in_order("weights", given[MEMBERS], members) if is_by(MEMBERS, given) else None
 
 
