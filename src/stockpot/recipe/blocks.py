@@ -6,34 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     field_validator,
     model_validator,
 )
 
+from stockpot.recipe.block import Closed, WithParams
+from stockpot.recipe.tune_entry import TuneEntry
 from stockpot.recipe.variants import meant
 from stockpot.types import BatchSize, PrecisionChoice, Variant
 
 
-class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class _WithParams(BaseModel):
-    """Keys that are not listed are parameters of the method, checked against its signature."""
-
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The keys beyond the listed ones."""
-        return dict(self.model_extra or {})
-
-
-class DataEntry(_WithParams):
+class DataEntry(WithParams):
     """A dataset: its registered name (or a path) and its options."""
 
     dataset: str = Field(description="Its name (`stockpot list datasets`), or a path.")
@@ -48,7 +33,7 @@ class DataEntry(_WithParams):
         return {"name": self.dataset, "split": self.split, "limit": self.limit, **self.params}
 
 
-class ModelEntry(_WithParams):
+class ModelEntry(WithParams):
     """A model that exists (`load`), or a new one of a transformers architecture (`new`)."""
 
     load: str | None = Field(None, description="Where it is: every source of docs/models.md.")
@@ -74,7 +59,7 @@ class ModelEntry(_WithParams):
         return self
 
 
-class HardenEntry(_WithParams):
+class HardenEntry(WithParams):
     """A training run."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -86,7 +71,7 @@ class HardenEntry(_WithParams):
     )
 
 
-class FuseEntry(_WithParams):
+class FuseEntry(WithParams):
     """A fusion of several models."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -104,7 +89,7 @@ class FuseEntry(_WithParams):
         return [self.data] if isinstance(self.data, str) else list(self.data or ())
 
 
-class SeasonEntry(_WithParams):
+class SeasonEntry(WithParams):
     """A soup whose weights a method chooses on some images."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -129,45 +114,7 @@ class SeasonEntry(_WithParams):
         return {key: value for key, value in said.items() if value is not None}
 
 
-class TuneEntry(_WithParams):
-    """A fusion whose parameters, or whose method, a search chooses on validation images."""
-
-    method: str | list[str] = Field(description="A fusion method, or several to choose from.")
-    models: list[str] = Field(min_length=1)
-    base: str | None = None
-    data: list[str] | str = Field(description="What the search sees: one dataset per task.")
-    test: list[str] | str | None = Field(
-        None, description="What the choice is scored on at the end, task by task."
-    )
-    unseen: list[str] | str = Field(
-        default_factory=list, description="Tasks of the objective `unseen`."
-    )
-    objectives: list[str] | str = Field("clean", description="One to three.")
-    space: dict[str, Any] = Field(
-        default_factory=dict, description="Ranges and choices; by the method's signature if empty."
-    )
-    trials: int = Field(100, ge=1, description="Merges to try.")
-    sampler: Literal["tpe", "cma", "random", "grid", "nsga2"] = "tpe"
-    points: int = Field(5, ge=1, description="Values of each range in a grid.")
-    prune: Literal["none", "racing", "median", "halving"] = "none"
-    prefer: str = Field("", description="The objective to choose from a front by.")
-    measure_params: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Of the measures behind objectives."
-    )
-
-    @property
-    def sets(self) -> dict[str, list[str]]:
-        """The names of its datasets, by key."""
-        found = {key: getattr(self, key) or [] for key in ("data", "test", "unseen")}
-        return {key: [v] if isinstance(v, str) else list(v) for key, v in found.items()}
-
-    @property
-    def methods(self) -> list[str]:
-        """The methods that are tried."""
-        return self.method.split(",") if isinstance(self.method, str) else self.method
-
-
-class MeasureEntry(_WithParams):
+class MeasureEntry(WithParams):
     """One measure on one dataset."""
 
     measure: str = Field(description="Its parameters stand beside it.")
@@ -178,7 +125,7 @@ class MeasureEntry(_WithParams):
     )
 
 
-class MeasureBlock(_Closed):
+class MeasureBlock(Closed):
     """Which models are measured, and how."""
 
     models: list[str] | None = Field(None, description="Every model of the recipe when left out.")
@@ -188,14 +135,14 @@ class MeasureBlock(_Closed):
     )
 
 
-class SimilarityBlock(_Closed):
+class SimilarityBlock(Closed):
     """The models whose changes from a common base are compared."""
 
     base: str = Field(description="What the changes are taken from.")
     models: list[str] = Field(min_length=2, description="Whose changes are compared.")
 
 
-class ScatterBlock(_Closed):
+class ScatterBlock(Closed):
     """Two groups of datasets whose mean accuracies are drawn against each other."""
 
     title: str = Field("", description="Of the chart.")
@@ -203,7 +150,7 @@ class ScatterBlock(_Closed):
     up: list[str] = Field(min_length=1, description="Datasets of the vertical axis.")
 
 
-class ReportBlock(_Closed):
+class ReportBlock(Closed):
     """The page at the end."""
 
     title: str = Field("Stockpot report", description="Of the page.")
@@ -217,7 +164,7 @@ class ReportBlock(_Closed):
         return [given] if isinstance(given, dict) else given
 
 
-class Recipe(_Closed):
+class Recipe(Closed):
     """A whole run."""
 
     version: Literal[1] = Field(description="Of the recipe's format.")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.measure.measurement import Context
-from stockpot.results.statistics import Groups, resampled_means
+from stockpot.results.resamples import Groups, resampled_means
 from stockpot.results.tuning import TunedScore, TuneResult
 from stockpot.tune.merges import Merges
 from stockpot.tune.objectives import Flags, Found, Objective, judge

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from stockpot.checkpoints.record import read_record, write_record
 from stockpot.checkpoints.seen import read_seen, write_seen
@@ -19,12 +16,9 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
 from stockpot.measure.measurement import Context, Progress, no_progress
-from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import seen_in
 from stockpot.report.tuned import write_tune_page
 from stockpot.results.tuning import (
-    TunedObjective,
-    TunedSelection,
     TunedTrial,
     TuneResult,
     read_tuning,
@@ -32,12 +26,9 @@ from stockpot.results.tuning import (
 )
 from stockpot.tune.examine import scores_on_test
 from stockpot.tune.merges import Merges
-from stockpot.tune.objectives import Objective
 from stockpot.tune.question import Data, Member, ask, check_apart, default_point, read_data
-from stockpot.tune.search import FOUND, METHOD, PARAMS, SECONDS, Search, flags_of
-from stockpot.tune.selection import balanced, front_of, selection
+from stockpot.tune.search import METHOD, Search
 from stockpot.tune.study import (
-    PROBLEM,
     Pruner,
     Sampler,
     check_knobs,
@@ -46,6 +37,14 @@ from stockpot.tune.study import (
     open_study,
     pruner_of,
     sqlite_in,
+)
+from stockpot.tune.summary import (
+    as_text,
+    directions,
+    source_text,
+    trial_row,
+    with_choice,
+    with_selection,
 )
 
 MODEL, PAGE = "model", "tune.html"
@@ -159,23 +158,23 @@ def tune(
     earlier = read_tuning(folder)
 
     def summed_up(finished: bool = False) -> TuneResult:
-        rows = [_row(one, named, base, _as_text(tasks), isinstance(members, Mapping))
+        rows = [trial_row(one, named, base, as_text(tasks), isinstance(members, Mapping))
                 for one in study.get_trials(deepcopy=False)
                 if one.state.is_finished() and METHOD in one.user_attrs]  # fmt: skip
         found = TuneResult(
             digest=record.digest, methods=asked.methods,
-            members={name: _source(one) for name, one in named.items()},
-            base="" if base is None else _source(base),
+            members={name: source_text(one) for name, one in named.items()},
+            base="" if base is None else source_text(base),
             data=[str(one) for one in seen],
             test_data=[str(one) for one in exam_data],
             images=sum(map(len, seen)),
-            objectives=_directions(study, wanted),
+            objectives=directions(study, wanted),
             knobs={name: str(knob) for name, knob in search.knobs.items()},
             sampler=sampler, prune=prune, seed=seed, wanted=total, finished=finished,
             trials=rows,
             test=earlier.test if earlier else {}, test_looks=earlier.test_looks if earlier else 0,
         )  # fmt: skip
-        return _chosen(found, prefer, None if sampler == "grid" else first, search)
+        return with_choice(found, prefer, 0 if sampler == "grid" else len(first))
 
     def told() -> None:
         found = summed_up()
@@ -186,7 +185,7 @@ def tune(
     search.run(study, total, told)
     result = summed_up(finished=True)
     if (chosen := result.chosen) is not None:
-        result = _with_selection(result, study, wanted, seen, marks, seed)
+        result = with_selection(result, study, wanted, seen, marks, seed)
         again = earlier is not None and earlier.finished and earlier.chosen == chosen
         if exam_data and not (again and earlier is not None and earlier.test):
             exam = Merges(named, base, exam_data, device=place, tasks=tasks)
@@ -215,143 +214,6 @@ def _first(search: Search, sampler: Sampler, points: int) -> list[dict[str, Any]
         if point is not None:
             defaults.append({METHOD: method, **point} if search.several else point)
     return defaults
-
-
-def _row(
-    trial: Any, members: Mapping[str, Any], base: Any, tasks: Sequence[str], named: bool
-) -> TunedTrial:
-    kept = trial.user_attrs
-    states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    found = kept.get(FOUND, {}) if trial.state.name == "COMPLETE" else {}
-    method, params = str(kept[METHOD]), dict(kept.get(PARAMS, {}))
-    return TunedTrial(
-        number=trial.number,
-        state=states[trial.state.name],
-        method=method,
-        params=params,
-        values={name: one["value"] for name, one in found.items()},
-        tasks={name: one["tasks"] for name, one in found.items()},
-        seconds=kept.get(SECONDS, 0.0),
-        problem=kept.get(PROBLEM, ""),
-        command=fuse_command(method, params, members, base, tasks, named),
-    )
-
-
-def fuse_command(
-    method: str,
-    params: Mapping[str, Any],
-    members: Mapping[str, Any],
-    base: Any,
-    tasks: Sequence[str] = (),
-    named: bool = False,
-) -> str:
-    """The command that makes the same weights; nothing where models have no place."""
-    sources = [*members.values(), *([base] if base is not None else [])]
-    if any(isinstance(one, Classifier | Mapping) for one in sources):
-        return ""
-    words = ["stockpot", "fuse", method]
-    words += [f"{name}={one}" if named else str(one) for name, one in members.items()]
-    words += ["--base", str(base)] if base is not None else []
-    for task in tasks:
-        words += ["--task", task]
-    for key, value in params.items():
-        words += ["-p", f"{key}={_written(value)}"]
-    return shlex.join([*words, "-o", "OUT"])
-
-
-def _written(value: Any) -> str:
-    """A value as YAML that reads back the same: a number there needs a dot before its exponent."""
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    if isinstance(value, float):
-        text = repr(value)
-        return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(k)}: {_written(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    return str(value)
-
-
-def _as_text(tasks: Any) -> list[str]:
-    given = [tasks] if isinstance(tasks, str) else list(tasks or ())
-    return [str(one) for one in given] if all(isinstance(one, str) for one in given) else []
-
-
-def _source(one: Any) -> str:
-    if isinstance(one, Classifier):
-        return one.origin.source
-    return "in memory" if isinstance(one, Mapping) else str(one)
-
-
-def _directions(study: Any, wanted: Sequence[Objective]) -> list[TunedObjective]:
-    """Which way each objective goes: a measure's own scores say so when they are there."""
-    done = next((t for t in study.get_trials(deepcopy=False) if FOUND in t.user_attrs), None)
-    kept = done.user_attrs[FOUND] if done else {}
-    return [
-        TunedObjective(name=one.name, higher=kept.get(one.name, {}).get("higher", one.higher),
-                       share=one.name != "entropy")
-        for one in wanted
-    ]  # fmt: skip
-
-
-def _chosen(
-    found: TuneResult, prefer: str, first: Sequence[Mapping[str, Any]] | None, search: Search
-) -> TuneResult:
-    """The front, the choice, and which trial is the default."""
-    names = [one.name for one in found.objectives]
-    signs = np.asarray([1.0 if one.higher else -1.0 for one in found.objectives])
-    done = [one for one in found.trials if one.state == "complete"]
-    if not done:
-        return found
-    values = np.asarray([[one.values[name] for name in names] for one in done]) * signs
-    front = front_of(values)
-    if len(names) == 1:
-        pick = int(values[:, 0].argmax())
-    elif prefer:
-        column = names.index(prefer)
-        pick = max(front, key=lambda index: (values[index, column], values[index].sum()))
-    else:
-        pick = front[balanced(values[front])]
-    default = None
-    # Of several methods, the default that is best on validation images is the one to beat.
-    ours = [i for i, one in enumerate(done) if first and one.number < len(first)]
-    if ours:
-        own = values[ours]
-        place = int(own[:, 0].argmax()) if len(names) == 1 else balanced(own)
-        default = done[ours[place]].number
-    return found.model_copy(update={
-        "front": [done[index].number for index in front], "chosen": done[pick].number,
-        "default": default,
-    })  # fmt: skip
-
-
-def _with_selection(
-    result: TuneResult,
-    study: Any,
-    wanted: Sequence[Objective],
-    data: Sequence[Any],
-    unseen: Sequence[bool],
-    seed: int,
-) -> TuneResult:
-    """The bootstrap over the selection, where one objective chose and its images are known."""
-    if len(wanted) != 1:
-        return result
-    objective = wanted[0]
-    done = [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
-    flags = [flags_of(one, objective.name) for one in done]
-    if not flags or not all(flags):
-        return result
-    tasks = [np.stack([own[task] for own in flags]) for task in range(len(flags[0]))]
-    groups = [
-        None if one.groups is None else np.asarray(one.groups)
-        for one, mark in zip(data, unseen, strict=True)
-        if mark == objective.unseen
-    ]
-    found = selection(tasks, worst=objective.over == "worst", groups=groups, seed=seed)
-    return result.model_copy(
-        update={"selection": {objective.name: TunedSelection(**found._asdict())}}
-    )
 
 
 def _write_model(

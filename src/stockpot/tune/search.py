@@ -17,7 +17,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.fuse import fusers
 from stockpot.measure.measurement import Context
-from stockpot.results.statistics import resampled_means
+from stockpot.results.resamples import resampled_means
 from stockpot.tune.merges import Merges
 from stockpot.tune.objectives import Flags, Found, Objective, judge
 from stockpot.tune.question import OPTIONS

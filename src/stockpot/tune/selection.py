@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.statistics import Groups, image_counts
+from stockpot.results.resamples import Groups, image_counts
 
 RESAMPLES = 1000
 
