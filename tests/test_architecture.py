@@ -26,7 +26,8 @@ LAYERS = [
     {"season"},
     {"measure"},
     {"report", "gate"},
-    {"run", "card", "tune", "board", "registries"},
+    {"tune"},
+    {"run", "board", "card", "registries"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

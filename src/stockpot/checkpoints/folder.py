@@ -180,7 +180,13 @@ def parse_size(text: str | int) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-_TITLES = {"new": "New", "fuse": "Fused with", "harden": "Hardened with", "season": "Seasoned with"}
+_TITLES = {
+    "new": "New",
+    "fuse": "Fused with",
+    "harden": "Hardened with",
+    "season": "Seasoned with",
+    "tune": "Tuned with",
+}
 _LONGEST = 120
 """Values beyond so many letters stand in the record alone."""
 _MOST = 40

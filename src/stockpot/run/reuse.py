@@ -152,6 +152,10 @@ def record_of(order: Order) -> Record:
         return hardening_record(order.method, *order.inputs, **order.settings)
     if order.verb == "season":
         return seasoning_record(order.method, *order.inputs, **order.settings)
+    if order.verb == "tune":
+        from stockpot.tune.question import tuning_record
+
+        return tuning_record(order.method, *order.inputs, **order.settings)
     from stockpot.models.new import new_record
 
     return new_record(order.method, *order.inputs, **order.settings)
