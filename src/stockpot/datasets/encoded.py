@@ -23,6 +23,7 @@ from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
+from stockpot.foreign import reason
 
 CHUNK = 16
 """Pictures per task: enough that handing tasks over costs little beside decoding."""
@@ -103,7 +104,9 @@ class EncodedImages:
         try:
             picture = open_rgb(self.items[row])
         except BROKEN as problem:
-            raise BadDataError(f"{self.names[row]} cannot be decoded ({problem}).") from None
+            raise BadDataError(
+                f"{self.names[row]} cannot be decoded ({reason(problem)})."
+            ) from None
         found = []
         for fit, key, pixels in zip(fits, keys, known, strict=True):
             if pixels is None:

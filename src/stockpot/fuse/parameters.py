@@ -16,10 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-import yaml
-
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
+from stockpot.foreign import YamlError, read_value
 from stockpot.fuse import FuserTags
 from stockpot.registry import Entry
 
@@ -121,8 +120,8 @@ def check_members(entry: Entry[FuserTags], count: int, with_base: bool) -> None:
 def _from_text(value: Any) -> Any:
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
         try:
-            return yaml.safe_load(value)
-        except yaml.YAMLError:
+            return read_value(value)
+        except YamlError:
             raise BadParameterError(f"expected a YAML list or mapping, got {value!r}.") from None
     return list(value) if isinstance(value, tuple) else value
 

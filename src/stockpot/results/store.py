@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.foreign import reading, reason
 from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
@@ -103,12 +104,14 @@ class ResultStore:
 
 def read_result(path: Path) -> CellResult:
     """Read and check one result file, of this version or an older one."""
+    hint = "Move it away, or rerun with --fresh."
+    with reading(path, UserError, hint=hint):
+        content = path.read_bytes()
     try:
-        document = json.loads(path.read_bytes())
-    except ValueError as problem:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as problem:
         raise UserError(
-            f"{path} is not a result file: it is no JSON ({problem}).",
-            hint="Move it away, or rerun with --fresh.",
+            f"{path} is not a result file: it is no JSON ({reason(problem)}).", hint=hint
         ) from problem
     version = document.get("schema_version", 1) if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:
@@ -118,13 +121,15 @@ def read_result(path: Path) -> CellResult:
             hint="Install a newer Stockpot.",
         )
     try:
-        return CellResult.model_validate(migrated(document) if version is not None else document)
+        with reading(path, UserError, hint=hint):
+            document = migrated(document) if version is not None else document
+        return CellResult.model_validate(document)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
         raise UserError(
             f"{path} is not a result file of this version: {where}: {first['msg']}.",
-            hint="Move it away, or rerun with --fresh.",
+            hint=hint,
         ) from problem
 
 
