@@ -32,12 +32,8 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from stockpot.errors import (
-    BadParameterError,
-    UnknownNameError,
-    UserError,
-    shortened,
-)
+from stockpot.complaints import bad_parameter, beyond
+from stockpot.errors import BadParameterError, UnknownNameError, UserError, shortened
 from stockpot.listings import Listing, Plugin, argument_docs, one_line, package_listings, plugins
 from stockpot.types import ReferenceKind, named_by, spelled
 

@@ -88,8 +88,8 @@ class LabelIndex:
         found = self.find(label)
         if found is None:
             raise BadDataError(
-                f"{what}: the label {shortened(repr(label), 60)} is neither one of the {len(self._names)} classes "
-                "nor an index.",
+                f"{what}: the label {shortened(repr(label), 60)} is neither one of the "
+                f"{len(self._names)} classes nor an index.",
                 hint="Give the class names in order with classes=.",
             )
         return found

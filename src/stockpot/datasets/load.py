@@ -41,7 +41,8 @@ def load_dataset(
             return _load(reader(path), split, limit, {"path": str(path), **options})
     if "/" in name or path.suffix:
         raise BadDataError(
-            f"expected a dataset at {shortened(repr(name), 160)}, and there is no such file or folder.",
+            f"expected a dataset at {shortened(repr(name), 160)}, and there is no such file or "
+            "folder.",
             hint="A dataset of the Hugging Face hub is loaded as hub with path=OWNER/NAME.",
         )
     return _load(name, split, limit, options)
