@@ -18,6 +18,7 @@ from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_running
+from stockpot.foreign import read_json_object
 
 _COMPANIONS = (
     "config.json",
@@ -101,7 +102,7 @@ def copy_companions(
     config = out / "config.json"
     if not config.is_file():
         return
-    content = json.loads(config.read_text(encoding="utf-8"))
+    content = read_json_object(config, BadCheckpointError)
     changes: dict[str, Any] = {}
     changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
     changes |= {key: layers for key in _DEPTHS if layers and key in content}
@@ -111,7 +112,8 @@ def copy_companions(
     if home.name and moved and (source.parent / home.name).is_dir():
         changes["dual_encoder"] = str((source.parent / home.name).resolve())
     # What is written is never in FP8: reading gives the numbers that it stands for.
-    widened = _is_float8(content.get("quantization_config") or {})
+    quantised = content.get("quantization_config")
+    widened = isinstance(quantised, Mapping) and _is_float8(quantised)
     if widened:
         del content["quantization_config"]
     if changes or widened:

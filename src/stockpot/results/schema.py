@@ -16,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from stockpot.errors import UserError
+from stockpot.foreign import reading
+
 Scalar = str | int | float | bool | None
 
 
@@ -268,8 +271,15 @@ def pack_bits(flags: NDArray[np.bool_]) -> str:
 
 def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
     """The inverse of `pack_bits`."""
-    packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
-    return np.unpackbits(packed, count=length).astype(bool)
+    with reading("the outcomes of a result", UserError):
+        packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+        if not 0 <= length <= 8 * len(packed):
+            raise ValueError(f"{length} images, and answers for {8 * len(packed)} at most")
+        return np.unpackbits(packed, count=length).astype(bool)
+
+
+_MOST_GROUPED = 8 * 100_000_000
+"""Bytes that are unpacked: a few packed ones may stand for more than any memory holds."""
 
 
 def pack_groups(labels: Sequence[str] | None) -> str:
@@ -296,5 +306,6 @@ def _packed(numbers: NDArray[np.int64]) -> str:
 
 def unpack_groups(text: str) -> NDArray[np.int64]:
     """The numbers that `pack_groups` gave the labels."""
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
-    return np.cumsum(steps).astype(np.int64)
+    with reading("the groups of a result", UserError):
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(text), _MOST_GROUPED)
+        return np.cumsum(np.frombuffer(unpacked, dtype="<i8")).astype(np.int64)
