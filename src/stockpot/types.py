@@ -26,6 +26,8 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 """How many, of what there must be at least one."""
 Natural = Annotated[int, Field(ge=0, le=MOST)]
 """How many, possibly none."""
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""Of random numbers: what every generator takes."""
 Epochs = Annotated[int, Field(ge=0, le=100_000)]
 """Passes over a dataset."""
 Fraction01 = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -65,7 +65,9 @@ def _numbers(entry: Entry[FuserTags]) -> set[str]:
     return {
         row.name
         for row in defaults
-        if isinstance(row.default, int | float) and not isinstance(row.default, bool)
+        if isinstance(row.default, int | float)
+        and not isinstance(row.default, bool)
+        and row.name != "seed"  # one for a whole fusion
     }
 
 
@@ -75,7 +77,7 @@ def _varying(numbers: set[str], params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in given.items()
-        if isinstance(value, Mapping)
+        if (isinstance(value, Mapping) and key != "seed")
         or (key in numbers and isinstance(value, list))
         or (isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value))
     }

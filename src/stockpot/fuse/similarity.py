@@ -17,6 +17,7 @@ from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
+from stockpot.files import write_atomic
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream, device_for
@@ -52,14 +53,14 @@ class SimilarityReport:
         """The cosine matrix as CSV, one row per member; also written when a path is given."""
         text = _table(["", *self.names], zip(self.names, self.cosine.tolist(), strict=True))
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
     def profile_csv(self, path: str | Path | None = None) -> str:
         """The mean cosine of every tensor as CSV."""
         text = _table(["tensor", "mean_cosine"], ((n, [v]) for n, v in self.profile.items()))
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
     def to_svg(self, path: str | Path | None = None) -> str:
@@ -67,7 +68,7 @@ class SimilarityReport:
         values, names = self.cosine.tolist(), self.names
         text = heat_map(values, names, names, title="Cosine of task vectors").svg()
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
 

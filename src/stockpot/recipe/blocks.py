@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from stockpot.recipe.variants import meant
-from stockpot.types import BatchSize, PrecisionChoice, Variant
+from stockpot.types import BatchSize, Count, Natural, PrecisionChoice, Seed, Variant
 
 
 class _Closed(BaseModel):
@@ -40,7 +40,7 @@ class DataEntry(_WithParams):
     split: str | None = Field(
         None, description="When left out: test, or all of data that has no splits."
     )
-    limit: int | None = Field(None, ge=1)
+    limit: Count | None = None
 
     @property
     def source(self) -> dict[str, Any]:
@@ -55,9 +55,12 @@ class ModelEntry(_WithParams):
     new: str | None = None
     data: str | None = Field(None, description="Where a new model's classes come from.")
     size: int = Field(
-        64, ge=8, description="The input side of a new model, or of one that a factory makes."
+        64,
+        ge=8,
+        le=8192,
+        description="The input side of a new model, or of one that a factory makes.",
     )
-    seed: int = 0
+    seed: Seed = 0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -111,7 +114,7 @@ class SeasonEntry(_WithParams):
     models: list[str] = Field(min_length=1)
     data: str = Field(description="The images that the soup is seasoned for.")
     source: str | None = Field(None, description="Labelled images of the members' own kind.")
-    shots: int = Field(100, ge=0, description="How many images the method may see.")
+    shots: Natural = Field(100, description="How many images the method may see.")
     bn: Literal["auto", "mix", "recompute", "left"] | None = Field(
         None, description="BatchNorm statistics of every soup and member."
     )
@@ -180,7 +183,7 @@ class Recipe(_Closed):
     """A whole run."""
 
     version: Literal[1]
-    seed: int = 0
+    seed: Seed = 0
     device: str = "auto"
     batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
     precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")
