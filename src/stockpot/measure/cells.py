@@ -86,6 +86,8 @@ class Cell:
     """Leave out the images that the model has seen; they are marked otherwise."""
     precision: PrecisionChoice = "auto"
     compile: bool = False
+    samples: bool = False
+    """Whether per-image records are written beside the result."""
 
     @property
     def passes(self) -> bool:
@@ -175,7 +177,7 @@ def _defence(spec: ModelSpec) -> Wanted:
     if "defend" in spec.options:
         return cast(Wanted, spec.options["defend"])
     made = recorded(spec.source, spec.options.get("revision"))
-    return made.parameters.get("defend") if made and made.verb == "harden" else None
+    return made.parameters.get("defend") if made and made.verb in ("harden", "export") else None
 
 
 def _with_defence(spec: ModelSpec) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             unseen=entry.unseen,
             precision=recipe.precision,
             compile=recipe.compile,
+            samples=recipe.measure is not None and recipe.measure.log_samples,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

@@ -28,7 +28,7 @@ from stockpot.measure.adversarial.protocols import (
     threats_of,
 )
 from stockpot.measure.adversarial.replay import replayed
-from stockpot.measure.adversarial.scores import measured
+from stockpot.measure.adversarial.scores import measured, record_of
 from stockpot.measure.adversarial.work import Work
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
@@ -113,6 +113,8 @@ def adversarial(
     correct: list[Tensor] = []
     seen: list[Tensor] = []
     work = Work()
+    notes_of = {member: context.note(record_of(member), data, scorer) for member in threats.members}
+    note = context.note("correct", data, scorer)
     with evaluation_mode(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
@@ -125,12 +127,17 @@ def adversarial(
                     seed=seeds, **{**own, **extra},
                 )  # fmt: skip
                 masks[member].append(result.robust.cpu())
+                if context.said is not None:
+                    outputs = asked_again(model, result.images)
+                    notes_of[member](scorer.logits(outputs), batch.rows)
                 work.add(member, result)
                 if save:
                     found[member].append(result.images.cpu())
             if save:
                 seen.append(batch.images)
             correct.append(result.correct.cpu())
+            if context.said is not None:
+                note(scorer.logits(asked_again(model, pixels)), batch.rows)
             context.progress("adversarial", int(batch.rows[-1]) + 1, len(data))
     robust = {member: torch.cat(parts).numpy() for member, parts in masks.items()}
     convention = _convention(chosen, threats, extra, given, replaced=bool(method))
@@ -149,6 +156,13 @@ def adversarial(
         flags=work.flags(),
         class_space=scorer.description,
     )
+
+
+@torch.no_grad()
+def asked_again(model: Classifier, images: Tensor) -> Tensor:
+    """What a model answers to images whose verdict is known: for per-image records alone."""
+    outputs: Tensor = model(images)
+    return outputs.float()
 
 
 def _convention(
