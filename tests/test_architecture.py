@@ -25,7 +25,7 @@ LAYERS = [
         "notebook",
         "registry",
         "verbs",
-    },  # fmt: skip
+    },
     {"results", "recipe", "charts", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},
