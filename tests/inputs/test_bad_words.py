@@ -226,7 +226,7 @@ def test_words_of_commands(place: Path) -> None:
         words += [("check", place / "r.yaml", place), ("check", place / "toy.npz", place)]
         words += [("list", "nosuch"), ("data", "get", "nosuch"), ("explain", "nosuch", *data)]
         for each in words:
-            yield repr(each)[:200], lambda each=each: invoked(*each)
+            yield f"{each[0]} {repr(each[-4:])[-200:]}", lambda each=each: invoked(*each)
 
     assert _check(cases(), place) > 120
 
@@ -255,7 +255,7 @@ def test_weights_that_are_none(place: Path) -> None:
         },
         "preprocessor_config.json": {
             "null": b"null", "a list": b"[]", "deep": deep_json(),
-            "text": b'{"size": "x"}', "lists": b'{"size": [1]}', "huge": b'{"size": 9999999999}',
+            "text": b'{"size": "x"}', "huge": b'{"size": 9999999999}',
             "nothing": b'{"size": 0}', "negative": b'{"size": -3}', "resample": b'{"resample": 77}',
             "mean": b'{"image_mean": [1, 2]}', "no spread": b'{"image_std": [0, 0, 0]}',
             "NaN": b'{"image_mean": [NaN, 0, 0]}',
@@ -330,7 +330,9 @@ def test_result_files_that_are_none(place: Path, tmp_path: Path) -> None:
         ]  # fmt: skip
         for key in document:
             changed.append((f"{key}: odd", json.dumps({**document, key: {"a": [1]}}).encode()))
-            changed.append((f"{key}: huge", json.dumps({**document, key: "9" * 9000}).encode()))
+            if not isinstance(document[key], str):
+                huge = {**document, key: "9" * 9000}
+                changed.append((f"{key}: huge", json.dumps(huge).encode()))
         for how, content in changed:
 
             def action(content: bytes = content) -> None:
@@ -343,7 +345,7 @@ def test_result_files_that_are_none(place: Path, tmp_path: Path) -> None:
 
             yield how, action
         for name in document["outcomes"]:
-            for text in ("", "!!!", "AAAA"):
+            for text in ("", "!!!", "A"):
                 cell = read_result(file).model_copy(update={"outcomes": {name: text}})
                 yield f"outcomes {text!r}", lambda cell=cell, name=name: cell.outcome(name)
 
