@@ -41,6 +41,29 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise
 
 
+def csv_cell(value: object) -> object:
+    """A cell that a spreadsheet shows and does not run: a name may begin like a formula."""
+    if isinstance(value, str) and value[:1] in _FORMULA and not _is_number(value):
+        return f"'{value}"
+    return value
+
+
+def csv_name(text: str) -> str:
+    """What `csv_cell` was given."""
+    return text[1:] if text[:1] == "'" and text[1:2] in _FORMULA and text[1:] else text
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def cache_folder() -> Path:
     """What may be lost lies here: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
     if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():

@@ -17,7 +17,7 @@ from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
-from stockpot.files import write_atomic
+from stockpot.files import csv_cell, write_atomic
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream, device_for
@@ -170,7 +170,7 @@ def _cosines(inner: Tensor) -> Tensor:
 def _table(header: list[str], rows: Any) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(map(csv_cell, header))
     for name, values in rows:
-        writer.writerow([name, *(repr(value) for value in values)])
+        writer.writerow([csv_cell(name), *(repr(value) for value in values)])
     return buffer.getvalue()
