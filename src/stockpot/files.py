@@ -44,8 +44,9 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 def csv_cell(value: object) -> object:
     """A cell that a spreadsheet shows and does not run: a name may begin like a formula."""
     if isinstance(value, str) and value[:1] in _FORMULA and not _is_number(value):
-        return f"'{value}"
-    return value
+        value = f"'{value}"
+    # A bare return ends a line to many readers, and is not quoted by our writer.
+    return value.replace("\r", " ") if isinstance(value, str) else value
 
 
 def csv_name(text: str) -> str:

@@ -109,7 +109,7 @@ def test_overrides_and_texts_that_are_no_values(place: Path) -> None:
                      ".=1", "..=1", "data..=1", "data.test.nosuch.deeper=1"):  # fmt: skip
             yield f"--set {text!r}", lambda text=text: load_recipe(recipe, [text, "version=7"])
         for key in KEYS:
-            for value in ({"zebra": 1}, math.nan, 2**70):
+            for value in ({"zebra": 1}, 2**70):
                 yield (
                     f"{key}={value}",
                     lambda key=key, value=value: load_recipe(recipe, {key: value, "zebra": 1}),
@@ -118,7 +118,7 @@ def test_overrides_and_texts_that_are_no_values(place: Path) -> None:
             for value in (-1, 0.5, "x", [1], None if key != "data.test.limit" else -1, 2**70):
                 yield f"{key}={value}", lambda k=key, v=value: load_recipe(recipe, {k: v})
 
-    assert _check(cases(), place) > 150
+    assert _check(cases(), place) > 120
 
 
 def test_recipes_that_are_none(place: Path) -> None:
@@ -201,7 +201,7 @@ def test_words_of_commands(place: Path) -> None:
                 "seed",
                 "patience",
             )
-            for value in (".nan", ".inf", "-2", str(2**70), "zebra", "{a: 1}")
+            for value in (".nan", ".inf", "-2", str(10**60), "zebra", "{a: 1}")
         ]
         words += [(*asked, "--seed", value) for value in ("x", "1.5")]
         words += [(*asked, "--batch-size", value) for value in ("0", "-1", "x", "9" * 5000)]
@@ -264,7 +264,9 @@ def test_weights_that_are_none(place: Path) -> None:
 
     def cases() -> Iterator[tuple[str, Callable[[], object]]]:
         for name in good:
-            changed = [*spoilt(good[name]), *hostile.get(name, {}).items()]
+            cut = list(spoilt(good[name]))
+            # Of JSON files a few: a reader of text fails on all in the same way.
+            changed = [*(cut if name == "model.safetensors" else cut[:4]), *hostile[name].items()]
             for how, content in changed:
                 if name == "model.safetensors" and how == "end overwritten":
                     continue
