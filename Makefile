@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 # a minute, and compiling it anew in every process takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test chaos test-data lint format bench study docs clean
+.PHONY: demo test chaos fuzz test-data lint format bench study docs clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Stockpot needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -36,6 +36,10 @@ chaos: $(VENV)/.ready
 test-data: $(VENV)/.ready
 	$(BIN)/stockpot data get cifar10 mnist fashion_mnist quickdraw
 	$(BIN)/python -m pytest -m data
+
+# A minute for every reader of foreign files.
+fuzz: $(VENV)/.ready
+	$(BIN)/python tests/inputs/fuzz.py --seconds 60
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

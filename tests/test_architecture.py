@@ -15,7 +15,18 @@ ROOT = Path(stockpot.__file__).parent
 SOURCE = Source(ROOT)
 # A room may have its place before it is built.
 LAYERS = [
-    {"types", "errors", "files", "listings", "lock", "notebook", "registry", "verbs"},
+    {
+        "types",
+        "errors",
+        "complaints",
+        "foreign",
+        "files",
+        "listings",
+        "lock",
+        "notebook",
+        "registry",
+        "verbs",
+    },
     {"results", "recipe", "charts", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},

@@ -63,6 +63,30 @@ def tells_full_disk(problem: BaseException | None) -> bool:
     return False
 
 
+def csv_cell(value: object) -> object:
+    """A cell that a spreadsheet shows and does not run: a name may begin like a formula."""
+    if isinstance(value, str) and value[:1] in _FORMULA and not _is_number(value):
+        value = f"'{value}"
+    # A bare return ends a line to many readers, and is not quoted by our writer.
+    return value.replace("\r", " ") if isinstance(value, str) else value
+
+
+def csv_name(text: str) -> str:
+    """What `csv_cell` was given."""
+    return text[1:] if text[:1] == "'" and text[1:2] in _FORMULA and text[1:] else text
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def cache_folder() -> Path:
     """What may be lost lies here: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
     if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():
@@ -116,10 +140,11 @@ def is_abandoned(mark: str) -> bool:
     host, number, started, *_ = [*mark.split("-"), "", ""]
     if host != _host() or not number.isdigit():
         return False
-    return not _is_running(int(number)) or _started(int(number)) != started
+    return not is_running(int(number)) or _started(int(number)) != started
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether this machine has a process of that number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

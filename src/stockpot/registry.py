@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,8 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from stockpot.errors import BadParameterError, UnknownNameError, UserError, did_you_mean
+from stockpot.complaints import bad_parameter, beyond
+from stockpot.errors import BadParameterError, UnknownNameError, UserError, shortened
 from stockpot.listings import Listing, Plugin, argument_docs, one_line, package_listings, plugins
 from stockpot.types import ReferenceKind, named_by, spelled
 
@@ -167,8 +167,16 @@ class Entry(Generic[T]):
         try:
             model = self.schema(**params)
         except ValidationError as problem:
-            raise _bad_parameter(self, problem) from None
-        return {name: getattr(model, name) for name in self._settable}
+            raise bad_parameter(self.name, list(self.schema.model_fields), problem) from None
+        found = {name: getattr(model, name) for name in self._settable}
+        for name in params:
+            if name in found and (number := beyond(found[name])) is not None:
+                raise BadParameterError(
+                    f"{self.name}: {name}: expected a number of at most 2**63, or 1e38 with "
+                    f"decimals, got {shortened(repr(number), 60)}.",
+                    parameter=name,
+                )
+        return found
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         given = {key: params.pop(key) for key in self.tags.given if key in params}
@@ -289,32 +297,3 @@ class Kind(Generic[F]):
     def tagged(self, tags: Callable[P, T]) -> Registry[F, T, P]:
         """A registry whose decorator takes the fields of `tags`."""
         return Registry(self.kind, noun=self.noun, package=self.package, tags=tags)
-
-
-def _bad_parameter(entry: Entry[Any], problem: ValidationError) -> BadParameterError:
-    known = list(entry.schema.model_fields)
-    by_name: dict[str, list[Any]] = {}
-    for error in problem.errors():
-        by_name.setdefault(str(error["loc"][0]) if error["loc"] else "?", []).append(error)
-    parts = [_complaint(name, errors, known) for name, errors in by_name.items()]
-    takes = ", ".join(known) or "no parameters"
-    return BadParameterError(
-        f"{entry.name}: {' '.join(parts)}",
-        hint=f"It takes: {takes}.",
-        parameter=next(iter(by_name), ""),
-    )
-
-
-def _complaint(name: str, errors: list[Any], known: list[str]) -> str:
-    """One sentence about one parameter; a union has one error for each of its types."""
-    first = errors[0]
-    if first["type"] == "extra_forbidden":
-        return f"unknown parameter {name!r}.{did_you_mean(name, known)}"
-    if first["type"] == "missing":
-        return f"parameter {name!r} is required."
-    if first["type"] == "user_error":  # the type's own words, which may begin with its name
-        return f"{name}: {first['msg'].removeprefix(f'{name}: ')}"
-    messages = dict.fromkeys(error["msg"][0].lower() + error["msg"][1:] for error in errors)
-    choices = re.findall(r"'([^']*)'", str(first.get("ctx", {}).get("expected", "")))
-    near = did_you_mean(str(first["input"]), choices) if first["type"] == "literal_error" else ""
-    return f"{name}: {' or '.join(messages)}, got {first['input']!r}.{near}"

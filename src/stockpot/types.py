@@ -7,16 +7,16 @@ there and is made with `Check`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import BadParameterError, UserError, shortened
 
 Norm = Literal["linf", "l2", "l1"]
 Split = Literal["train", "val", "test"]
@@ -26,6 +26,8 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 """How many, of what there must be at least one."""
 Natural = Annotated[int, Field(ge=0, le=MOST)]
 """How many, possibly none."""
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""Of random numbers: what every generator takes."""
 Epochs = Annotated[int, Field(ge=0, le=100_000)]
 """Passes over a dataset."""
 Fraction01 = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -68,6 +70,10 @@ def Check(function: Callable[[Any], Any]) -> BeforeValidator:  # noqa: N802
             return function(value)
         except UserError as problem:
             raise PydanticCustomError("user_error", "{told}", {"told": str(problem)}) from None
+        # A check is written for values of its kind; a list where a name belongs fits no line of it.
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
+            told = f"a value that does not fit: {shortened(repr(value), 80)}"
+            raise PydanticCustomError("user_error", "{told}", {"told": f"{told}."}) from None
 
     return BeforeValidator(validate)
 
@@ -122,14 +128,21 @@ class Variant:
 
 def parse_number(text: str | float, *, what: str = "value") -> float:
     """Read a number that may be written as a fraction, such as `8/255`."""
-    if isinstance(text, int | float):
-        return float(text)
     try:
-        return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError):
+        if isinstance(text, int | float):
+            found = float(text)
+        else:
+            # Not `Fraction`, which would write 1e999999999 out.
+            above, slash, below = text.replace(" ", "").partition("/")
+            found = float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError, OverflowError, AttributeError):
+        found = math.nan
+    if not math.isfinite(found):
         raise BadParameterError(
-            f"{what}: expected a number or a fraction such as 8/255, got {text!r}."
-        ) from None
+            f"{what}: expected a number or a fraction such as 8/255, got "
+            f"{shortened(repr(text), 60)}."
+        )
+    return found
 
 
 def named_by(hint: Any) -> ReferenceKind | None:

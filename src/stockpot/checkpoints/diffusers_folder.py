@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from stockpot.checkpoints.locate import Format, Location, indexed_files, unindexed_shards
 from stockpot.checkpoints.resolve import fetch_hub, resolve
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object
 
 _PARTS = ("vae", "vqvae", "movq", "vqgan")
 """What pipelines call their autoencoder."""
@@ -40,7 +40,9 @@ def within_pipeline(folder: Path) -> Path:
         return folder / parts[0]
     index = folder / "model_index.json"
     if index.is_file():
-        there = ", ".join(name for name in json.loads(index.read_text()) if name[:1] != "_")
+        there = ", ".join(
+            name for name in read_json_object(index, BadCheckpointError) if name[:1] != "_"
+        )
         raise BadCheckpointError(
             f"{folder} is a pipeline without an autoencoder: expected the part "
             f"{' or '.join(_PARTS)}, found {there}."

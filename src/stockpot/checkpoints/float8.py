@@ -9,7 +9,6 @@ belong to arithmetic in FP8.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object
 
 EIGHT_BITS = (
     torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
@@ -117,8 +117,9 @@ class Float8Source:
         path = None if self.folder is None else self.folder / "config.json"
         if path is None or not path.is_file():
             return []
-        quantised = json.loads(path.read_text(encoding="utf-8")).get("quantization_config") or {}
-        return list(quantised.get("weight_block_size") or [])
+        quantised = read_json_object(path, BadCheckpointError).get("quantization_config")
+        block = quantised.get("weight_block_size") if isinstance(quantised, Mapping) else None
+        return [size for size in block if isinstance(size, int)] if isinstance(block, list) else []
 
 
 def _module(name: str) -> str:

@@ -18,6 +18,7 @@ from stockpot.checkpoints.record import MEMBER, RECORD, Record, read_record, wri
 from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import is_abandoned, own_mark, tells_full_disk
+from stockpot.foreign import read_json_object
 from stockpot.lock import lock_of, remove_abandoned_lock
 
 _COMPANIONS = (
@@ -147,7 +148,7 @@ def copy_companions(
     config = out / "config.json"
     if not config.is_file():
         return
-    content = json.loads(config.read_text(encoding="utf-8"))
+    content = read_json_object(config, BadCheckpointError)
     changes: dict[str, Any] = {}
     changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
     changes |= {key: layers for key in _DEPTHS if layers and key in content}
@@ -157,7 +158,8 @@ def copy_companions(
     if home.name and moved and (source.parent / home.name).is_dir():
         changes["dual_encoder"] = str((source.parent / home.name).resolve())
     # What is written is never in FP8: reading gives the numbers that it stands for.
-    widened = _is_float8(content.get("quantization_config") or {})
+    quantised = content.get("quantization_config")
+    widened = isinstance(quantised, Mapping) and _is_float8(quantised)
     if widened:
         del content["quantization_config"]
     if changes or widened:

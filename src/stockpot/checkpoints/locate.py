@@ -6,7 +6,6 @@ still being imported.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, Resolved, resolve
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.(?P<suffix>safetensors|bin)")
 Format = Literal["safetensors", "torch", "adapter", "timm", "open_clip"]
@@ -132,11 +132,16 @@ def _single_file(path: Path, label: str) -> Location:
 
 def indexed_files(index: Path) -> tuple[Path, ...]:
     """The shards that an index names, all of which must be there."""
-    try:
-        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-    except (ValueError, KeyError, AttributeError) as problem:
-        raise BadCheckpointError(f"{index}: not an index of shards ({problem}).") from None
-    files = tuple(index.parent / name for name in dict.fromkeys(shards))
+    shards = read_json_object(index, BadCheckpointError).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(one, str) for one in shards.values()):
+        raise BadCheckpointError(f"{index}: not an index of shards (weight_map).")
+    # A shard lies beside its index: a path that leads elsewhere is no name of one.
+    outside = next((one for one in shards.values() if one != Path(one).name), None)
+    if outside is not None:
+        raise BadCheckpointError(
+            f"{index}: expected the names of files beside it, got {outside!r}."
+        )
+    files = tuple(index.parent / name for name in dict.fromkeys(shards.values()))
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise BadCheckpointError(f"{index}: the shard {missing[0]} is missing.")
@@ -159,7 +164,7 @@ def base_of_adapter(adapter: Location) -> str:
 
 
 def _adapter(folder: Path, label: str) -> Location:
-    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    config = read_json_object(folder / "adapter_config.json", BadCheckpointError)
     for name in ("adapter_model.safetensors", "adapter_model.bin"):
         if (folder / name).is_file():
             return Location(label, "adapter", (folder / name,), folder, tuple(config.items()))

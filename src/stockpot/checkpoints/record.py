@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_fie
 
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
+from stockpot.foreign import read_json_object
 
 RECORD = "stockpot.json"
 """The file name, in the folder of the model."""
@@ -200,11 +201,10 @@ def _earlier(folder: Path) -> Record | None:
     for name, verb in _EARLIER:
         if not (folder / name).is_file():
             continue
-        try:
-            old = json.loads((folder / name).read_text(encoding="utf-8"))
-            method = str(old.pop("method"))
-        except (ValueError, KeyError, AttributeError) as problem:
-            raise BadCheckpointError(f"{folder / name} is not a record: {problem}.") from problem
+        old = read_json_object(folder / name, BadCheckpointError)
+        if "method" not in old:
+            raise BadCheckpointError(f"{folder / name} is not a record: it names no method.")
+        method = str(old.pop("method"))
         parameters = dict(old.pop("parameters", None) or old.pop("params", None) or {})
         parameters.pop("method", None)
         seed = parameters.pop("seed", old.pop("seed", None))

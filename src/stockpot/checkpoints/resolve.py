@@ -33,6 +33,7 @@ from stockpot.errors import (
     MissingDependencyError,
     UnknownNameError,
     did_you_mean,
+    shortened,
 )
 
 Kind = Literal[
@@ -62,6 +63,8 @@ class _Want:
     """The folder of the zoo that holds them."""
 
 
+_LONGEST = 4000
+"""Characters of a path that a system takes."""
 _WANTS: dict[Wanted, _Want] = {
     "model": _Want(
         "model",
@@ -169,6 +172,8 @@ def zoo_folder(name: str, wanted: Wanted = "model") -> Path | None:
 
 def _parse(source: str | Path, wanted: Wanted) -> Resolved:
     text = str(source)
+    if len(text) > _LONGEST or any(len(part) > 255 for part in text.split("/")):
+        raise BadCheckpointError(f"{shortened(text, 100)} is too long for a name or a path.")
     path = Path(source).expanduser()
     if isinstance(source, Path):
         if there := _on_disk(text, path):

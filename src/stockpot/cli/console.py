@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -24,14 +24,23 @@ from rich.table import Table
 from rich.text import Text
 
 from stockpot.cli.progress import cell_row, progress_line, rate_text, subject
+from stockpot.errors import printable
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
     from stockpot.types import PrecisionChoice
 
+
+class _Plain(Console):
+    """Shows texts and obeys none: names come from files, and may hold escape sequences."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
 # Text in brackets, such as stockpot[timm] or an interval, is text and not markup.
-out = Console(soft_wrap=True, highlight=False, markup=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+out = _Plain(soft_wrap=True, highlight=False, markup=False)
+err = _Plain(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -40,7 +49,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     Headings break between words alone. Where not all columns fit side by side, the rest follow
     below, each time with the first column again.
     """
-    body = [[str(cell) for cell in row] for row in rows]
+    columns = [printable(name) for name in columns]
+    body = [[printable(str(cell)) for cell in row] for row in rows]
     # Piped output must not be wrapped at an invented width.
     room = shutil.get_terminal_size((200, 24)).columns
     widths = [_least_width(name, [row[at] for row in body]) for at, name in enumerate(columns)]

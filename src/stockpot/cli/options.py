@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from stockpot.errors import BadParameterError, UserError
+from stockpot.foreign import YamlError, read_value
 
 Params = Annotated[
     list[str] | None,
@@ -136,8 +136,8 @@ def _value(text: str, where: str) -> Any:
     if "," in text and text[:1] not in "[{\"'":
         return [_value(part, where) for part in text.split(",")]
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as problem:
+        return read_value(text)
+    except YamlError as problem:
         raise BadParameterError(f"{where}: {text!r} cannot be read as a value.") from problem
 
 

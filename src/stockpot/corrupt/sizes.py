@@ -9,7 +9,6 @@ small pictures of one size (CIFAR-10, Tiny-ImageNet, icons) are corrupted as the
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.pictures import opened
 from stockpot.datasets.stream.geometry import (
     INCEPTION_SIDE,
     PUBLISHED_SIDE,
@@ -181,7 +181,7 @@ def _one_size(images: EncodedImages) -> ImageSize | None:
 
 
 def _header(item: Path | bytes) -> ImageSize:
-    with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:
+    with opened(item) as picture:
         return ImageSize(picture.height, picture.width)
 
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -19,9 +18,12 @@ from stockpot.datasets.by_content.parts import WHOLE, named_split, part_of, spli
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.idx import read_idx
 from stockpot.datasets.label_map import resolve_classes
-from stockpot.errors import BadDataError
+from stockpot.engine.cores import usable_memory
+from stockpot.errors import BadDataError, listed, shortened
+from stockpot.foreign import reading
 
 IMAGE_KEYS = ("images", "image", "x", "data", "pixels", "imgs")
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 LABEL_KEYS = ("labels", "label", "y", "targets", "target")
 
 
@@ -84,9 +86,9 @@ def as_pictures(values: Tensor, what: str) -> Tensor:
     if values.ndim != 4 or values.shape[1] not in (1, 3):
         raise BadDataError(
             f"{what}: expected images as N x H x W, N x H x W x C or N x C x H x W with 1 or 3 "
-            f"channels, got {' x '.join(map(str, values.shape))}."
+            f"channels, got {_sizes(values)}."
         )
-    if values.is_floating_point():
+    if values.dtype in FLOATS:
         low, high = (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
         if not (low >= 0 and high <= 1):
             raise BadDataError(
@@ -96,12 +98,18 @@ def as_pictures(values: Tensor, what: str) -> Tensor:
         values = (values * 255).round().to(torch.uint8)
     if values.dtype != torch.uint8:
         raise BadDataError(f"{what}: expected uint8 or float images, got {values.dtype}.")
+    if not values.numel() and values.shape[0]:
+        raise BadDataError(f"{what}: expected pictures with pixels, got {_sizes(values)}.")
     return values.expand(-1, 3, -1, -1).contiguous()
+
+
+def _sizes(values: Tensor) -> str:
+    return shortened(" x ".join(map(str, values.shape)) or "a single number", 60)
 
 
 def _as_labels(values: Tensor, file: Path) -> Tensor:
     flat = values.squeeze()
-    if flat.ndim > 1 or flat.is_floating_point():
+    if flat.ndim > 1 or flat.is_floating_point() or flat.is_complex():
         raise BadDataError(
             f"{file}: expected one integer label per image, got {values.dtype} of shape "
             f"{tuple(values.shape)}."
@@ -130,26 +138,26 @@ def _key(
             return lowered[name.lower()]
     raise BadDataError(
         f"{file}: no array of {what}" + (f" named {key!r}." if key else f" for split {split!r}."),
-        hint=f"It holds: {', '.join(store) or 'nothing'}. Name one with {what}=.",
+        hint=f"It holds: {listed(store)}. Name one with {what}=.",
     )
 
 
 def _read_npz(file: Path) -> tuple[dict[str, Tensor], list[str] | None]:
-    try:
+    with reading(file):
+        # A packed file of a few kB may hold more than any memory.
+        with ZipFile(file) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > usable_memory():
+                raise MemoryError
         with np.load(file, allow_pickle=False) as store:
             values = {name: store[name] for name in store.files}
             texts = {name: values.pop(name) for name in [*values] if values[name].dtype.kind == "U"}
             names = [str(text) for text in texts["classes"]] if "classes" in texts else None
             return {name: torch.from_numpy(value) for name, value in values.items()}, names
-    except (OSError, ValueError, TypeError, BadZipFile) as problem:
-        raise BadDataError(f"{file} cannot be read ({problem}).") from None
 
 
 def _read_safetensors(file: Path) -> tuple[dict[str, Tensor], None]:
-    try:
+    with reading(file):
         return dict(load_file(file)), None
-    except (OSError, SafetensorError) as problem:
-        raise BadDataError(f"{file} cannot be read ({problem}).") from None
 
 
 def _idx_labels(file: Path, labels: str | None) -> Path:

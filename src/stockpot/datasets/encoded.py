@@ -24,6 +24,7 @@ from stockpot.datasets.stream.geometry import Fit, told
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
+from stockpot.foreign import reason
 
 CHUNK = 16
 """Pictures per task: enough that handing tasks over costs little beside decoding."""
@@ -158,7 +159,7 @@ class EncodedImages:
             raise self._broken(rows[problem.row], problem) from None
 
     def _broken(self, row: int, problem: Exception) -> BadDataError:
-        return BadDataError(f"{self.names[row]} cannot be decoded ({problem}).")
+        return BadDataError(f"{self.names[row]} cannot be decoded ({reason(problem)}).")
 
 
 def _all_joined(

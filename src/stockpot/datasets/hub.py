@@ -18,6 +18,7 @@ from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import resolve_classes
 from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError, MissingDependencyError, UnknownNameError, UserError
+from stockpot.foreign import reading
 
 LABEL_NAMES = ("label", "labels", "class", "fine_label", "target")
 
@@ -102,16 +103,14 @@ def parquet_files(path: Path, split: str | None) -> list[Path]:
 
 
 def _from_parquet(files: Sequence[Path], image: str | None, label: str | None) -> Rows:
-    try:
+    with reading(files[0]):
         schema = pq.read_schema(files[0])
         image = image or _image_column(schema, files[0])
         label = label or _label_column(schema, files[0])
         table = pa.concat_tables(pq.read_table(file, columns=[image, label]) for file in files)
-    except (OSError, pa.ArrowException, KeyError) as problem:
-        raise BadDataError(f"{files[0]} cannot be read ({problem}).") from None
-    cells = table[image].to_pylist()
-    images = [_cell(cell, files[0].parent) for cell in cells]
-    return Rows(images, table[label].to_pylist(), _stated_classes(schema, label))
+        cells = table[image].to_pylist()
+        images = [_cell(cell, files[0].parent) for cell in cells]
+        return Rows(images, table[label].to_pylist(), _stated_classes(schema, label))
 
 
 def _image_column(schema: Any, file: Path) -> str:
@@ -144,7 +143,7 @@ def _stated_classes(schema: Any, label: str) -> tuple[str, ...] | None:
         return None
     feature = json.loads(stored).get("info", {}).get("features", {}).get(label, {})
     names = feature.get("names") if isinstance(feature, Mapping) else None
-    return tuple(names) if names else None
+    return tuple(map(str, names)) if isinstance(names, list) and names else None
 
 
 def _cell(cell: Any, folder: Path) -> bytes | Path:

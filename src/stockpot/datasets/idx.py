@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
-import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
+from stockpot.engine.cores import usable_memory
 from stockpot.errors import BadDataError
+from stockpot.foreign import reading
 
 UNSIGNED_BYTE = 0x08
 
@@ -33,7 +36,7 @@ def parse_idx(data: bytes, what: str) -> Tensor:
     sizes = struct.unpack(f">{dimensions}I", data[4:start])
     array = torch.frombuffer(bytearray(data[start:]), dtype=torch.uint8) if data[start:] else None
     values = torch.empty(0, dtype=torch.uint8) if array is None else array
-    expected = int(torch.tensor(sizes).prod()) if sizes else 0
+    expected = math.prod(sizes) if sizes else 0
     if len(values) != expected:
         raise BadDataError(
             f"{what}: expected {expected} bytes for {' x '.join(map(str, sizes))}, "
@@ -44,10 +47,20 @@ def parse_idx(data: bytes, what: str) -> Tensor:
 
 def read_idx(path: Path) -> Tensor:
     """The array of an idx file, packed with gzip or not."""
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as problem:
-        raise BadDataError(f"{path} cannot be read ({problem}).") from None
-    return parse_idx(data, str(path))
+    with reading(path), path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        # A small packed file may hold more than any memory: the header says how much is wanted.
+        data = _unpacked(file) if packed else file.read()
+        return parse_idx(data, str(path))
+
+
+def _unpacked(file: BinaryIO) -> bytes:
+    with gzip.open(file) as stream:
+        head = stream.read(4)
+        head += stream.read(4 * head[3] if len(head) == 4 else 0)
+        sizes = struct.unpack(f">{(len(head) - 4) // 4}I", head[4 : len(head) // 4 * 4])
+        wanted = math.prod(sizes)
+        if wanted > usable_memory():
+            raise MemoryError
+        return head + stream.read(wanted + 1)

@@ -19,7 +19,7 @@ from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
 from stockpot.datasets.pictures import SUFFIXES
 from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
-from stockpot.errors import BadDataError, UnknownNameError
+from stockpot.errors import BadDataError, UnknownNameError, listed, shortened
 
 
 @datasets.register("imagefolder")
@@ -159,6 +159,12 @@ def _pictures(root: Path) -> list[str]:
         raise BadDataError(
             f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
         )
+    for name in found:
+        if not name.isascii() and name.encode("utf-8", "replace").decode() != name:
+            raise BadDataError(
+                f"{root}: expected file names in UTF-8, got {shortened(ascii(name), 100)}.",
+                hint="Rename it: no result could name it.",
+            )
     return found
 
 
@@ -188,7 +194,7 @@ def _by_folder(root: Path, files: list[str]) -> dict[str, str]:
     found = {name: name.split("/")[0] for name in files if "/" in name}
     empty = sorted(set(folders) - set(found.values()))
     if empty:
-        raise BadDataError(f"{root}: no images in the class folders {', '.join(empty)}.")
+        raise BadDataError(f"{root}: no images in the class folders {listed(empty)}.")
     return found
 
 
@@ -214,7 +220,7 @@ def _by_map(
         )
     missing = sorted(set(label_map) - used)
     if missing and complete:
-        shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+        shown = listed(missing, 100)
         raise BadDataError(
             f"labels: {len(missing)} of {len(label_map)} names in the label map have no image in "
             f"{root}: {shown}.",

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from stockpot.datasets.natural.classes import imagenet_places, plain, word_places
-from stockpot.errors import BadDataError
+from stockpot.errors import BadDataError, shortened
+from stockpot.foreign import parse_json, read_text, reading
 
+MOST_CLASSES = 1_000_000
+"""A label beyond it is no index of a class, and a list up to it would fill the memory."""
 FILE_HEADINGS = ("file", "filename", "file_name", "image", "path", "name", "folder", "wnid", "id")
 LABEL_HEADINGS = ("label", "class", "target", "index", "class_name", "category")
 
 
 def read_label_map(path: Path) -> dict[str, str]:
     """Name -> class name or index, from a two-column CSV or a JSON object."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadDataError(f"labels: {path} cannot be read ({problem}).") from None
+    text = read_text(path, what=f"labels: {path}")
     read_pairs = _json_pairs if path.suffix.lower() == ".json" else _csv_pairs
     found: dict[str, str] = {}
     for name, label in read_pairs(text, path):
@@ -41,15 +39,26 @@ def resolve_classes(
         classes: the names in order, a text or JSON file of them, or how many there are; when not
             given, the names in use in alphabetical order, or the indices up to the largest.
     """
-    if isinstance(classes, str) and not classes.isdigit():
+    if isinstance(classes, str) and not classes.isdecimal():
         return _read_classes(Path(classes))
     if isinstance(classes, int | str):
-        return tuple(str(index) for index in range(int(classes)))
+        return _numbered(int(classes), "classes")
     if classes is not None:
         return tuple(classes)
-    if all(label.isdigit() for label in labels):
-        return tuple(str(index) for index in range(max(map(int, labels)) + 1))
+    if all(label.isdecimal() for label in labels):
+        return _numbered(max((_index(label) for label in labels), default=-1) + 1, "labels")
     return tuple(sorted(set(labels)))
+
+
+def _numbered(count: int, what: str) -> tuple[str, ...]:
+    if not 0 <= count <= MOST_CLASSES:
+        raise BadDataError(f"{what}: expected at most {MOST_CLASSES} classes, got {count:,}.")
+    return tuple(str(index) for index in range(count))
+
+
+def _index(label: str) -> int:
+    # Python refuses to read numbers of thousands of digits.
+    return int(label) if len(label) < 20 else 10**19
 
 
 class LabelIndex:
@@ -71,38 +80,35 @@ class LabelIndex:
         place = word_places().get(plain(label)) if self._places else None
         if place in self._places:
             return self._places[place]
-        return int(label) if label.isdigit() and int(label) < len(self._names) else None
+        index = _index(label) if label.isdecimal() else None
+        return index if index is not None and index < len(self._names) else None
 
     def of(self, label: str, what: str) -> int:
         """The number of a label's class; `what` has this label."""
         found = self.find(label)
         if found is None:
             raise BadDataError(
-                f"{what}: the label {label!r} is neither one of the {len(self._names)} classes "
-                "nor an index.",
+                f"{what}: the label {shortened(repr(label), 60)} is neither one of the "
+                f"{len(self._names)} classes nor an index.",
                 hint="Give the class names in order with classes=.",
             )
         return found
 
 
 def _read_classes(path: Path) -> tuple[str, ...]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadDataError(f"classes: {path} cannot be read ({problem}).") from None
+    text = read_text(path, what=f"classes: {path}")
     if path.suffix.lower() == ".json":
-        found = json.loads(text)
-        if isinstance(found, dict):  # index -> name
+        found = parse_json(text, f"classes: {path}")
+        if isinstance(found, dict) and all(key.isdecimal() for key in found):  # index -> name
             found = [found[key] for key in sorted(found, key=int)]
+        if not isinstance(found, list) or not all(isinstance(name, str | int) for name in found):
+            raise BadDataError(f"classes: expected a JSON list of names in {path}.")
         return tuple(str(name) for name in found)
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _json_pairs(text: str, path: Path) -> list[tuple[str, str]]:
-    try:
-        found: Any = json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise BadDataError(f"labels: {path} is not JSON ({problem}).") from None
+    found = parse_json(text, f"labels: {path}")
     if not isinstance(found, dict):
         raise BadDataError(f"labels: expected a JSON object from name to class in {path}.")
     return [(str(name), str(label)) for name, label in found.items()]
@@ -110,7 +116,8 @@ def _json_pairs(text: str, path: Path) -> list[tuple[str, str]]:
 
 def _csv_pairs(text: str, path: Path) -> list[tuple[str, str]]:
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
+    with reading(f"labels: {path}"):  # such as a cell of more than 128 kB
+        rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
     if not rows or min(len(row) for row in rows) < 2:
         raise BadDataError(f"labels: expected a name and a class in every line of {path}.")
     heading = [cell.strip().lower() for cell in rows[0]]

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from stockpot.errors import BadDataError
+from stockpot.foreign import read_text
 
 KNOWN = {
     "d4121626d07722a0126c35b1563042e46a546f1a05ce705f2cdc635896d58574": "robustbench-5k",
@@ -59,10 +60,7 @@ class Listing(NamedTuple):
 def read_listing(source: str) -> Listing:
     """The list in a text file, one picture a line, or that of an installed package by its name."""
     path = _installed(source) if source in INSTALLED else Path(source).expanduser()
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadDataError(f"files: {path} cannot be read ({problem}).") from None
+    lines = [line.strip() for line in read_text(path, what=f"files: {path}").splitlines()]
     names = [line for line in lines if line]
     if not names:
         raise BadDataError(f"files: {path} lists no pictures.")

@@ -12,7 +12,8 @@ from stockpot.datasets.from_pictures import Given, dataset_of
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
 from stockpot.datasets.words.given import KEYS, with_words
-from stockpot.errors import BadDataError, UnknownNameError
+from stockpot.errors import BadDataError, UnknownNameError, shortened
+from stockpot.foreign import reading
 from stockpot.registry import Entry
 
 
@@ -39,12 +40,18 @@ def load_dataset(
         if split not in (None, WHOLE):
             raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
         return dataset_of(name, **options).limited(limit)
-    name, path = str(name), Path(name).expanduser()
-    if name not in datasets and path.exists():
-        return _load(reader(path), split, limit, {"path": str(path), **options})
-    if name not in datasets and ("/" in name or path.suffix):
+    name = str(name)
+    if name in datasets:
+        return _load(name, split, limit, options)
+    # Whatever a file does to its reader, it is told as one line about that file.
+    with reading(shortened(name, 160)):
+        path = Path(name).expanduser()
+        if path.exists():
+            return _load(reader(path), split, limit, {"path": str(path), **options})
+    if "/" in name or path.suffix:
         raise BadDataError(
-            f"expected a dataset at {name!r}, and there is no such file or folder.",
+            f"expected a dataset at {shortened(repr(name), 160)}, and there is no such file or "
+            "folder.",
             hint="A dataset of the Hugging Face hub is loaded as hub with path=OWNER/NAME.",
         )
     return _load(name, split, limit, options)

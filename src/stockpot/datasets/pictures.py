@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 )
 
-BROKEN = (OSError, SyntaxError, ValueError, EOFError, UnidentifiedImageError)
-"""What Pillow raises for a file that it cannot decode (its PNG reader raises SyntaxError)."""
+# `opened` has a limit of its own, and threads cannot silence a warning each for itself.
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
+BROKEN = (Exception,)
+"""What Pillow raises for a file that it cannot decode: its readers of some forty formats raise
+whatever a spoilt byte leads them to (SyntaxError, struct.error, IndexError, MemoryError, ...)."""
+
+MOST_PIXELS = 90_000_000
+"""Of one picture, as its header says: a file of a few kB can promise what fills any memory."""
 
 ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"))
 """What a picture's facts hold when they may say which way is up; asking further is slow."""
@@ -21,12 +30,21 @@ ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp
 
 def open_rgb(source: Path | bytes) -> Image.Image:
     """The picture upright in RGB; what is transparent becomes white."""
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    with Image.open(stream) as picture:
+    with opened(source) as picture:
         picture.load()
         if not ORIENTED.isdisjoint(picture.info) or picture.format in ("TIFF", "MPO"):
             return as_rgb(ImageOps.exif_transpose(picture))
         return as_rgb(picture)
+
+
+def opened(source: Path | bytes | BinaryIO) -> Image.Image:
+    """A picture whose pixels are not read yet, and are not too many."""
+    picture = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+    width, height = picture.size
+    if width * height > MOST_PIXELS:
+        picture.close()
+        raise ValueError(f"{width} x {height} pixels; at most {MOST_PIXELS} in all are decoded")
+    return picture
 
 
 def check_whole(data: bytes) -> None:
@@ -35,7 +53,7 @@ def check_whole(data: bytes) -> None:
     A PNG proves itself by its checksums, a JPEG or WebP by its end; only what is in doubt is
     decoded.
     """
-    with Image.open(io.BytesIO(data)) as picture:
+    with opened(data) as picture:
         if picture.format == "PNG" and b"IEND" in data[-64:]:
             picture.verify()
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.foreign import read_json_object
 from stockpot.fuse.permutation.families import permutation_spec
 from stockpot.fuse.permutation.match import match_weights, permuted
 
@@ -125,6 +125,6 @@ def _heads(source: Source) -> int | None:
     config = source.folder / "config.json" if source.folder else None
     if config is None or not config.is_file():
         return None
-    content = json.loads(config.read_text(encoding="utf-8"))
+    content = read_json_object(config, BadCheckpointError)
     found = content.get("num_attention_heads")
     return int(found) if isinstance(found, int) else None

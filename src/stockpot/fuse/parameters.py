@@ -21,10 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-import yaml
-
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
+from stockpot.foreign import YamlError, read_value
 from stockpot.fuse import FuserTags
 from stockpot.fuse.per_member import DEPTH, MEMBERS, by_member, is_by
 from stockpot.registry import Entry
@@ -85,7 +84,9 @@ def _numbers(entry: Entry[FuserTags]) -> set[str]:
     return {
         row.name
         for row in defaults
-        if isinstance(row.default, int | float) and not isinstance(row.default, bool)
+        if isinstance(row.default, int | float)
+        and not isinstance(row.default, bool)
+        and row.name != "seed"  # one for a whole fusion
     }
 
 
@@ -95,7 +96,7 @@ def _varying(numbers: set[str], params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in given.items()
-        if isinstance(value, Mapping)
+        if (isinstance(value, Mapping) and key != "seed")
         or (key in numbers and isinstance(value, list))
         or (isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value))
     }
@@ -140,8 +141,8 @@ def check_members(entry: Entry[FuserTags], count: int, with_base: bool) -> None:
 def _from_text(value: Any) -> Any:
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
         try:
-            return yaml.safe_load(value)
-        except yaml.YAMLError:
+            return read_value(value)
+        except YamlError:
             raise BadParameterError(f"expected a YAML list or mapping, got {value!r}.") from None
     return list(value) if isinstance(value, tuple) else value
 

@@ -17,6 +17,7 @@ from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import BadParameterError
+from stockpot.files import csv_cell, write_atomic
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream, device_for
@@ -69,14 +70,14 @@ class SimilarityReport:
         """The cosine matrix as CSV, one row per member; also written when a path is given."""
         text = _table(["", *self.names], zip(self.names, self.cosine.tolist(), strict=True))
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
     def profile_csv(self, path: str | Path | None = None) -> str:
         """The mean cosine of every tensor as CSV."""
         text = _table(["tensor", "mean_cosine"], ((n, [v]) for n, v in self.profile.items()))
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
     def to_svg(self, path: str | Path | None = None) -> str:
@@ -84,7 +85,7 @@ class SimilarityReport:
         values, names = self.cosine.tolist(), self.names
         text = heat_map(values, names, names, title="Cosine of task vectors").svg()
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_atomic(Path(path), text)
         return text
 
 
@@ -169,7 +170,7 @@ def _cosines(inner: Tensor) -> Tensor:
 def _table(header: list[str], rows: Any) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(map(csv_cell, header))
     for name, values in rows:
-        writer.writerow([name, *(repr(value) for value in values)])
+        writer.writerow([csv_cell(name), *(repr(value) for value in values)])
     return buffer.getvalue()

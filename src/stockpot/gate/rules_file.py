@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import yaml
 
 from stockpot.errors import BadParameterError, UserError, did_you_mean
+from stockpot.foreign import YamlError, parse_yaml, read_text
 from stockpot.gate.rule import Rule, parse_rule
 
 Undecided = Literal["pass", "fail"]
@@ -40,14 +41,14 @@ def load_rules(path: str | Path, measures: Sequence[str]) -> Rules:
     """Read a file of rules."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        file.stat()
     except FileNotFoundError:
         folder = file.parent if file.parent.is_dir() else Path()
         near = did_you_mean(file.name, [found.name for found in folder.glob("*.y*ml")])
         raise RulesError(f"no rules at {path}.{near}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise RulesError(f"{path} cannot be read: {problem}.") from problem
-    return read_rules(text, measures, str(path))
+    except (OSError, ValueError):
+        pass  # such as a name with a zero byte: reading says what is wrong
+    return read_rules(read_text(file, RulesError), measures, str(path))
 
 
 def read_rules(text: str, measures: Sequence[str], name: str = "rules") -> Rules:
@@ -59,12 +60,10 @@ class _Reader:
     def __init__(self, text: str, name: str, measures: Sequence[str]) -> None:
         self.name, self.measures = name, measures
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            self.raw = yaml.safe_load(text)
-        except yaml.MarkedYAMLError as problem:
-            mark = problem.problem_mark
-            place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-            raise RulesError(f"{name}:{place}: not YAML: {problem.problem}.") from problem
+            self.raw, node = parse_yaml(text, unique=True)
+        except YamlError as problem:
+            place = f"{problem.line}:{problem.column}"
+            raise RulesError(f"{name}:{place}: not YAML: {problem}.") from problem
         if not isinstance(node, yaml.MappingNode):
             raise RulesError(f"{name}:1:1: expected a mapping with {', '.join(KEYS)}.")
         self.keys = {str(key.value): (key, value) for key, value in node.value}

@@ -45,7 +45,7 @@ from stockpot.harden.slopes import Slopes
 from stockpot.harden.stochastic_depth import need_branches, stochastic_depth
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import renumbered
-from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part, Positive
+from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part, Positive, Seed
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
@@ -96,7 +96,7 @@ def train(
     select: str = ACCURACY,
     holdout: Part = 0.0,
     patience: Natural = 0,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> dict[str, float]:
     """Train the model in place and say how it went.
 

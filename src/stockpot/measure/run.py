@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -208,7 +209,8 @@ def _folders(cells: Sequence[Cell]) -> list[Path]:
     sources = dict.fromkeys(
         cell.model.source for cell in cells if isinstance(cell.model.source, str)
     )
-    return [folder for folder in map(Path, sources) if folder.is_dir()]
+    # Unlike a Path, it says no of a name that is too long for any file.
+    return [Path(source) for source in sources if os.path.isdir(source)]
 
 
 @stage("load")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 from stockpot.checkpoints.clip.settings import OPEN_CLIP_CONFIG
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object
 
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
@@ -34,11 +34,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} has no config.json: expected a Hugging Face model folder.",
             hint="For a bare state dict give a factory: `module.py:factory` with weights=FILE.",
         )
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
-    return config
+    return read_json_object(path, BadCheckpointError)
 
 
 def kind_of(config: Mapping[str, Any]) -> Kind:

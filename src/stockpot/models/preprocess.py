@@ -7,7 +7,7 @@ A tensor that already has the network's size is taken as it is.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,9 +21,11 @@ from torch import Tensor
 
 from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation, corner
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object, reading
 from stockpot.types import ImageSize
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_LONGEST_SIDE = 10_000
 _HALF = (0.5, 0.5, 0.5)
 
 
@@ -126,11 +128,13 @@ def from_hub(folder: Path, *, default_size: int) -> Preprocess:
         path = folder / name
         if not path.exists():
             continue
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as problem:
-            raise BadCheckpointError(f"{path} is not JSON: {problem}.") from problem
-        return from_hub_config(config.get("image_processor", config), default_size=default_size)
+        config = read_json_object(path, BadCheckpointError)
+        with reading(path, BadCheckpointError):
+            found = from_hub_config(
+                config.get("image_processor", config), default_size=default_size
+            )
+            _check(found)
+        return found
     # transformers itself would refuse such a folder; a plain resize is what its authors meant.
     side = ImageSize(default_size, default_size)
     return Preprocess(side, side, _HALF, _HALF, "bilinear")
@@ -158,6 +162,14 @@ def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preproce
     std = config.get("image_std", _HALF) if normalised else (1.0, 1.0, 1.0)
     code = int(config.get("resample", 2 if kind.startswith("ViT") else 3))
     return Preprocess(final, resized, _triple(mean), _triple(std), CODES[code])
+
+
+def _check(found: Preprocess) -> None:
+    resized = found.resized if isinstance(found.resized, ImageSize) else (found.resized,)
+    if not all(1 <= side <= _LONGEST_SIDE for side in (*found.size, *resized)):
+        raise ValueError(f"sides from 1 to {_LONGEST_SIDE} pixels are expected: {found}")
+    if not all(map(math.isfinite, (*found.mean, *found.std))) or 0 in found.std:
+        raise ValueError(f"it does not normalise: {found}")
 
 
 @lru_cache(maxsize=64)

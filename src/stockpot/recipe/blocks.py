@@ -15,7 +15,7 @@ from pydantic import (
 from stockpot.recipe.block import Closed, WithParams
 from stockpot.recipe.tune_entry import TuneEntry
 from stockpot.recipe.variants import meant
-from stockpot.types import BatchSize, PrecisionChoice, Variant
+from stockpot.types import BatchSize, Count, Natural, PrecisionChoice, Seed, Variant
 
 
 class DataEntry(WithParams):
@@ -25,7 +25,7 @@ class DataEntry(WithParams):
     split: str | None = Field(
         None, description="When left out: test, or all of data that has no splits."
     )
-    limit: int | None = Field(None, ge=1, description="At most so many images.")
+    limit: Count | None = Field(None, description="At most so many images.")
 
     @property
     def source(self) -> dict[str, Any]:
@@ -40,9 +40,12 @@ class ModelEntry(WithParams):
     new: str | None = Field(None, description="An architecture; its settings stand beside it.")
     data: str | None = Field(None, description="Where a new model's classes come from.")
     size: int = Field(
-        64, ge=8, description="The input side of a new model, or of one that a factory makes."
+        64,
+        ge=8,
+        le=8192,
+        description="The input side of a new model, or of one that a factory makes.",
     )
-    seed: int = Field(0, description="Of a new model's weights.")
+    seed: Seed = Field(0, description="Of a new model's weights.")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -96,7 +99,7 @@ class SeasonEntry(WithParams):
     models: list[str] = Field(min_length=1, description="The members, by their names.")
     data: str = Field(description="The images that the soup is seasoned for.")
     source: str | None = Field(None, description="Labelled images of the members' own kind.")
-    shots: int = Field(100, ge=0, description="How many images the method may see.")
+    shots: Natural = Field(100, description="How many images the method may see.")
     bn: Literal["auto", "mix", "recompute", "left"] | None = Field(
         None, description="BatchNorm statistics of every soup and member."
     )
@@ -168,7 +171,7 @@ class Recipe(Closed):
     """A whole run."""
 
     version: Literal[1] = Field(description="Of the recipe's format.")
-    seed: int = Field(0, description="Of everything random.")
+    seed: Seed = Field(0, description="Of everything random.")
     device: str = Field("auto", description="`auto`, `cpu`, `cuda`, ...")
     batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
     precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")

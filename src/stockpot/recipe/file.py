@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from stockpot.errors import UserError, did_you_mean
+from stockpot.errors import UserError, did_you_mean, shortened
+from stockpot.foreign import YamlError, parse_yaml, read_text, read_value
 from stockpot.recipe.blocks import MeasureBlock, Recipe, ReportBlock, SimilarityBlock, references
 from stockpot.recipe.variants import write_out
 
@@ -36,11 +37,9 @@ class RecipeFile:
         self._text = text
         self._overrides = _parsed(overrides)
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            raw = yaml.safe_load(text)
-        except yaml.MarkedYAMLError as problem:
-            line = problem.problem_mark.line + 1 if problem.problem_mark else 1
-            raise RecipeError(f"{name}:{line}: not YAML: {problem.problem}.") from problem
+            raw, node = parse_yaml(text, unique=True)
+        except YamlError as problem:
+            raise RecipeError(f"{name}:{problem.line}: not YAML: {problem}.") from problem
         if not isinstance(raw, dict):
             raise RecipeError(f"{name}:1: expected a mapping with version, data, models, ...")
         self._node = node
@@ -104,7 +103,9 @@ class RecipeFile:
             self.fail(path, f"unknown key.{near} Known: {', '.join(known)}.")
         message = error["msg"].removeprefix("Value error, ")
         given = (
-            f", got {error['input']!r}" if error["type"] not in ("missing", "value_error") else ""
+            f", got {shortened(repr(error['input']), 80)}"
+            if error["type"] not in ("missing", "value_error")
+            else ""
         )
         self.fail(path, f"{message[0].lower()}{message[1:]}{given}.")
 
@@ -136,14 +137,14 @@ def load_recipe(
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        file.stat()
     except FileNotFoundError:
         folder = file.parent if file.parent.is_dir() else Path()
         near = did_you_mean(file.name, [found.name for found in folder.glob("*.yaml")])
         raise RecipeError(f"no recipe at {path}.{near}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise RecipeError(f"{path} cannot be read: {problem}.") from problem
-    return RecipeFile(text, str(path), overrides, place)
+    except (OSError, ValueError):
+        pass  # such as a name with a zero byte: reading says what is wrong
+    return RecipeFile(read_text(file, RecipeError), str(path), overrides, place)
 
 
 def _parsed(overrides: Overrides) -> dict[str, Any]:
@@ -155,7 +156,10 @@ def _parsed(overrides: Overrides) -> dict[str, Any]:
         path, equals, value = text.partition("=")
         if not equals or not path:
             raise RecipeError(f"--set {text}: expected KEY=VALUE, such as seed=1.")
-        found[path] = yaml.safe_load(value)
+        try:
+            found[path] = read_value(value)
+        except YamlError as problem:
+            raise RecipeError(f"--set {text}: not a value: {problem}.") from problem
     return found
 
 

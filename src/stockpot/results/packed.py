@@ -9,6 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.errors import UserError
+from stockpot.foreign import reading
+
+_MOST_GROUPED = 8 * 100_000_000
+"""Bytes that are unpacked: a few packed ones may stand for more than any memory holds."""
+
 
 def pack_bits(flags: NDArray[np.bool_]) -> str:
     """Booleans as base64 text, eight to a byte."""
@@ -17,8 +23,11 @@ def pack_bits(flags: NDArray[np.bool_]) -> str:
 
 def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
     """The inverse of `pack_bits`."""
-    packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
-    return np.unpackbits(packed, count=length).astype(bool)
+    with reading("the outcomes of a result", UserError):
+        packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+        if not 0 <= length <= 8 * len(packed):
+            raise ValueError(f"{length} images, and answers for {8 * len(packed)} at most")
+        return np.unpackbits(packed, count=length).astype(bool)
 
 
 def pack_groups(labels: Sequence[str] | None) -> str:
@@ -45,5 +54,6 @@ def _packed(numbers: NDArray[np.int64]) -> str:
 
 def unpack_groups(text: str) -> NDArray[np.int64]:
     """The numbers that `pack_groups` gave the labels."""
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
-    return np.cumsum(steps).astype(np.int64)
+    with reading("the groups of a result", UserError):
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(text), _MOST_GROUPED)
+        return np.cumsum(np.frombuffer(unpacked, dtype="<i8")).astype(np.int64)

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.foreign import reading, reason
 from stockpot.results.collection import Results
 from stockpot.results.manifest import MANIFEST, read_manifest
 from stockpot.results.migration import VERSION, migrated
@@ -117,17 +118,21 @@ class ResultStore:
 
 def read_result(path: Path) -> CellResult:
     """Read and check one result file, of this version or an older one."""
-    return parse_result(path.read_bytes(), str(path))
+    with reading(path, UserError, hint=_HINT):
+        content = path.read_bytes()
+    return parse_result(content, str(path))
+
+
+_HINT = "Move it away, or rerun with --fresh."
 
 
 def parse_result(content: bytes, path: str) -> CellResult:
     """The same of what a file at this path holds."""
     try:
         document = json.loads(content)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise UserError(
-            f"{path} is not a result file: it is no JSON ({problem}).",
-            hint="Move it away, or rerun with --fresh.",
+            f"{path} is not a result file: it is no JSON ({reason(problem)}).", hint=_HINT
         ) from problem
     version = document.get("schema_version", 1) if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:
@@ -137,13 +142,15 @@ def parse_result(content: bytes, path: str) -> CellResult:
             hint="Install a newer Stockpot.",
         )
     try:
-        return CellResult.model_validate(migrated(document) if version is not None else document)
+        with reading(path, UserError, hint=_HINT):
+            document = migrated(document) if version is not None else document
+        return CellResult.model_validate(document)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
         raise UserError(
             f"{path} is not a result file of this version: {where}: {first['msg']}.",
-            hint="Move it away, or rerun with --fresh.",
+            hint=_HINT,
         ) from problem
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
-from stockpot.files import write_atomic
+from stockpot.files import csv_cell, csv_name, write_atomic
 from stockpot.results.schema import CellResult, Score
 
 Row = Mapping[str, object]
@@ -38,7 +38,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
     return stream.getvalue()
 
 
@@ -52,7 +52,7 @@ def _value(text: str) -> str | float | None:
     try:
         return float(text) if text else None
     except ValueError:
-        return text
+        return csv_name(text)
 
 
 def fill(page: str | Path, tables: Mapping[str, str]) -> None:

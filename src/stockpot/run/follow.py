@@ -92,7 +92,7 @@ def run(
     with held_alone(folder / LOCK, folder):
         if fresh:
             clear(folder)
-        return _follow(file, folder, engine, progress, say, done, to)
+        return _follow(file, folder, engine, progress, say, done, to, index)
 
 
 def _follow(
@@ -103,6 +103,7 @@ def _follow(
     say: Say,
     done: Done | None,
     to: Any,
+    index: str | Path,
 ) -> Run:
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)

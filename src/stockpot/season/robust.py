@@ -15,11 +15,15 @@ from torch import Tensor
 from stockpot.attack.run import AttackResult
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats
+from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.score.scorer import Model, Scorer
 from stockpot.season.evaluate import Answers
 from stockpot.season.matrix import Matrix
 from stockpot.season.shots import Shots
+
+MOST_POINTS = 10_000
+"""Of a line between two members: more differ by less than a measurement can tell."""
 
 CLEAN, UNION = "clean", "union"
 Done = Callable[[int, int], None]
@@ -165,6 +169,11 @@ class Attacked:
 
 def line(low: float, high: float, step: float, members: int, first: int, second: int) -> Tensor:
     """Soups on the line through two of the members: the second's weight runs from low to high."""
+    if not 0 <= (high - low) / step <= MOST_POINTS:
+        raise BadParameterError(
+            f"expected at most {MOST_POINTS} weights from low to high, got low={low:g}, "
+            f"high={high:g}, step={step:g}."
+        )
     count = round((high - low) / step)
     soups = torch.zeros(count + 1, members, dtype=torch.float64)
     for row in range(count + 1):

@@ -18,6 +18,7 @@ from stockpot.checkpoints.clip.names import pair_of_open_clip
 from stockpot.checkpoints.layouts import Program
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
+from stockpot.foreign import read_json_object
 
 Activation = Literal["quick_gelu", "gelu"]
 OPEN_CLIP_CONFIG = "open_clip_config.json"
@@ -91,8 +92,7 @@ def translate_settings(
 def _read(folder: Path | None, name: str) -> dict[str, Any] | None:
     if folder is None or not (folder / name).is_file():
         return None
-    content: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    return content
+    return read_json_object(folder / name, BadCheckpointError)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
@@ -18,6 +17,7 @@ from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.draws import Draws
 from stockpot.corrupt.levels import truncate
 from stockpot.corrupt.weather import crystals
+from stockpot.datasets.pictures import opened
 from stockpot.errors import MissingDependencyError
 
 Overlays = Literal["procedural", "photographs"]
@@ -113,7 +113,7 @@ def _photographs() -> tuple[Tensor, ...]:
     pictures = []
     for name in _PHOTOGRAPHS:
         try:
-            picture = Image.open(folder / name).convert("RGB")
+            picture = opened(folder / name).convert("RGB")
         except OSError:
             raise MissingDependencyError(
                 f"expected frost's photograph {name} in the installed imagecorruptions, found none."

@@ -28,6 +28,7 @@ from stockpot.datasets.captions.phrases import (
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadParameterError
+from stockpot.types import Seed
 
 _CHUNK = 2048
 
@@ -69,7 +70,7 @@ def captioned(
     kinds: float = 0.0,
     concepts: float = 0.0,
     size: int = 64,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Dataset:
     """Captioned training images of five datasets, for contrastive training.
 

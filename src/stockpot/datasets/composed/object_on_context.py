@@ -22,7 +22,7 @@ from stockpot.datasets.composed.matte import opacity
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.icons.loader import icons
 from stockpot.errors import BadParameterError
-from stockpot.types import Split
+from stockpot.types import Seed, Split
 
 OBJECTS = (
     *("fruit", "vegetable", "drink", "sweet", "flower"),
@@ -48,7 +48,7 @@ def object_on_context(
     family: str | None = None,
     exclude_family: str | None = None,
     copies: int = 4,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Dataset:
     """Icon objects on photographs, textures or other icons, 64 px, with object masks.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from stockpot.datasets.dataset import ACCEPTED
 from stockpot.errors import BadDataError
 from stockpot.files import write_atomic
+from stockpot.foreign import reading
 
 METADATA = "metadata.csv"
 FILE_NAME = "file_name"
@@ -23,13 +24,10 @@ _TAKEN = ("file", ACCEPTED)
 def read_facts(folder: Path, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Columns of these pictures; empty texts for those that the file does not name."""
     path = folder / METADATA
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.DictReader(file))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise BadDataError(f"{path} cannot be read ({problem}).") from None
+    with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
     if not lines or FILE_NAME not in lines[0]:
         raise BadDataError(f"{path}: expected a line of headings with {FILE_NAME} among them.")
     by_name = {line[FILE_NAME]: line for line in lines}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from PIL import Image
 
 from stockpot.datasets.named.decoded import Part
+from stockpot.datasets.pictures import opened
 
 
 def decode_equal(path: Path, image: str, label: str, mode: str) -> Part:
@@ -29,7 +28,7 @@ def decode_equal(path: Path, image: str, label: str, mode: str) -> Part:
     encoded: Sequence[dict[str, Any]] = table[image].to_pylist()
 
     def decode(cell: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        with Image.open(io.BytesIO(cell["bytes"])) as picture:
+        with opened(cell["bytes"]) as picture:
             return np.asarray(picture.convert(mode))
 
     with ThreadPoolExecutor() as threads:

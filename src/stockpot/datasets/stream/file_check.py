@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from stockpot.datasets.pictures import BROKEN, SUFFIXES, check_whole
 from stockpot.datasets.stream import processes
 from stockpot.engine.cores import usable_cores
-from stockpot.errors import BadDataError
+from stockpot.errors import BadDataError, listed
 from stockpot.files import cache_folder, keep_cached, read_cached
+from stockpot.foreign import reason
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +72,7 @@ def inspect(items: Sequence[Path | bytes], root: Path | None = None) -> Inspecti
     with ThreadPoolExecutor(usable_cores(), thread_name_prefix="inspect") as threads:
         found = [one for part in threads.map(memory.look, chunks) for one in part]
     memory.save()
-    broken = {row: reason for row, (_, reason) in enumerate(found) if reason}
+    broken = {row: why for row, (_, why) in enumerate(found) if why}
     return Inspection([digest for digest, _ in found], broken)
 
 
@@ -191,7 +192,7 @@ def _whole(data: bytes) -> tuple[str, str]:
     try:
         check_whole(data)
     except BROKEN as problem:
-        return "", str(problem).split(" <_io")[0].split(" file <")[0] or "cannot be decoded"
+        return "", reason(problem).split(" <_io")[0].split(" file <")[0] or "cannot be decoded"
     return hashlib.sha256(data).hexdigest(), ""
 
 
@@ -200,7 +201,7 @@ def usable_rows(
 ) -> list[int]:
     """The rows that can be decoded; broken ones are named, and stop or are skipped."""
     if broken:
-        listing = "; ".join(f"{names[row]} ({reason})" for row, reason in broken.items())
+        listing = listed((f"{names[row]} ({why})" for row, why in broken.items()), 200)
         message = f"{what}: {len(broken)} of {len(names)} images are broken: {listing}"
         if on_broken == "stop":
             raise BadDataError(f"{message}.", hint="Repair them, or set on_broken=skip.")

@@ -24,6 +24,7 @@ from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.icons.loader import TEMPLATES
 from stockpot.datasets.icons.naming import bare
 from stockpot.datasets.icons.split import look_alikes
+from stockpot.datasets.pictures import opened
 from stockpot.errors import BadDataError
 
 VENDORS = {
@@ -102,7 +103,7 @@ def _installed() -> Path:
 
 
 def _on_white(file: Path) -> NDArray[np.uint8]:
-    with Image.open(file) as picture:
+    with opened(file) as picture:
         drawing = picture.convert("RGBA")
     if drawing.size != (SIDE, SIDE):
         drawing = drawing.resize((SIDE, SIDE), Image.Resampling.BICUBIC)

@@ -7,7 +7,6 @@ What is given wins over the words that lie beside a model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.words.conventions import own_words, words_of
 from stockpot.datasets.words.words import DATA, GIVEN, Words
 from stockpot.errors import BadParameterError
+from stockpot.foreign import parse_json, read_text
 
 KEYS = ("classnames", "templates", "words")
 
@@ -51,19 +51,11 @@ def lines_of(given: str | Path | Sequence[str], key: str) -> tuple[str, ...]:
     if not isinstance(given, str | Path):
         return _texts(given, key, key)
     path = Path(given).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadParameterError(
-            f"{key}: expected a text file with one entry a line, or a JSON list, at {path}: "
-            f"{problem}."
-        ) from None
+    what = f"{key}: a text file with one entry a line, or a JSON list, at {path}"
+    text = read_text(path, BadParameterError, what)
     if text.lstrip()[:1] not in ("[", "{"):
         return _texts([line.strip() for line in text.splitlines() if line.strip()], key, str(path))
-    try:
-        return _texts(json.loads(text), key, str(path))
-    except ValueError as problem:
-        raise BadParameterError(f"{key}: {path} is not valid JSON: {problem}.") from None
+    return _texts(parse_json(text, f"{key}: {path}", BadParameterError), key, str(path))
 
 
 def _texts(found: Any, key: str, where: str) -> tuple[str, ...]:

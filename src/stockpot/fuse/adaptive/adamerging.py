@@ -13,7 +13,7 @@ from stockpot.fuse.fusionbench.merging_weights import merging_weights
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
-from stockpot.types import Count, Natural, Positive
+from stockpot.types import Count, Natural, Positive, Seed
 
 
 @fusers.register(
@@ -33,7 +33,7 @@ def adamerging(
     batch_size: Count = 16,
     clamp: bool = False,
     together: Count = 1,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> DataFuser:
     """Learn each member's coefficient on unlabelled images, so that predictions are sure.
 

@@ -16,7 +16,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
-from stockpot.types import Count, Natural, Positive
+from stockpot.types import Count, Natural, Positive, Seed
 
 Merge = Literal["task_arithmetic", "adamerging_task", "adamerging_layer"]
 
@@ -37,7 +37,7 @@ def concrete(
     mask: Literal["fixed", "resampled"] = "fixed",
     batch_size: Count = 16,
     together: Count = 1,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> DataFuser:
     """Learn which weights to change at all, with one mask for all members, on unlabelled images.
 

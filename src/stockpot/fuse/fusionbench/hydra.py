@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stockpot.errors import BadParameterError
+from stockpot.foreign import YamlError, read_text, read_value
 
 _DEEPEST = 16
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
@@ -55,11 +54,9 @@ def compose(path: Path, wanted: tuple[str, ...]) -> Composed:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise BadParameterError(f"{path}: not valid YAML: {problem}") from None
-    except OSError as problem:
-        raise BadParameterError(f"{path}: cannot be read: {problem.strerror}.") from None
+        content = read_value(read_text(path, BadParameterError))
+    except YamlError as problem:
+        raise BadParameterError(f"{path}:{problem.line}: not valid YAML: {problem}.") from None
     if not isinstance(content, dict):
         raise BadParameterError(f"{path}: expected a mapping, got {type(content).__name__}.")
     return content

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, shortened
 from stockpot.fuse.foreign_recipe import ForeignRecipe
 from stockpot.fuse.fusionbench.hydra import Composed, interpolated
 
@@ -70,7 +70,12 @@ def from_model_pool(pool: Mapping[str, Any], *, where: str = "model pool") -> Fo
     models = pool["models"]
     if not isinstance(models, Mapping):
         # Pools of FusionBench 0.1 list {name: ..., path: ...} entries.
-        models = {entry["name"]: entry for entry in models}
+        if not all(isinstance(entry, Mapping) and "name" in entry for entry in models or [None]):
+            raise BadParameterError(
+                f"{where}: models: expected a mapping from names to models, or a list of entries "
+                f"with name and path, got {shortened(repr(models), 80)}."
+            )
+        models = {str(entry["name"]): entry for entry in models}
     found = {str(name): _model(str(name), entry, where) for name, entry in models.items()}
     members = {n: each for n, each in found.items() if not (n.startswith("_") and n.endswith("_"))}
     ignored = [f"{key} (fusion needs weights only)" for key in pool if key not in _KNOWN]
@@ -115,7 +120,7 @@ def _model(name: str, entry: Any, where: str) -> _Model:
                 f"{where}: models.{name}: pretrained: false asks for random weights of "
                 f"{entry.get('config_path')}; expected weights to fuse."
             )
-        if str(entry.get("_target_", "")).endswith(_WHOLE):
+        if str(entry.get("_target_", "")).endswith(_WHOLE) and "model_name" in entry:
             return _Model(str(entry["model_name"]))
         for key in _PATHS:
             if isinstance(entry.get(key), str):

@@ -85,7 +85,7 @@ def _middle(cosines: Tensor, shares: Tensor, steps: int, tol: float) -> Tensor:
             back += float(pulls[index]) * cosine
         tangent = pulls - back * middle
         step = length(tangent)
-        if step < tol:
+        if step <= tol:
             break
         middle = math.cos(step) * middle + (math.sin(step) / step) * tangent
         size = length(middle)

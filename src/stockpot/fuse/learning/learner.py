@@ -22,6 +22,7 @@ from torch import Tensor
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import write_atomic
+from stockpot.foreign import read_json_object, reading
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.fusionbench.merging_weights import is_merging_weights
 from stockpot.fuse.learning.task_pool import TaskPool
@@ -99,12 +100,9 @@ def load_learned(path: str | Path, record: Record) -> Learned:
         raise BadParameterError(
             f"load: expected {target} and {about_file.name}, which `save` writes; got nothing."
         )
-    try:
-        about = json.loads(about_file.read_text(encoding="utf-8"))
+    about = read_json_object(about_file, BadCheckpointError)
+    with reading(f"load: {target}", BadCheckpointError):
         tensors = dict(load_file(target))
-    except Exception as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise BadCheckpointError(f"load: {target} cannot be read: {reason}") from problem
     if about.get("method") != record.method:
         raise BadParameterError(
             f"load: {target} was learned by {about.get('method')!r}, not by {record.method!r}."

@@ -17,7 +17,7 @@ from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.models.modules.surgery import corrected
-from stockpot.types import Count, Natural, Positive
+from stockpot.types import Count, Natural, Positive, Seed
 
 
 @fusers.register(
@@ -34,7 +34,7 @@ def surgery(
     examples: Count = 4096,
     batch_size: Count = 16,
     together: Count = 1,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> ModuleFuser:
     """Layer-wise AdaMerging, and for each task a small correction of the features.
 

@@ -27,7 +27,7 @@ from stockpot.models.modules.weight_ensemble import (
     mix_block,
     unmix_block,
 )
-from stockpot.types import Count, Natural, Positive
+from stockpot.types import Count, Natural, Positive, Seed
 
 
 @fusers.register(
@@ -44,7 +44,7 @@ def wemoe(
     shared: bool = False,
     routing: Routing = "image",
     together: Count = 1,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> ModuleFuser:
     """Mix the members' MLPs anew for every image with routers learned on unlabelled images.
 

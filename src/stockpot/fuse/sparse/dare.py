@@ -16,7 +16,7 @@ from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
 from stockpot.fuse.sparse.select import match_l1
 from stockpot.fuse.sparse.ties import global_ties
-from stockpot.types import Fraction01
+from stockpot.types import Fraction01, Seed
 
 Rescale = Literal["inverse", "l1", "none"]
 Merge = Literal["sum", "mean", "ties", "elect"]
@@ -49,7 +49,7 @@ def dare(
     reduce: Reduce = "sum",
     weights: list[float] | None = None,
     densities: list[float] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Fuser:
     """Drop changes at random, rescale the rest, then merge them.
 

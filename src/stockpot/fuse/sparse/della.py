@@ -15,6 +15,7 @@ from stockpot.fuse.fuser import Slab, SurveyFuser
 from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
+from stockpot.types import Seed
 
 
 @fusers.register(
@@ -43,7 +44,7 @@ def della(
     weights: list[float] | None = None,
     densities: list[float] | None = None,
     epsilons: list[float] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> SurveyFuser:
     """Drop changes at random by their rank in a row, elect a sign, merge what agrees.
 

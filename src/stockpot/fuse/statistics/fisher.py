@@ -15,7 +15,7 @@ from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.statistics.information import Square, information
-from stockpot.types import Count, Positive
+from stockpot.types import Count, Positive, Seed
 
 
 @fusers.register("fisher", paper="arXiv:2111.09832", symmetric=True, learns=True, needs_data=True)
@@ -29,7 +29,7 @@ def fisher(
     floor: Positive = 1e-6,
     weights: list[float] | None = None,
     chunk: Count = 8,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> DataFuser:
     """The mean of the members, each weight counted by its diagonal Fisher information.
 

@@ -15,12 +15,12 @@ from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
-from stockpot.types import Count
+from stockpot.types import Count, Seed
 
 
 @fusers.register("regmean", paper="arXiv:2212.09849", symmetric=True, learns=True, needs_data=True)
 def regmean(
-    *, examples: Count = 256, batch_size: Count = 32, off_diagonal: float = 0.95, seed: int = 0
+    *, examples: Count = 256, batch_size: Count = 32, off_diagonal: float = 0.95, seed: Seed = 0
 ) -> DataFuser:
     """Solve every linear layer so that it does to each task's inputs what its member did.
 

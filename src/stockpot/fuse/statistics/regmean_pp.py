@@ -11,14 +11,14 @@ from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 from stockpot.fuse.statistics.regmean import check_regression, images, report, solved_fuser
-from stockpot.types import Count
+from stockpot.types import Count, Seed
 
 
 @fusers.register(
     "regmean_pp", paper="arXiv:2508.03121", symmetric=True, learns=True, needs_data=True
 )
 def regmean_pp(
-    *, examples: Count = 256, batch_size: Count = 32, off_diagonal: float = 0.95, seed: int = 0
+    *, examples: Count = 256, batch_size: Count = 32, off_diagonal: float = 0.95, seed: Seed = 0
 ) -> DataFuser:
     """RegMean block by block: the inputs of a block come from the blocks merged before it.
 

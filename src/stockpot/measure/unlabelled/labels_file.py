@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stockpot.errors import BadDataError
-from stockpot.files import write_atomic
+from stockpot.files import csv_cell, csv_name, write_atomic
+from stockpot.foreign import reading
 
 COLUMNS = ("file", "label", "chance", "asked")
 
@@ -28,16 +29,14 @@ def read_lines(path: Path) -> list[Line]:
     """The lines of a file; none where it is not there yet. A column `file` and `label` suffice."""
     if not path.exists():
         return []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise BadDataError(f"labels: {path} cannot be read ({problem}).") from None
+    with reading(f"labels: {path}"), path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
     found: dict[str, Line] = {}
     for number, row in enumerate(rows, 2):
         name, label = (row.get(key) for key in COLUMNS[:2])
         if name is None or label is None:
             raise BadDataError(f"labels: expected the columns file and label in {path}.")
+        name, label = csv_name(name), csv_name(label)
         if name in found:
             raise BadDataError(f"labels: {path}, line {number}: {name} is there twice.")
         try:
@@ -56,5 +55,7 @@ def write_lines(path: Path, lines: list[Line]) -> None:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows([line.file, line.label, repr(line.chance), line.asked] for line in lines)
+    table.writerows(
+        [csv_cell(line.file), csv_cell(line.label), repr(line.chance), line.asked] for line in lines
+    )
     write_atomic(path, text.getvalue())

@@ -72,7 +72,7 @@ def write_module(folder: Path, module: Module) -> None:
         "members": list(module.members),
         "settings": dict(module.settings),
         "tasks": [dict(task) for task in module.tasks],
-        "architecture": json.loads((base / "config.json").read_text(encoding="utf-8")),
+        "architecture": read_config(base),
         "base_fingerprint": fingerprint_folder(base),
         "facts": dict(module.facts),
     }

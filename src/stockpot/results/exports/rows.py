@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stockpot.errors import MissingDependencyError
+from stockpot.files import csv_cell
 from stockpot.results.schema import CellResult
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def csv_file(results: Sequence[CellResult]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(rows[0]) if rows else ["model"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
     return stream.getvalue()
 
 
