@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 # a minute, and compiling it anew in every process takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fuzz test test-data lint format bench study docs clean
+.PHONY: demo fuzz test chaos test-data lint format bench study docs clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Stockpot needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -26,6 +26,11 @@ test: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
 	wait $$types && exit $$tests
+
+# Random kills of every command on every engine; each must end as if undisturbed. Started again it goes on.
+KILLS ?= 200
+chaos: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos/large.py --kills $(KILLS)
 
 # What can only be seen on the real datasets; fetches them unless they are there.
 test-data: $(VENV)/.ready

@@ -15,17 +15,8 @@ ROOT = Path(stockpot.__file__).parent
 SOURCE = Source(ROOT)
 # A room may have its place before it is built.
 LAYERS = [
-    {
-        "types",
-        "errors",
-        "complaints",
-        "foreign",
-        "files",
-        "listings",
-        "notebook",
-        "registry",
-        "verbs",
-    },
+    {"types", "errors", "complaints", "foreign", "files", "listings"}
+    | {"lock", "notebook", "registry", "verbs"},
     {"results", "recipe", "charts", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},
@@ -36,7 +27,8 @@ LAYERS = [
     {"season"},
     {"measure"},
     {"report", "gate"},
-    {"run", "card", "tune", "board", "registries"},
+    {"tune"},
+    {"run", "board", "card", "registries"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

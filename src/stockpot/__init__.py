@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from stockpot.results.compare import compare
     from stockpot.run.follow import run
     from stockpot.season.run import season
+    from stockpot.tune.run import tune
 
     __version__: str
 
 _ROOMS = (
     "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure", "report", "run",
-    "season",
+    "season", "tune",
 )  # fmt: skip
 _FUNCTIONS = {
     "check": "stockpot.gate.check:check",
@@ -71,6 +72,7 @@ __all__ = [
     "run",
     "season",
     "similarity",
+    "tune",
 ]
 
 

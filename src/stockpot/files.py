@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import platform
 import re
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from stockpot.errors import UserError
 
@@ -19,7 +24,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path.parent.absolute(), os.getpid())
-        prefix = f".{path.name[:100]}.{_host()}-{os.getpid()}-"
+        prefix = f".{path.name[:100]}.{own_mark()}-"
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     except OSError as problem:
         raise UserError(f"cannot write {path}: {problem.strerror or problem}.") from problem
@@ -39,6 +44,23 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+_FULL = re.compile(
+    r"No space left on device|os error 28\b|Disk quota exceeded|os error 122\b|disk is full"
+    r"|PytorchStreamWriter failed writing|\d+ requested and \d+ written"
+)
+
+
+def tells_full_disk(problem: BaseException | None) -> bool:
+    """Whether an error, or what it arose from, is a full disk; each library says so otherwise."""
+    while problem is not None:
+        if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if not isinstance(problem, UserError) and _FULL.search(str(problem)):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
 
 
 def csv_cell(value: object) -> object:
@@ -72,6 +94,28 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stockpot"
 
 
+def keep_cached(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write what may be lost, with a checksum; a folder that cannot be written is no error."""
+    text = json.dumps(entries)
+    with suppress(UserError):
+        write_atomic(path, f'{{"sha256": "{_sha256(text)}", "entries": {text}}}\n')
+
+
+def read_cached(path: Path) -> dict[str, Any]:
+    """What was kept there; nothing, to be made again, where a bit of it has changed since."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        entries = kept["entries"]
+        whole = kept["sha256"] == _sha256(json.dumps(entries))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return entries if whole and isinstance(entries, dict) else {}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def open_files_allowed() -> int:
     """How many files this process may have open at a time."""
     try:
@@ -82,8 +126,24 @@ def open_files_allowed() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-def is_running(process: int) -> bool:
-    """Whether a process of that number exists; leftovers of one that does not may be removed."""
+def own_mark() -> str:
+    """This process as a short text for the names of what it has begun: see `is_abandoned`."""
+    return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+
+
+def is_abandoned(mark: str) -> bool:
+    """Whether what bears this mark may be removed: its process was of this machine and is gone.
+
+    The number of a process is given again, in a container soon and perhaps to the very process that
+    asks; so a mark also has the moment of its start, in the machine's ticks, which no clock moves.
+    """
+    host, number, started, *_ = [*mark.split("-"), "", ""]
+    if host != _host() or not number.isdigit():
+        return False
+    return not _is_running(int(number)) or _started(int(number)) != started
+
+
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -93,13 +153,22 @@ def is_running(process: int) -> bool:
     return True
 
 
+def _started(process: int) -> str:
+    """When a process began, in ticks since the machine did; 0 where the system does not tell."""
+    try:
+        facts = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return "0"
+    return facts.rpartition(")")[2].split()[19]
+
+
 @lru_cache(maxsize=1024)
 def _remove_abandoned(folder: Path, process: int) -> None:
     """Remove what killed processes of this machine had begun to write; once for each folder."""
-    ours = re.compile(rf"\..*\.{_host()}-(\d+)-[^-]*\.tmp")
+    ours = re.compile(rf"\..*\.({_host()}-\d+-\d+)-[^-]*\.tmp")
     for entry in os.scandir(folder):
         found = ours.fullmatch(entry.name)
-        if found and not is_running(int(found[1])):
+        if found and is_abandoned(found[1]):
             Path(entry.path).unlink(missing_ok=True)
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.board.submission import AboutModel, Submission, read_submission
-from stockpot.errors import UserError
 from stockpot.report.design.table import slug
+from stockpot.results.index.open import open_index
 from stockpot.results.schema import CellResult, ModelFacts, Verdict
 from stockpot.results.signing import SIGNATURE, verify
-from stockpot.results.store import digest, load_results
+from stockpot.results.store import digest, load_results, run_folders
 from stockpot.results.trust import worst_of
 
 _MEASURED_TIMES = {"seconds", "bytes", "per_second"}
@@ -60,26 +60,35 @@ class Contender:
         return worst_of(findings) if findings else None
 
 
-def run_folders(sources: Sequence[str | Path]) -> list[Path]:
-    """Folders with results: those given, or what lies in them where they only hold others."""
-    found: list[Path] = []
-    for source in map(Path, sources):
-        if not source.is_dir():
-            raise UserError(f"{source}: expected a folder with results, or one of such folders.")
-        inner = sorted(path for path in source.iterdir() if (path / "results").is_dir())
-        if (source / "results").is_dir() or not inner:
-            inner = [source]
-        found += inner
-    return list({path.resolve(): path for path in found}.values())
+def gather(sources: Sequence[str | Path], index: str | Path | None = None) -> list[Contender]:
+    """All models of all folders; a folder whose signature is false is refused.
 
-
-def gather(sources: Sequence[str | Path]) -> list[Contender]:
-    """All models of all folders; a folder whose signature is false is refused."""
+    Args:
+        sources: run folders, or folders of them; with an index, by default all that it knows.
+        index: an index of results to read instead of the files.
+    """
+    if index is not None:
+        return contenders(_indexed(sources, index))
     folders = []
     for path in run_folders(sources):
         signed = verify(path).key if (path / SIGNATURE).is_file() else ""
         folders.append(Folder(path, read_submission(path), signed, load_results(path)))
     return contenders(folders)
+
+
+def _indexed(sources: Sequence[str | Path], place: str | Path) -> list[Folder]:
+    """Folders as an index knows them; forms and signatures are files, where those are here."""
+    folders = []
+    with open_index(place) as index:
+        for name, cells in index.by_folder(*sources).items():
+            path = Path(name)
+            about = read_submission(path) if path.is_dir() else None
+            signed = verify(path).key if (path / SIGNATURE).is_file() else ""
+            # A signature is of the files: it says nothing of an index that says something else.
+            if signed and index.behind(path):
+                signed = ""
+            folders.append(Folder(path, about, signed, cells))
+    return folders
 
 
 def contenders(folders: Sequence[Folder]) -> list[Contender]:

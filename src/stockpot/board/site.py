@@ -62,6 +62,7 @@ def leaderboard(
     title: str = "Leaderboard",
     one_convention: bool = False,
     url: str = "",
+    index: str | Path | None = None,
 ) -> Site:
     """Build the site of all results in these folders; files of it that are there are replaced.
 
@@ -71,13 +72,14 @@ def leaderboard(
         title: of the site.
         one_convention: refuse results whose conventions differ, rather than give each its board.
         url: where the site will be found, for its citation.
+        index: an index of results to read instead of the files; without folders, all of it.
     """
     site = Path(out)
     if site.exists() and not (site / DOCUMENT).is_file() and any(site.iterdir()):
         raise UserError(
             f"{site} holds something else than a leaderboard.", hint="Give a new folder."
         )
-    models = gather(folders)
+    models = gather(folders, index)
     found = boards(models)
     if not found:
         raise UserError("none of these results has a score that a board could show.")

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from stockpot.checkpoints.clip.settings import Activation, translate_settings
 from stockpot.checkpoints.clip.translate import TranslatedSource, known_layout
-from stockpot.checkpoints.folder import check_free, copy_companions, parse_size, staged_folder
+from stockpot.checkpoints.folder import (
+    check_free,
+    copy_companions,
+    parse_size,
+    remove_abandoned,
+    staged_folder,
+)
 from stockpot.checkpoints.layouts import PROGRAMS, Program
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.open import open_checkpoint
@@ -25,6 +31,7 @@ from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.files import own_mark
 
 _OF_OPENAI = "input_resolution"
 """A number that OpenAI's own files keep among the weights, whose activation is quick_gelu."""
@@ -116,7 +123,9 @@ def _place(out: Path, *, single: bool, infos: Mapping[str, TensorInfo]) -> Itera
         with staged_folder(out, needs=needs) as folder:
             yield folder
         return
-    with TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent) as scratch:
+    remove_abandoned(out)
+    prefix = f".{out.name}.partial-{own_mark()}-"
+    with TemporaryDirectory(prefix=prefix, dir=out.parent) as scratch:
         yield Path(scratch)
         os.replace(Path(scratch) / "model.safetensors", out)
 

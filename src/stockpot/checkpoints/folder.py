@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
+from stockpot.checkpoints.record import MEMBER, RECORD, Record, read_record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
-from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.files import is_running
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
+from stockpot.files import is_abandoned, own_mark, tells_full_disk
 from stockpot.foreign import read_json_object
+from stockpot.lock import lock_of, remove_abandoned_lock
 
 _COMPANIONS = (
     "config.json",
@@ -51,20 +52,26 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
     free = shutil.disk_usage(out.parent).free
     if needs > free:
         raise BadCheckpointError(
-            f"{out.parent}: {needs / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free."
+            f"{out.parent}: {needs / 1e9:,.3g} GB are needed, {free / 1e9:,.3g} GB are free.",
+            hint="Free some space or choose another output.",
         )
-    _remove_abandoned(out)
-    temporary = out.parent / f".{out.name}.partial-{os.getpid()}"
+    remove_abandoned(out)
+    temporary = out.parent / f".{out.name}.partial-{own_mark()}"
     temporary.mkdir()
     try:
         yield temporary
         os.replace(temporary, out)
-    except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as problem:
+        clash = isinstance(problem, OSError) and problem.errno in (errno.ENOTEMPTY, errno.EEXIST)
+        if clash and out.is_dir() and any(out.iterdir()):
+            raise BadCheckpointError(
+                f"{out} was written by another process meanwhile; it is left as it is."
+            ) from None
+        if tells_full_disk(problem) and not isinstance(problem, UserError):
             raise BadCheckpointError(
                 f"{out}: the disk is full; nothing was left behind.",
                 hint="Free some space or choose another output.",
-            ) from None
+            ) from problem
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -78,11 +85,50 @@ def check_free(out: Path) -> None:
         )
 
 
-def _remove_abandoned(out: Path) -> None:
+def is_made(out: Path, record: Record) -> bool:
+    """Whether the very model that is asked for is there already.
+
+    A folder appears whole, so that a run which was killed right after that, and is started again,
+    has nothing more to do.
+
+    Raises:
+        BadCheckpointError: something else stands there.
+    """
+    try:
+        check_free(out)
+    except BadCheckpointError as taken:
+        try:
+            found = read_record(out) if out.is_dir() else None
+        except BadCheckpointError:
+            found = None
+        if found is None:
+            raise
+        if found.digest != record.digest:
+            differences = ", ".join(found.differences(record)) or "another digest"
+            raise BadCheckpointError(
+                f"{taken.message} It was made otherwise: {differences}.", hint=taken.hint
+            ) from None
+        remove_leftovers(out)
+        return True
+    return False
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what a killed process had still beside a model that is there: state and copies."""
+    remove_abandoned(out)
+    shutil.rmtree(state_folder(out), ignore_errors=True)
+    remove_abandoned_lock(lock_of(out))
+
+
+def state_folder(out: Path) -> Path:
+    """Where the state of a training into `out` is kept."""
+    return out.with_name(f".{out.name}.partial")
+
+
+def remove_abandoned(out: Path) -> None:
     """Remove what earlier runs left behind that were killed."""
     for path in out.parent.glob(f".{out.name}.partial-*"):
-        number = path.name.rpartition("-")[2]
-        if number.isdigit() and not is_running(int(number)):
+        if is_abandoned(path.name.removeprefix(f".{out.name}.partial-")):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -136,7 +182,13 @@ def parse_size(text: str | int) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-_TITLES = {"new": "New", "fuse": "Fused with", "harden": "Hardened with", "season": "Seasoned with"}
+_TITLES = {
+    "new": "New",
+    "fuse": "Fused with",
+    "harden": "Hardened with",
+    "season": "Seasoned with",
+    "tune": "Tuned with",
+}
 _LONGEST = 120
 """Values beyond so many letters stand in the record alone."""
 _MOST = 40

@@ -12,7 +12,6 @@ might fall into the same tick of the clock.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import threading
@@ -22,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stockpot.engine.cores import usable_cores
-from stockpot.files import cache_folder
+from stockpot.files import cache_folder, keep_cached, read_cached
 
 _BLOCK = 1 << 20
 _THREADS = 2
@@ -124,11 +123,7 @@ class HashCache:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        try:
-            known = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
+        return read_cached(self._path)
 
     def get(self, key: str | None, size: int) -> str | None:
         """The hash of a file in this state, if it is known."""
@@ -153,13 +148,7 @@ class HashCache:
         if not self._fresh:
             return
         kept = dict(list({**self._known, **self._fresh}.items())[-_ENTRIES:])
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(kept), encoding="utf-8")
-            os.replace(temporary, self._path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
+        keep_cached(self._path, kept)
 
 
 def _identity(facts: os.stat_result) -> str | None:

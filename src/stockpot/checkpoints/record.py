@@ -62,7 +62,7 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     record_version: Literal[1] = 1
-    verb: Literal["new", "fuse", "harden", "season", "corrupt", "export"]
+    verb: Literal["new", "fuse", "harden", "season", "corrupt", "export", "tune"]
     method: str
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="All of them, defaults included, as plain values."

@@ -8,25 +8,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import AsJson, Seed, examples
+from stockpot.cli.options import AsJson, ReadIndex, Seed, examples
 from stockpot.files import write_atomic
 
 if TYPE_CHECKING:
     from stockpot.report.comparison.page import Shown
+    from stockpot.results.collection import Results
     from stockpot.results.compare import Comparison
+    from stockpot.results.index.index import Index
 
 NAME = "compare"
 EXAMPLES = examples(
     "stockpot compare runs/new runs/old",
     "stockpot compare runs/demo:icons-vit runs/demo:icons-resnet -o compared.html --pictures icons",
+    "stockpot compare --index runs/index.db --model icons-vit --against icons-resnet",
 )
 
 
 def command(
     first: Annotated[
-        str, typer.Argument(help="A run folder, one model of it (FOLDER:MODEL), or a result file.")
-    ],
-    second: Annotated[str, typer.Argument(help="What it is compared with.")],
+        str,
+        typer.Argument(
+            help="A run folder, one model of it (FOLDER:MODEL), or a result file.",
+            show_default=False,
+        ),
+    ] = "",
+    second: Annotated[
+        str, typer.Argument(help="What it is compared with.", show_default=False)
+    ] = "",
     model: Annotated[str, typer.Option(help="The one model of A that is meant.")] = "",
     against: Annotated[str, typer.Option(help="The one model of B.")] = "",
     margin: Annotated[
@@ -53,6 +62,7 @@ def command(
         int, typer.Option(min=0, help="Changes to show each way, by class and by condition.")
     ] = 5,
     seed: Seed = 0,
+    index: ReadIndex = "",
     as_json: AsJson = False,
 ) -> None:
     """Is A better than B? Paired by image (or by group of images), with a verdict per score.
@@ -60,14 +70,18 @@ def command(
     The claim is that A is better than B by more than the margin: it held (better), did not hold
     (worse), or the images do not tell the two apart. Verdicts are sure by 95 % for all rows
     together (Holm's correction); intervals are of 95 % each. What stands on other images, settings
-    or conventions is listed as left out, not compared.
+    or conventions is listed as left out, not compared. With --index, A and B are folders that the
+    index knows; without them all of it is meant.
     """
     from stockpot.cli.console import out as console
     from stockpot.results.compare import compare
     from stockpot.results.paired.words import as_markdown
 
+    if not index and not (first and second):
+        raise typer.BadParameter("give two run folders or result files, or --index.")
+    sides = _indexed(index, first, second) if index else (first, second)
     found = compare(
-        first, second, model=model, against=against, margin=margin, groups=_labels(groups),
+        *sides, model=model, against=against, margin=margin, groups=_labels(groups),
         seed=seed, top=top,
     )  # fmt: skip
     shots = _pictures(found, pictures, out)
@@ -92,6 +106,32 @@ def command(
         console.print(f"left out: {line}")
     if out is not None:
         console.print(f"page: {out}")
+
+
+def _indexed(place: str, first: str, second: str) -> tuple[Results, Results]:
+    """Both sides from an index: of what is named, or each of all that is in it."""
+    from stockpot.cli.results import warn_if_behind
+    from stockpot.results.index.open import open_index
+
+    warn_if_behind(place)
+    with open_index(place) as index:
+        sides = [_side(index, given) for given in (first, second) if given]
+        if not sides:
+            sides = [index.results()]
+        return sides[0], sides[-1]
+
+
+def _side(index: Index, given: str) -> Results:
+    from stockpot.errors import UserError
+
+    path, colon, model = given.rpartition(":")
+    try:
+        return index.results(given)
+    except UserError:
+        if not colon:
+            raise
+    found = index.results(path)
+    return type(found)(cell for cell in found if cell.key.model == model)
 
 
 def _pictures(

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stockpot.cli.options import examples
+from stockpot.cli.options import ReadIndex, examples
 
 NAME = "leaderboard"
 EXAMPLES = examples(
     "stockpot leaderboard runs/a runs/b submissions/ -o site",
+    "stockpot leaderboard --index runs/index.db -o site",
     "stockpot leaderboard --check submissions/mine",
     "stockpot leaderboard --template submissions/mine",
 )
@@ -40,6 +41,7 @@ def command(
     template: Annotated[
         Path | None, typer.Option(help="Write a submission to begin with into this folder.")
     ] = None,
+    index: ReadIndex = "",
 ) -> None:
     """Build a site of static files from the results of many folders, or check submissions.
 
@@ -52,16 +54,23 @@ def command(
         for path in write_template(template):
             typer.echo(str(path))
         return
-    if not folders:
+    if not folders and (check or not index):
         raise typer.BadParameter("give folders with results, or --template FOLDER.")
     if check:
-        _check(folders, signed=not unsigned)
+        _check(folders or [], signed=not unsigned)
         return
     if out is None:
         raise typer.BadParameter("give the folder of the site: -o SITE.")
     from stockpot.board.site import leaderboard
 
-    site = leaderboard(folders, out, title=title, one_convention=one_convention, url=url)
+    if index:
+        from stockpot.cli.results import warn_if_behind
+
+        warn_if_behind(index, folders or [])
+    site = leaderboard(
+        folders or [], out, title=title, one_convention=one_convention, url=url,
+        index=index or None,
+    )  # fmt: skip
     for board in site.boards:
         if board.differs:
             typer.echo(f"a board of its own: {board.title}")
@@ -73,8 +82,8 @@ def command(
 
 def _check(folders: list[Path], *, signed: bool) -> None:
     from stockpot.board.check import check_submission
-    from stockpot.board.gather import run_folders
     from stockpot.errors import UserError
+    from stockpot.results.store import run_folders
 
     broken = []
     for folder in run_folders(folders):

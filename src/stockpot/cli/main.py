@@ -1,11 +1,18 @@
 """The `stockpot` command. Commands import what they need when they run, so `--help` is quick."""
 
+# What is imported below takes as long as what begins here.
+# ruff: noqa: E402
 from __future__ import annotations
+
+import sys
+
+from stockpot.cli.beginning import begin, leave
+
+begin(sys.argv[1:])
 
 import errno
 import os
 import shlex
-import sys
 import traceback
 import warnings
 from typing import Annotated, TextIO
@@ -35,6 +42,7 @@ from stockpot.cli import (
     push,
     report,
     rescore,
+    results,
     run,
     runs,
     season,
@@ -43,6 +51,7 @@ from stockpot.cli import (
     sign,
     similarity,
     transfer,
+    tune,
     validate,
     verify,
     view,
@@ -52,6 +61,7 @@ from stockpot.engine import keep_freed_memory
 from stockpot.engine.interrupt import Interrupted, listen
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError, printable
+from stockpot.files import tells_full_disk
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
@@ -61,6 +71,7 @@ _MAKING = (
     similarity,
     harden,
     season,
+    tune,
     measure,
     card,
     attack,
@@ -81,6 +92,7 @@ _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
 app.add_typer(data.app, name="data")
+app.add_typer(results.app, name="results")
 app.add_typer(runs.app, name="runs")
 
 
@@ -118,6 +130,9 @@ def main() -> None:
     try:
         with timed(age=process_age()):
             app()
+    except SystemExit as end:
+        leave(end.code)
+        raise
     except PartialResultsError as problem:
         _fail(problem, str(problem), 3)
     except UserError as problem:
@@ -126,18 +141,26 @@ def main() -> None:
         saved = stop.saved or "Nothing was left half-written."
         again = shlex.join(["stockpot", *sys.argv[1:]])
         _fail(stop, f"interrupted. {saved} To go on: {again}", 128 + stop.number)
-    except OSError as problem:
-        if problem.errno not in OF_THE_DISK:
+    except Exception as problem:
+        if tells_full_disk(problem):
+            _fail(problem, "No space left on device. Nothing was left half-written.", 1)
+        if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+            # The name is torch's, which need not be imported for it.
+            reason = str(problem).split(". ")[0] or "no more can be had"
+            _fail(
+                problem, f"out of memory: {reason}. Try a smaller batch_size, or fewer workers.", 1
+            )
+        if not isinstance(problem, OSError) or problem.errno not in OF_THE_DISK:
             raise
         where = f" ({problem.filename})" if problem.filename else ""
         _fail(problem, f"{problem.strerror}{where}. Nothing was left half-written.", 1)
 
 
 OF_THE_DISK = {
-    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG,
 }  # fmt: skip
-"""A full disk, or a path that cannot be written or read: for the user to mend."""
+"""A path that cannot be written or read: for the user to mend."""
 
 
 def _say_that_it_waits() -> None:
@@ -161,4 +184,5 @@ def _fail(problem: BaseException, message: str, code: int) -> None:
         traceback.print_exception(problem)
     sys.stderr.write(f"error: {printable(' '.join(message.split()))}\n")
     sys.stderr.flush()
+    leave(code)
     sys.exit(code)

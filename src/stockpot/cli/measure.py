@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from stockpot.cli.beginning import has_begun
 from stockpot.cli.options import (
     AsJson,
     BatchSize,
     Compile,
     DataOptions,
     Device,
+    Index,
     ModelOptions,
     Params,
     Precision,
@@ -23,6 +25,7 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.cli.reading import read_ahead
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
@@ -72,6 +75,7 @@ def command(
         str, typer.Option(help="Where cells run: serial, processes.")
     ] = LIBRARY.engine,
     to: To = None,
+    index: Index = "",
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -82,6 +86,8 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
+        if engine == "serial" and has_begun():
+            read_ahead(models, data, again=check_files)
         from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
@@ -109,6 +115,7 @@ def command(
             progress=progress,
             done=progress.finished,
             to=to,
+            index=index,
         )
     if as_json:
         typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")

@@ -58,6 +58,22 @@ To = Annotated[
         "--to", help="Tell each result to a tracker: mlflow, tensorboard, trackio, wandb."
     ),
 ]
+Index = Annotated[
+    str,
+    typer.Option(
+        "--index",
+        metavar="FILE|URL",
+        help="Write results into this index too: a SQLite file, or postgresql://user@host/database.",
+    ),
+]
+ReadIndex = Annotated[
+    str,
+    typer.Option(
+        "--index",
+        metavar="FILE|URL",
+        help="Read results from this index: a SQLite file, or postgresql://user@host/database.",
+    ),
+]
 Compile = Annotated[
     bool, typer.Option("--compile", help="Compile the network first; pays for many images.")
 ]

@@ -17,6 +17,7 @@ _BLOCKS = {
     "harden": "HardenEntry",
     "fuse": "FuseEntry",
     "season": "SeasonEntry",
+    "tune": "TuneEntry",
     "similarity": "SimilarityBlock",
     "measure": "MeasureBlock",
     "measure.with": "MeasureEntry",
@@ -29,7 +30,7 @@ _METHODS = {
     "season": "seasoners",
     "measure.with": "measures",
 }
-_NAMED = {"data", "models", "harden", "fuse", "season"}
+_NAMED = {"data", "models", "harden", "fuse", "season", "tune"}
 """Blocks that hold entries by name."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import To, examples
+from stockpot.cli.options import Index, To, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
@@ -43,6 +43,7 @@ def command(
         str, typer.Option(help="Where models and cells are made: serial, processes.")
     ] = "serial",
     to: To = None,
+    index: Index = "",
     profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
@@ -69,7 +70,7 @@ def command(
     with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         came = run(
             file, out=out, engine=engine, fresh=fresh,
-            progress=progress, say=err.print, done=progress.finished, to=to,
+            progress=progress, say=err.print, done=progress.finished, to=to, index=index,
         )  # fmt: skip
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)

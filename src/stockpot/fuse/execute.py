@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.alignment import Row
-from stockpot.checkpoints.folder import check_free, parse_size, staged_folder
+from stockpot.checkpoints.folder import check_free, is_made, parse_size, staged_folder
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
@@ -25,7 +25,7 @@ from stockpot.fuse.finite import check_merged, written
 from stockpot.fuse.fuser import Slab, SurveyFuser, SwitchFuser
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.bookmark import bookmark_of
-from stockpot.fuse.learning.learner import DataFuser, ModuleFuser
+from stockpot.fuse.learning.learner import DataFuser, ModuleFuser, learned_files
 from stockpot.fuse.learning.run import learn
 from stockpot.fuse.recompute import check_recompute, recompute_folders
 from stockpot.fuse.record import (
@@ -37,6 +37,7 @@ from stockpot.fuse.record import (
 )
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import STRETCH, Stream
+from stockpot.lock import held_alone, lock_of
 from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
@@ -44,7 +45,37 @@ from stockpot.pool.batch_norm import is_sound, is_variance, sound
 def execute(
     request: Request, job: Job, out: Path | None, hashes: FileHashes | None
 ) -> Path | dict[str, Any]:
-    """Fuse; into memory as label -> weights, or into the folder `out`."""
+    """Fuse; into memory as label -> weights, or into the folder `out`, once."""
+    if out is None:
+        return _execute(request, job, None, hashes)
+    with held_alone(lock_of(out), out):
+        if _is_made(request, out, hashes):
+            return out
+        return _execute(request, job, out, hashes)
+
+
+def _is_made(request: Request, out: Path, hashes: FileHashes | None) -> bool:
+    """Whether a fusion that was killed in its last moment, or done before, has left it all."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return False
+    save = request.options.save
+    if save and not all(path.is_file() for path in learned_files(save)):
+        check_free(out)
+    for label, record in request_records(request, hashes.result() if hashes else None).items():
+        if not is_made(out / label, record):
+            check_free(out)
+    _remove_bookmarks(request, out)
+    return True
+
+
+def _remove_bookmarks(request: Request, out: Path) -> None:
+    for label in request.points:
+        bookmark_of(out, label).unlink(missing_ok=True)
+
+
+def _execute(
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+) -> Path | dict[str, Any]:
     modules: dict[str, Module] = {}
     check_as_lora(request, job)
     if out is None and request.options.as_lora is not None:
@@ -55,7 +86,7 @@ def execute(
     if out is None and anew:
         # The fused model has to be run, and models are run from folders.
         with TemporaryDirectory() as place:
-            execute(request, job, Path(place) / "model", hashes)
+            _execute(request, job, Path(place) / "model", hashes)
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
@@ -101,8 +132,8 @@ def execute(
             write_module(folder / label, module)
         records = request_records(request, hashes.result() if hashes else None)
         write_records(job, request.options, folder, records, details, seen_by(request))
-    for label in request.points if learns else ():
-        bookmark_of(out, label).unlink(missing_ok=True)
+    if learns:
+        _remove_bookmarks(request, out)
     return out
 
 

@@ -109,7 +109,7 @@ def prepare(request: Request) -> Job:
     made: list[Fuser | Learner] = []
     of = {}
     for label, params in request.points.items():
-        sets = assign(entry, params, names)
+        sets = assign(entry, params, names, [source.label for source in members])
         if entry.tags.learns and len(sets.distinct) > 1:
             raise BadParameterError(
                 f"{request.method}: learns for the whole model; expected one value per parameter, "

@@ -1,10 +1,15 @@
 """The parameters of methods: values that differ from tensor to tensor, and checks of shared ones.
 
-Any parameter may be given as a mapping from globs to values, a tensor's own name counting first
-and then the first match, or, where a number is expected, as a list that is spread over the depth of
-the network: the first value for the embeddings and the first block, the last for the last block and
-the head, the others interpolated between. Methods know nothing of this: each gets plain values for
-its tensors.
+One grammar in Python, in recipes and on the command line. In the place of a value may stand
+
+    {"*attn*": 0.5, "*": 0.3}     values by groups of layers: a tensor's own name, or the first glob
+    {depth: [0.1, 0.4, 0.3]}      spread over the depth of the network, interpolated between
+    {members: [0.1, 0.4]}         one for each member, in order or by name: {members: {a: 0.1}}
+
+and each may stand inside the one before it. Depth begins with the embeddings and the first block
+and ends with the last block and the head. A plain list is short for depth where a number is
+expected, and for members where the method takes a list (`weights`). Methods know nothing of this:
+each gets plain values for its tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
 from stockpot.foreign import YamlError, read_value
 from stockpot.fuse import FuserTags
+from stockpot.fuse.per_member import DEPTH, MEMBERS, by_member, is_by
 from stockpot.registry import Entry
 
 _FIRST = re.compile(
@@ -34,8 +40,20 @@ class Assignment(NamedTuple):
     of: dict[str, int]
 
 
-def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[str]) -> Assignment:
-    """Work out every tensor's parameters; they are validated here, before any work."""
+def assign(
+    entry: Entry[FuserTags],
+    params: Mapping[str, Any],
+    names: Sequence[str],
+    members: Sequence[str] = (),
+) -> Assignment:
+    """Work out every tensor's parameters; they are validated here, before any work.
+
+    Args:
+        entry: the method.
+        params: its parameters as they were given.
+        names: the tensors.
+        members: what the members are called, where they are known.
+    """
     given = {key: _from_text(value) for key, value in params.items()}
     numbers = _numbers(entry)
     varying = _varying(numbers, given)
@@ -52,6 +70,7 @@ def assign(entry: Entry[FuserTags], params: Mapping[str, Any], names: Sequence[s
             value = _value(schedule, name, depth[name], key in numbers)
             if value is not None:
                 values[key] = value
+        values = by_member(entry, values, members)
         mark = json.dumps(values, sort_keys=True, default=str)
         if mark not in sets:
             sets[mark] = len(distinct)
@@ -129,6 +148,15 @@ def _from_text(value: Any) -> Any:
 
 
 def _value(schedule: Any, name: str, depth: float, number: bool) -> Any:
+    if is_by(MEMBERS, schedule):
+        inner = schedule[MEMBERS]
+        if isinstance(inner, Mapping):
+            each: Any = {key: _value(one, name, depth, True) for key, one in inner.items()}
+        else:
+            each = [_value(one, name, depth, True) for one in _as_list(inner)]
+        return {MEMBERS: each}
+    if is_by(DEPTH, schedule):
+        return interpolate(_as_list(schedule[DEPTH]), depth)
     if isinstance(schedule, Mapping):
         if name in schedule:
             return _value(schedule[name], name, depth, number)
@@ -142,6 +170,12 @@ def _value(schedule: Any, name: str, depth: float, number: bool) -> Any:
             return interpolate(schedule, depth)
         return [_value(item, name, depth, True) for item in schedule]
     return schedule
+
+
+def _as_list(given: Any) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        raise BadParameterError(f"expected a list for members or depth, got {given!r}.")
+    return list(given)
 
 
 def interpolate(values: Sequence[float], depth: float) -> float:

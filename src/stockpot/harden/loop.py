@@ -26,7 +26,7 @@ from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.engine.interrupt import stop_asked, stop_if_asked
-from stockpot.errors import BadParameterError, UserError
+from stockpot.errors import BadParameterError
 from stockpot.harden.augment import Augmentations, augment
 from stockpot.harden.budget import epochs_within
 from stockpot.harden.distributed import (
@@ -37,6 +37,7 @@ from stockpot.harden.distributed import (
     own_share,
     share_buffers,
 )
+from stockpot.harden.finite import LossWatch
 from stockpot.harden.objective import Begins, Learns, Objective, Remembers, Same, Step
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
@@ -158,18 +159,20 @@ def train(
     memory = _memory(objective)
     best: dict[str, Any] = {"score": -1.0, "weights": None, "step": 0}
     start, losses = 0, torch.zeros(2, device=device)
+    seen: dict[str, float] = {}
     if resume and (state := load_state(resume.path, asked)):
         start = state["step"]
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
         losses, best = state["losses"].to(device), state["best"]
+        seen = state.get("seen", {})  # a training that was killed at its very end has only this
         if averaged is not None:
             averaged.load_state_dict(state["averaged"])
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
     records = not drop_path and _is_same(objective)
     slopes = Slopes(model, learned, records)
-    seen: dict[str, float] = {}
+    watch = LossWatch(start, total)
     steps, saved, shown = start, time.monotonic(), -math.inf
     model.train()
     for step, rows, pixels in _batches(feed, batch_size, per_epoch, start, total, seed):
@@ -201,13 +204,10 @@ def train(
         if averaged is not None:
             follow(averaged, model, min(ema, (1 + step) / (10 + step)))
         losses = losses + torch.stack([loss.float(), loss.new_ones(()).float()])
+        watch.add(loss)
         if (step + 1) % per_epoch == 0:
+            watch.check(learned)
             seen = {"loss": float(losses[0] / losses[1])}
-            if not torch.isfinite(losses).all():
-                raise UserError(
-                    f"the loss is no longer a number after {step + 1} steps.",
-                    hint="Try a smaller lr, or precision=fp32.",
-                )
             losses = torch.zeros(2, device=device)
             share_buffers(model)
             if validation is not None:
@@ -226,6 +226,7 @@ def train(
         due = late or stop_asked() or step + 1 == total
         if resume and (due or (step + 1) % resume.every == 0) and is_first():
             saved = time.monotonic()
+            watch.check(learned)  # going on from what is no number would never end well
             save_state(
                 resume.path,
                 {
@@ -237,8 +238,10 @@ def train(
                     "objective": memory.state_dict() if memory is not None else None,
                     "losses": losses,
                     "best": best,
+                    "seen": seen,
                 },
             )
+            watch.saved(step + 1)
         stop_if_asked(
             f"Step {step + 1:,} of {total:,} is saved." if resume else "Nothing is saved."
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.folder import check_free, staged_folder, write_card
+from stockpot.checkpoints.folder import is_made, staged_folder, state_folder, write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
@@ -28,6 +29,7 @@ from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Progress, Report, Resume, train
 from stockpot.harden.optimise import fast_layout
 from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
+from stockpot.lock import held_alone, lock_of
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.inputs import data_inputs, model_input, named_models, seen_in, seen_of
@@ -71,8 +73,9 @@ def harden(
     """
     with together(pick_device(device)) as place:
         asked = (method, model, data, validation, defend, out, str(place), report, progress)
-        trained = _train(*asked, command, params)
-        wait()  # for the first process, which writes the folder
+        with held_alone(lock_of(Path(out)), Path(out)) if out and is_first() else nullcontext():
+            trained = _train(*asked, command, params)
+            wait()  # for the first process, which writes the folder
     return trained
 
 
@@ -95,14 +98,17 @@ def _train(
     defence = training_defence(model, defend)
     images, held_out = training_data(data), validation_data(validation)
     target = Path(out) if out else None
-    if target:
-        check_free(target)
     # Before the training: a classifier in memory is trained in place.
     record = (
         hardening_record(method, model, images, validation=held_out, defend=defence, **params)
         if target
         else None
     )
+    if target and record and is_made(target, record):
+        trained = load_for(target, images, prompts=images.prompts, device=pick_device(device))
+        if isinstance(model, Classifier):
+            model.load_state_dict(trained.state_dict())
+        return behind(trained, defence)
     classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
     if entry.tags.head == "trained":
         with_trained_head(classifier)
@@ -110,7 +116,7 @@ def _train(
     if both_towers:
         dual_encoder(classifier).train_both_towers()
     seen_by = behind(classifier, defence)
-    work = target.with_name(f".{target.name}.partial") if target else None
+    work = state_folder(target) if target else None
     start = time.perf_counter()
     with fast_layout(classifier, classifier.device), held_back():
         seen = train(

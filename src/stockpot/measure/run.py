@@ -13,19 +13,25 @@ from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream import processes
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
+from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
-from stockpot.errors import BadParameterError, PartialResultsError, UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
+from stockpot.measure.failures import raise_failures
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
+from stockpot.measure.together.group import Asked, model_of, run_apart, run_group, split
+from stockpot.measure.together.in_step import End
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
 from stockpot.models.load import load_model
 from stockpot.results.collection import Results
+from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.sinks.feed import Feed, Sinks
@@ -57,6 +63,7 @@ def measure(
     progress: Progress = no_progress,
     done: Done | None = None,
     to: Sinks | None = None,
+    index: str | Path = "",
 ) -> Results:
     """Measure every model with every measure on every dataset.
 
@@ -83,6 +90,8 @@ def measure(
         done: called as cells are done, with how many are and how many there are.
         to: trackers that are told each result as it comes (`mlflow`, `tensorboard`, `trackio`,
             `wandb`); names, or a mapping from names to parameters.
+        index: an index of results that is told of each as it comes, beside `out`: a SQLite file, or
+            `postgresql://user@host/database`.
 
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
@@ -95,7 +104,15 @@ def measure(
         raise BadParameterError(
             "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
-    chosen_forward(precision, compile, pick_device(device))
+    if index and not out:
+        raise BadParameterError("index: results must be saved as files too: give out.")
+    told = prepared(index, out) if index and out else ""
+    place = pick_device(device)
+    chosen_forward(precision, compile, place)
+    sets = data_specs(data, data_options)
+    feeds = engine == "serial" and place.type == "cuda"
+    if feeds:
+        load_libraries(place)
     cells = [
         Cell(
             model=model,
@@ -110,18 +127,21 @@ def measure(
             precision=precision,
             compile=compile,
             samples=log_samples,
+            index=told,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
-            data_specs(data, data_options),
+            sets,
             measure_specs(measures),
         )
     ]
-    with Feed(to, out) as feed:
+    with Feed(to, out) as feed, processes.decoding(feeds and any(map(_has_files, sets))):
         results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")
         add_cells(out, [store.path(result.key).name for result in results])
+        if told:
+            caught_up(told, out)
     return results
 
 
@@ -180,7 +200,7 @@ def run_cells(
             for end in outcome.value:
                 ended(end)
     if failures:
-        _raise(failures, len(results))
+        raise_failures(failures, len(results))
     return Results(results[index] for index in range(len(cells)))
 
 
@@ -203,20 +223,6 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
         return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
-
-
-def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
-    for _, error in failures:
-        if not isinstance(error, UserError):
-            raise error
-    if saved == 0 and len({str(error) for _, error in failures}) == 1:
-        raise failures[0][1]
-    lines = "; ".join(
-        f"{cell.model.name} x {cell.measure} x {cell.data.name}: {error}"
-        for cell, error in failures
-    )
-    count = f"{len(failures)} of {saved + len(failures)} cells failed, {saved} are saved."
-    raise PartialResultsError(f"{count} {lines}")
 
 
 def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
@@ -271,6 +277,13 @@ def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[Data
             else task_specs(_short(str(source)), str(source), chosen)
         )
     ]
+
+
+def _has_files(spec: DataSpec) -> bool:
+    """Whether a dataset may be pictures in files, which are decoded whenever they are wanted."""
+    if isinstance(spec.source, Dataset):
+        return isinstance(spec.source.images, EncodedImages)
+    return Path(spec.source).expanduser().is_dir() or "path" in spec.options
 
 
 def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:

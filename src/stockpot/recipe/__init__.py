@@ -6,6 +6,7 @@
     harden:  {tough: {method: nominal, model: resnet, data: train, epochs: 5}}
     fuse:    {soup: {method: average, models: [resnet, tough]}}
     season:  {best: {method: grid, models: [resnet, tough], data: test, shots: 100}}
+    tune:    {tuned: {method: ties, models: [soup, tough], base: resnet, data: val}}
     measure: {models: [resnet, soup], with: [{measure: clean, data: test}]}
     report:  {title: A soup}
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from stockpot.recipe.blocks import FuseEntry, MeasureEntry, Recipe, json_schema
 from stockpot.recipe.file import Overrides, RecipeError, RecipeFile, load_recipe
+from stockpot.recipe.tune_entry import TuneEntry
 
 __all__ = [
     "FuseEntry",
@@ -24,6 +26,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "RecipeFile",
+    "TuneEntry",
     "json_schema",
     "load_recipe",
 ]

@@ -6,34 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     field_validator,
     model_validator,
 )
 
+from stockpot.recipe.block import Closed, WithParams
+from stockpot.recipe.tune_entry import TuneEntry
 from stockpot.recipe.variants import meant
 from stockpot.types import BatchSize, Count, Natural, PrecisionChoice, Seed, Variant
 
 
-class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class _WithParams(BaseModel):
-    """Keys that are not listed are parameters of the method, checked against its signature."""
-
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The keys beyond the listed ones."""
-        return dict(self.model_extra or {})
-
-
-class DataEntry(_WithParams):
+class DataEntry(WithParams):
     """A dataset: its registered name (or a path) and its options."""
 
     dataset: str = Field(description="Its name (`stockpot list datasets`), or a path.")
@@ -48,7 +33,7 @@ class DataEntry(_WithParams):
         return {"name": self.dataset, "split": self.split, "limit": self.limit, **self.params}
 
 
-class ModelEntry(_WithParams):
+class ModelEntry(WithParams):
     """A model that exists (`load`), or a new one of a transformers architecture (`new`)."""
 
     load: str | None = Field(None, description="Where it is: every source of docs/models.md.")
@@ -77,7 +62,7 @@ class ModelEntry(_WithParams):
         return self
 
 
-class HardenEntry(_WithParams):
+class HardenEntry(WithParams):
     """A training run."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -89,7 +74,7 @@ class HardenEntry(_WithParams):
     )
 
 
-class FuseEntry(_WithParams):
+class FuseEntry(WithParams):
     """A fusion of several models."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -107,7 +92,7 @@ class FuseEntry(_WithParams):
         return [self.data] if isinstance(self.data, str) else list(self.data or ())
 
 
-class SeasonEntry(_WithParams):
+class SeasonEntry(WithParams):
     """A soup whose weights a method chooses on some images."""
 
     method: str = Field(description="Its parameters stand beside it.")
@@ -132,7 +117,7 @@ class SeasonEntry(_WithParams):
         return {key: value for key, value in said.items() if value is not None}
 
 
-class MeasureEntry(_WithParams):
+class MeasureEntry(WithParams):
     """One measure on one dataset."""
 
     measure: str = Field(description="Its parameters stand beside it.")
@@ -143,7 +128,7 @@ class MeasureEntry(_WithParams):
     )
 
 
-class MeasureBlock(_Closed):
+class MeasureBlock(Closed):
     """Which models are measured, and how."""
 
     models: list[str] | None = Field(None, description="Every model of the recipe when left out.")
@@ -153,14 +138,14 @@ class MeasureBlock(_Closed):
     )
 
 
-class SimilarityBlock(_Closed):
+class SimilarityBlock(Closed):
     """The models whose changes from a common base are compared."""
 
     base: str = Field(description="What the changes are taken from.")
     models: list[str] = Field(min_length=2, description="Whose changes are compared.")
 
 
-class ScatterBlock(_Closed):
+class ScatterBlock(Closed):
     """Two groups of datasets whose mean accuracies are drawn against each other."""
 
     title: str = Field("", description="Of the chart.")
@@ -168,7 +153,7 @@ class ScatterBlock(_Closed):
     up: list[str] = Field(min_length=1, description="Datasets of the vertical axis.")
 
 
-class ReportBlock(_Closed):
+class ReportBlock(Closed):
     """The page at the end."""
 
     title: str = Field("Stockpot report", description="Of the page.")
@@ -182,7 +167,7 @@ class ReportBlock(_Closed):
         return [given] if isinstance(given, dict) else given
 
 
-class Recipe(_Closed):
+class Recipe(Closed):
     """A whole run."""
 
     version: Literal[1] = Field(description="Of the recipe's format.")
@@ -202,12 +187,19 @@ class Recipe(_Closed):
     season: dict[str, SeasonEntry] = Field(
         default_factory=dict, description="Soups whose weights are chosen on images."
     )
+    tune: dict[str, TuneEntry] = Field(
+        default_factory=dict, description="Fusions whose parameters are searched."
+    )
     similarity: SimilarityBlock | None = Field(None, description="Whether changes point one way.")
     measure: MeasureBlock | None = Field(None, description="What is measured.")
     report: ReportBlock | None = Field(None, description="The page at the end.")
     sinks: dict[str, dict[str, Any] | None] = Field(
         default_factory=dict,
         description="Trackers that are told each result: a name, a list, or names with parameters.",
+    )
+    index: str = Field(
+        "",
+        description="An index that results go into too: a SQLite file or a PostgreSQL URL.",
     )
     _variants: dict[str, Variant] = PrivateAttr(default_factory=dict)
 
@@ -242,7 +234,7 @@ class Recipe(_Closed):
     @property
     def model_names(self) -> list[str]:
         """Every model of the recipe: given, hardened, fused or seasoned."""
-        return [*self.models, *self.harden, *self.fuse, *self.season]
+        return [*self.models, *self.harden, *self.fuse, *self.season, *self.tune]
 
 
 def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
@@ -269,6 +261,14 @@ def references(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str, str
         yield ("season", name, "data"), "data", seasoned.data
         if seasoned.source is not None:
             yield ("season", name, "source"), "data", seasoned.source
+    for name, tuned in recipe.tune.items():
+        for index, member in enumerate(tuned.models):
+            yield ("tune", name, "models", index), "model", member
+        if tuned.base is not None:
+            yield ("tune", name, "base"), "model", tuned.base
+        for key, sets in tuned.sets.items():
+            for data in sets:
+                yield ("tune", name, key), "data", data
     if recipe.similarity is not None:
         yield ("similarity", "base"), "model", recipe.similarity.base
         for index, member in enumerate(recipe.similarity.models):

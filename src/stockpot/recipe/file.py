@@ -112,7 +112,7 @@ class RecipeFile:
     def _check_references(self) -> None:
         recipe = self.recipe
         seen: set[str] = set()
-        for title in ("models", "harden", "fuse", "season"):
+        for title in ("models", "harden", "fuse", "season", "tune"):
             for name in getattr(recipe, title):
                 if name in seen:
                     self.fail((title, name), "this name is used twice.")

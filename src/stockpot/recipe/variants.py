@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from stockpot.types import Variant
 
-_SECTIONS = ("harden", "fuse", "season")
+_SECTIONS = ("harden", "fuse", "season", "tune")
 
 
 class WrittenOut(NamedTuple):

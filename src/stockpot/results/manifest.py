@@ -7,6 +7,7 @@ folder asks its manifest, so that rows of different questions never stand in one
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.lock import held_alone
 
 MANIFEST = "run.json"
+_PATIENCE = 60.0
+"""Seconds to wait for others that change a manifest, which takes them milliseconds."""
 
 
 class Manifest(BaseModel):
@@ -70,9 +74,16 @@ def write_manifest(folder: str | Path, manifest: Manifest) -> None:
 
 def add_cells(folder: str | Path, names: Iterable[str]) -> None:
     """Note results that someone measured into a run folder; other folders have no manifest."""
-    manifest = read_manifest(folder)
-    if manifest is None:
+    if read_manifest(folder) is None:
         return
-    new = [name for name in names if name not in manifest.present]
-    if new:
-        write_manifest(folder, manifest.model_copy(update={"added": [*manifest.added, *new]}))
+    with changing(folder):
+        manifest = read_manifest(folder) or Manifest()
+        new = [name for name in names if name not in manifest.present]
+        if new:
+            write_manifest(folder, manifest.model_copy(update={"added": [*manifest.added, *new]}))
+
+
+def changing(folder: str | Path) -> AbstractContextManager[None]:
+    """Read and write a manifest in one go: several processes may add to one folder."""
+    path = Path(folder) / MANIFEST
+    return held_alone(path.with_name(f".{MANIFEST}.lock"), path, wait=_PATIENCE)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.foreign import reading, reason
 from stockpot.results.collection import Results
-from stockpot.results.manifest import read_manifest
+from stockpot.results.manifest import MANIFEST, read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
 from stockpot.results.samples import samples_path
@@ -116,16 +116,23 @@ class ResultStore:
             yield read_result(path)
 
 
+_HINT = "Move it away, or rerun with --fresh."
+
+
 def read_result(path: Path) -> CellResult:
     """Read and check one result file, of this version or an older one."""
-    hint = "Move it away, or rerun with --fresh."
-    with reading(path, UserError, hint=hint):
+    with reading(path, UserError, hint=_HINT):
         content = path.read_bytes()
+    return parse_result(content, str(path))
+
+
+def parse_result(content: bytes, path: str) -> CellResult:
+    """The same of what a file at this path holds."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as problem:
         raise UserError(
-            f"{path} is not a result file: it is no JSON ({reason(problem)}).", hint=hint
+            f"{path} is not a result file: it is no JSON ({reason(problem)}).", hint=_HINT
         ) from problem
     version = document.get("schema_version", 1) if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:
@@ -135,7 +142,7 @@ def read_result(path: Path) -> CellResult:
             hint="Install a newer Stockpot.",
         )
     try:
-        with reading(path, UserError, hint=hint):
+        with reading(path, UserError, hint=_HINT):
             document = migrated(document) if version is not None else document
         return CellResult.model_validate(document)
     except ValidationError as problem:
@@ -143,7 +150,7 @@ def read_result(path: Path) -> CellResult:
         where = ".".join(str(part) for part in first["loc"]) or "the document"
         raise UserError(
             f"{path} is not a result file of this version: {where}: {first['msg']}.",
-            hint=hint,
+            hint=_HINT,
         ) from problem
 
 
@@ -162,18 +169,39 @@ def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
         if source.is_file():
             found.append(source)
             continue
-        folder = source / "results" if (source / "results").is_dir() else source
-        if not folder.is_dir():
+        if not source.is_dir():
             raise UserError(f"no results at {source}: expected a run folder or a result file.")
-        manifest = None if stale else read_manifest(folder.parent)
-        found.extend(
-            path
-            for path in sorted(folder.glob("*.json"))
-            if path.name != SIGNATURE and (manifest is None or path.name in manifest.present)
-        )
+        found.extend(files_of(source, stale=stale))
     if not found:
         raise UserError(
             f"no result files under {', '.join(map(str, sources))}.",
             hint="Run `stockpot measure` or `stockpot run` first.",
         )
     return found
+
+
+def files_of(source: Path, *, stale: bool = False) -> list[Path]:
+    """The result files of a run folder or its `results` folder, which may hold none."""
+    inner = source / "results"
+    if not inner.is_dir() and (source / MANIFEST).is_file():
+        return []  # a run that has measured nothing yet
+    folder = inner if inner.is_dir() else source
+    manifest = None if stale else read_manifest(folder.parent)
+    return [
+        path
+        for path in sorted(folder.glob("*.json"))
+        if path.name != SIGNATURE and (manifest is None or path.name in manifest.present)
+    ]
+
+
+def run_folders(sources: Sequence[str | Path]) -> list[Path]:
+    """Folders with results: those given, or what lies in them where they only hold others."""
+    found: list[Path] = []
+    for source in map(Path, sources):
+        if not source.is_dir():
+            raise UserError(f"{source}: expected a folder with results, or one of such folders.")
+        inner = sorted(path for path in source.iterdir() if (path / "results").is_dir())
+        if (source / "results").is_dir() or not inner:
+            inner = [source]
+        found += inner
+    return list({path.resolve(): path for path in found}.values())

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from stockpot.errors import BadParameterError, UserError
-from stockpot.recipe import FuseEntry, RecipeFile
+from stockpot.recipe import FuseEntry, RecipeFile, TuneEntry
 from stockpot.run.plan import build_order, referred
 from stockpot.run.sources import check_data, check_model, check_saved
 
@@ -41,6 +41,8 @@ def check(file: RecipeFile) -> None:
         _valid(file, ("fuse", name), partial(_check_fusion, entry), soup.params)
         _check_members(file, name, soup, entry)
         _check_learning(file, name, soup, entry)
+    for name, tuned in recipe.tune.items():
+        _check_tuning(file, name, tuned)
     for name, seasoned in recipe.season.items():
         entry = _named(file, ("season", name, "method"), seasoners, seasoned.method)
         _valid(file, ("season", name), entry.validate, seasoned.params)
@@ -99,6 +101,22 @@ def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[s
         except UserError as problem:
             known = ", ".join(file.recipe.model_names)
             file.fail((*place, key), f"{problem} Models of this recipe: {known}.")
+
+
+def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
+    """Methods, objectives and ranges must be such that a search can begin."""
+    from stockpot.fuse import fusers
+    from stockpot.tune.objectives import read_objectives
+    from stockpot.tune.question import spaces_of
+
+    for method in tuned.methods:
+        _named(file, ("tune", name, "method"), fusers, method)
+    try:
+        read_objectives(tuned.objectives, tuned.measure_params)
+        members = dict.fromkeys(tuned.models, "")
+        spaces_of(tuned.methods, members, tuned.base, tuned.space, tuned.params)
+    except UserError as problem:
+        file.fail(("tune", name), str(problem))
 
 
 def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:

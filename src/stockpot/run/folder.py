@@ -15,7 +15,7 @@ from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.files import write_atomic
 from stockpot.recipe import RecipeFile
-from stockpot.results.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from stockpot.results.manifest import MANIFEST, Manifest, changing, read_manifest, write_manifest
 from stockpot.results.samples import samples_path
 from stockpot.results.store import UNFINISHED, scratch_name
 
@@ -145,15 +145,23 @@ def prune(folder: str | Path, *, dry_run: bool = False) -> list[Item]:
 
 
 RECIPE = "recipe.yaml"
+LOCK = ".lock"
+"""Held by the run that works in a folder."""
 
 
 def clear(folder: Path) -> None:
     """Remove a whole run, and nothing that is not one."""
-    if folder.exists() and not (folder / RECIPE).exists():
+    there = [path for path in folder.glob("*") if path.name != LOCK]
+    shown = [path for path in there if not path.name.startswith(".")]
+    if shown and not (folder / RECIPE).exists():
         raise UserError(
             f"{folder} is not a run folder (no {RECIPE} in it), so --fresh leaves it alone."
         )
-    shutil.rmtree(folder, ignore_errors=True)
+    for path in there:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def remember(
@@ -161,19 +169,20 @@ def remember(
 ) -> None:
     """Keep the recipe as it was followed, overrides included, and what belongs to it."""
     text = yaml.safe_dump(file.raw, sort_keys=False, allow_unicode=True)
-    before = read_manifest(folder) or Manifest()
     if not _is_same(folder / RECIPE, text):
         write_atomic(folder / RECIPE, text)
-    write_manifest(
-        folder,
-        Manifest(
-            recipe=file.name,
-            updated=datetime.now(UTC).isoformat(timespec="seconds"),
-            models=dict(models),
-            cells=list(dict.fromkeys(cells)),
-            added=[name for name in before.added if name not in set(cells)],
-        ),
-    )
+    with changing(folder):
+        before = read_manifest(folder) or Manifest()
+        write_manifest(
+            folder,
+            Manifest(
+                recipe=file.name,
+                updated=datetime.now(UTC).isoformat(timespec="seconds"),
+                models=dict(models),
+                cells=list(dict.fromkeys(cells)),
+                added=[name for name in before.added if name not in set(cells)],
+            ),
+        )
 
 
 def _is_same(path: Path, text: str) -> bool:

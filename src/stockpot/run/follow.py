@@ -14,16 +14,18 @@ from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
+from stockpot.lock import held_alone
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
 from stockpot.results.collection import Results
+from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.schema import CellResult
 from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
-from stockpot.run.folder import clear, remember
+from stockpot.run.folder import LOCK, clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
 from stockpot.run.pictures import pictures_of
 from stockpot.run.places import beside
@@ -58,6 +60,7 @@ def run(
     say: Say = keep_silent,
     done: Done | None = None,
     to: Sinks | None = None,
+    index: str | Path = "",
     **overrides: Any,
 ) -> Run:
     """Follow a recipe: make its models, measure them, write the report.
@@ -74,6 +77,8 @@ def run(
         say: called with one line for every model: reused, made, or made anew and why.
         done: called as cells are done, with how many are and how many there are.
         to: trackers that are told each result as it comes, beside those of the recipe (`sinks:`).
+        index: an index of results that is told of each as it comes, if not that of the recipe
+            (`index:`): a SQLite file, or `postgresql://user@host/database`.
         **overrides: values of the recipe to change, by their path: `seed=1` or
             `**{"data.test.limit": 100}`.
 
@@ -84,19 +89,36 @@ def run(
     check(file)
     engines.get(engine)
     folder = folder_of(file, out)
-    if fresh:
-        clear(folder)
+    with held_alone(folder / LOCK, folder):
+        if fresh:
+            clear(folder)
+        return _follow(file, folder, engine, progress, say, done, to)
+
+
+def _follow(
+    file: RecipeFile,
+    folder: Path,
+    engine: str,
+    progress: Progress,
+    say: Say,
+    done: Done | None,
+    to: Any,
+) -> Run:
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)
+    place = index or file.recipe.index
+    told = prepared(place, folder) if place else ""
     # A tracker that cannot be had is found out before hours of training.
     with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
         with stage("make"):
             digests = make_models(file, folder, engine=engine, progress=progress, say=say)
-        cells = cells_of(file.recipe, folder)
+        cells = cells_of(file.recipe, folder, told)
         remember(file, folder, models=digests, cells=cell_files(cells))
         alike = _compare_changes(file.recipe, folder)
         results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
+    if told:
+        caught_up(told, folder)
     models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
     return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
 

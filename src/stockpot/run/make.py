@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stockpot.engine import engines
+from stockpot.errors import UserError
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.recipe import Recipe, RecipeFile
 from stockpot.run.order import Order, order_of
@@ -102,6 +103,8 @@ def carry_out(task: Task, progress: Progress = no_progress) -> str:
             line = _harden(order, task.recipe, verdict.name, out, bar)
         elif order.verb == "season":
             line = _season(order, task.recipe, out)
+        elif order.verb == "tune":
+            line = _tune(order, task, out, bar)
         else:
             line = _fuse(order, out, bar)
     anew = f"made anew ({verdict.why}), " if verdict.remade else ""
@@ -167,3 +170,28 @@ def _season(order: Order, recipe: Recipe, out: Path) -> str:
     )
     parts = zip(chosen.members, chosen.weights, strict=True)
     return f"{order.method} gives " + ", ".join(f"{m} {w:.2f}" for m, w in parts)
+
+
+def _tune(order: Order, task: Task, out: Path, bar: Progress) -> str:
+    """Search in a folder of its own, which stays with its page; the choice becomes the model."""
+    from stockpot.checkpoints.record import read_record, write_record
+    from stockpot.run.reuse import record_of
+    from stockpot.tune.run import MODEL, tune
+
+    asked = record_of(order)
+    # Another question is another search; the same one goes on.
+    place = task.folder / "tune" / f"{task.verdict.name}-{asked.digest[:8]}"
+    found = tune(
+        order.method, *order.inputs, out=place, device=task.recipe.device, progress=bar,
+        **order.settings,
+    )  # fmt: skip
+    if found.chosen is None:
+        raise UserError(f"{task.verdict.name}: no trial of the search ended; see {place}.")
+    made = read_record(place / MODEL)
+    kept = {"seen": made.seen, "versions": made.versions, "details": made.details} if made else {}
+    write_record(place / MODEL, asked.model_copy(update=kept))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    (place / MODEL).rename(out)
+    best = found.trial(found.chosen)
+    values = ", ".join(f"{key} {value}" for key, value in best.params.items())
+    return f"{best.method} with {values} (trial {best.number} of {len(found.trials)}; {place})"

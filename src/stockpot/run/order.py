@@ -16,7 +16,7 @@ from stockpot.harden import hardeners
 from stockpot.recipe import FuseEntry, Recipe
 from stockpot.run.plan import checkpoint, data_spec, located, model_spec
 
-Verb = Literal["new", "harden", "fuse", "season"]
+Verb = Literal["new", "harden", "fuse", "season", "tune"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ def order_of(recipe: Recipe, name: str, folder: Path) -> Order:
         return _harden(recipe, name, folder)
     if name in recipe.season:
         return _season(recipe, name, folder)
+    if name in recipe.tune:
+        return _tune(recipe, name, folder)
     return _fuse(recipe, name, folder)
 
 
@@ -111,6 +113,32 @@ def _season(recipe: Recipe, name: str, folder: Path) -> Order:
             # Which images are met together changes what is learned, so no device decides it.
             "batch_size": 256 if recipe.batch_size == "auto" else recipe.batch_size,
             **entry.options,
+            **entry.params,
+        },
+    )
+
+
+def _tune(recipe: Recipe, name: str, folder: Path) -> Order:
+    entry = recipe.tune[name]
+    sets = {key: [_load(recipe, one) for one in names] for key, names in entry.sets.items()}
+    return Order(
+        "tune",
+        ",".join(entry.methods),
+        ({member: checkpoint(recipe, member, folder) for member in entry.models}, sets["data"]),
+        {
+            "base": checkpoint(recipe, entry.base, folder) if entry.base else None,
+            "unseen": sets["unseen"],
+            # Without a test of its own it is tested by what the recipe measures.
+            **({"test": sets["test"]} if sets["test"] else {"test_split": None}),
+            "objectives": entry.objectives,
+            "space": entry.space,
+            "trials": entry.trials,
+            "sampler": entry.sampler,
+            "points": entry.points,
+            "prune": entry.prune,
+            "prefer": entry.prefer,
+            "measure_params": entry.measure_params,
+            "seed": recipe.seed,
             **entry.params,
         },
     )

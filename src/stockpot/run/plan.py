@@ -28,7 +28,9 @@ def build_order(file: RecipeFile) -> list[str]:
             return
         if name in open_names:
             circle = " -> ".join([*open_names[open_names.index(name) :], name])
-            section = next(t for t in ("harden", "fuse", "season") if name in getattr(recipe, t))
+            section = next(
+                t for t in ("harden", "fuse", "season", "tune") if name in getattr(recipe, t)
+            )
             file.fail((section, name), f"is made from itself: {circle}.")
         open_names.append(name)
         for parent in made_from[name]:
@@ -52,6 +54,8 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
         learned = [n for n, other in recipe.fuse.items() if soup.load and other.save == soup.load]
         made[name] = [*soup.models, *([soup.base] if soup.base else []), *learned]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
+    for name, tuned in recipe.tune.items():
+        made[name] = [*tuned.models, *([tuned.base] if tuned.base else [])]
     return made
 
 
@@ -128,8 +132,14 @@ def measured(recipe: Recipe) -> list[tuple[str, MeasureEntry]]:
     ]
 
 
-def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
-    """What a recipe measures, cell by cell; models may still have to be made."""
+def cells_of(recipe: Recipe, folder: Path, index: str = "") -> list[Cell]:
+    """What a recipe measures, cell by cell; models may still have to be made.
+
+    Args:
+        recipe: the recipe.
+        folder: of the run.
+        index: an index of results that is told of each.
+    """
     return [
         Cell(
             model=model_spec(recipe, model, folder),
@@ -144,6 +154,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             precision=recipe.precision,
             compile=recipe.compile,
             samples=recipe.measure is not None and recipe.measure.log_samples,
+            index=index,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

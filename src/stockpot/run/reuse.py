@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stockpot.checkpoints.folder import remove_leftovers
 from stockpot.checkpoints.record import RECORD, Record, read_record, write_record
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.learning.learner import learned_files
@@ -126,6 +127,8 @@ def put_in_place(folder: Path, verdict: Verdict) -> None:
         os.replace(before, target)
     shutil.rmtree(anew, ignore_errors=True)
     shutil.rmtree(before, ignore_errors=True)
+    for place in (target, anew):
+        remove_leftovers(place)
 
 
 def _replace(target: Path, anew: Path, before: Path) -> None:
@@ -149,6 +152,10 @@ def record_of(order: Order) -> Record:
         return hardening_record(order.method, *order.inputs, **order.settings)
     if order.verb == "season":
         return seasoning_record(order.method, *order.inputs, **order.settings)
+    if order.verb == "tune":
+        from stockpot.tune.question import tuning_record
+
+        return tuning_record(order.method, *order.inputs, **order.settings)
     from stockpot.models.new import new_record
 
     return new_record(order.method, *order.inputs, **order.settings)

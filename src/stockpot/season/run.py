@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stockpot.checkpoints.folder import check_free
+from stockpot.checkpoints.folder import is_made
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import plain
 from stockpot.checkpoints.seen import Seen
@@ -21,6 +21,7 @@ from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
+from stockpot.lock import held_alone, lock_of
 from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.inputs import seen_in, seen_of
 from stockpot.pool.batch_norm import Rule, Statistics
@@ -102,11 +103,15 @@ def season(
             f"got {batch_size} and {protocol!r}."
         )
     rule = settled_bn(bn, bn_images, source is not None)
-    if out:
-        check_free(Path(out))
     place = pick_device(device)
     images = seasoning_data(data)
     labelled = source_data(source) if source is not None else None
+    asked = seasoning_record(
+        method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
+        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space, **params,
+    )  # fmt: skip
+    if out:
+        is_made(Path(out), asked)  # something else there is complained of before the work
     rows, others = draw(images, shots, seed)
     start = time.perf_counter()
     pool = read_pool(members, place, data=images)
@@ -150,10 +155,6 @@ def season(
         used |= seen_in("seasoning", labelled)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
-    asked = seasoning_record(
-        method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
-        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space, **params,
-    )  # fmt: skip
     details = {
         "command": command,
         "members": dict(zip(pool.members, weights, strict=True)),
@@ -194,8 +195,11 @@ def season(
         record=asked.model_copy(update={"details": plain(details), "versions": versions}),
     )
     result.model.history = parents | used
+    # A run that was killed right after its end has left the same; it is found again, not written.
     if out:
-        result.save(out)
+        with held_alone(lock_of(Path(out)), Path(out)):
+            if not is_made(Path(out), asked):
+                result.save(out)
     return result
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stockpot.errors import UserError
-from stockpot.files import cache_folder, is_running
+from stockpot.files import cache_folder, is_abandoned, own_mark
 
 
 def cache_dir() -> Path:
@@ -31,7 +31,7 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True, exist_ok=True)
         _sweep(beside)
-        folder = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=beside))
+        folder = Path(tempfile.mkdtemp(prefix=f".partial-{own_mark()}-", dir=beside))
     except OSError as problem:
         raise UserError(
             f"expected a writable cache directory, got {beside} ({problem.strerror}).",
@@ -61,6 +61,5 @@ def written_whole(target: Path) -> Iterator[Path]:
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for left in folder.glob(".partial-*-*"):
-        owner = left.name.split("-")[1]
-        if owner.isdigit() and not is_running(int(owner)):
+        if is_abandoned(left.name.removeprefix(".partial-")):
             shutil.rmtree(left, ignore_errors=True)

@@ -10,6 +10,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import pick_device
 from stockpot.engine.stages import stage
+from stockpot.errors import BadDataError
 from stockpot.harden.trained_on import trained_on
 from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.in_memory import Ran
@@ -17,9 +18,12 @@ from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
+from stockpot.measure.together.ahead import decode_ahead
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
+from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.forward.memory import batch_of
+from stockpot.results.index.open import tell
 from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
 from stockpot.results.samples import digest_of
@@ -58,6 +62,9 @@ class OpenCell:
             cell.forward,
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
+            identity=identity_in_use(
+                self.key.model_fingerprint, self.key.model_options, self.key.words
+            ),
             sibling=cell.data.sibling,
             said={} if cell.samples and self.store else None,
         )
@@ -72,8 +79,10 @@ class OpenCell:
                 if said is not None:
                     samples = cell_samples(result, self.data, said, source)
                     result = result.model_copy(update={"samples": digest_of(samples)})
-                self.store.save(result, samples)
+                file = self.store.save(result, samples)
                 self.store.clear_scratch(self.key)
+                if self.cell.index:
+                    tell(self.cell.index, file)
         return result
 
     def _result(self, ran: Ran, cost: Cost) -> CellResult:
@@ -148,7 +157,15 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
         if store and (known := store.find(key, samples=cell.samples)):
             return known
         data, known_images = cell.images()
+        if data.fingerprint != key.data_fingerprint:
+            # Saved under the old content, it would be taken for an answer about it for ever.
+            raise BadDataError(
+                f"{cell.data.name}: the data has changed since the run began.",
+                hint="Start it again: what is saved stays, and the rest is asked of what is there.",
+            )
         device = pick_device(cell.device)
+        if device.type != "cpu":  # there, whoever loads the model needs the processor
+            decode_ahead(cell, data)
         model = model_for(cell.model, data, device, key.model_fingerprint)
         check_taken(model, cell.measure)
     return OpenCell(cell, key, data, known_images, model, device)

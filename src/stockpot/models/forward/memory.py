@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 
 AUTO = "auto"
@@ -38,6 +40,8 @@ class Halving:
         if self.size <= 1:
             raise problem
         self.size //= 2
-        self.notes.append(f"out of memory: the batch was halved to {self.size} images")
+        note = f"out of memory: the batch was halved to {self.size} images"
+        self.notes.append(note)
+        warnings.warn(f"{note}.", UserWarning, stacklevel=2)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

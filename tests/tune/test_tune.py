@@ -1,0 +1,248 @@
+"""`stockpot.tune` from end to end, on pico models: memory equals folders, resumed equals whole."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import stockpot
+from commands import invoke
+from pico import CLASSES, make_classifier, make_dataset
+from stockpot.checkpoints.record import read_record
+from stockpot.datasets.dataset import Dataset
+from stockpot.errors import BadDataError, BadParameterError
+from stockpot.models.classifier import Classifier
+from stockpot.results.tuning import TuneResult, read_tuning
+from stockpot.tune import search
+from task_pools import TASKS, ClipPool, make_clip_pool, random_dataset
+
+pytest.importorskip("optuna")
+
+
+class Levels(nn.Module):
+    """Right about an image of `make_dataset` where its levels are those of the labels."""
+
+    def __init__(self, levels: torch.Tensor) -> None:
+        super().__init__()
+        self.levels = nn.Parameter(levels)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        seen = pixels[:, :, 0, :].mean(dim=(1, 2))
+        return -50 * (seen[:, None] - self.levels) ** 2
+
+
+TRUE = torch.arange(4) * 40 / 255
+
+
+def levels(factor: float) -> Classifier:
+    return make_classifier(Levels(TRUE * factor), CLASSES)
+
+
+def parted() -> tuple[Dataset, Dataset]:
+    data = make_dataset(60)
+    return data.take(range(30)), data.take(range(30, 60))
+
+
+def toy(out: Path, **settings: Any) -> TuneResult:
+    """Task arithmetic from nothing to four times the truth: the best scale is one quarter."""
+    seen, test = parted()
+    common = {"space": {"scale": "0:1"}, "sampler": "grid", "points": 9, "test": test}
+    members = {"far": levels(4.0)}
+    return stockpot.tune(
+        "task_arithmetic", members, seen, base=levels(0.0), out=out, **common | settings
+    )
+
+
+def told(found: TuneResult) -> list[Any]:
+    return [(t.number, t.state, t.params, t.values) for t in found.trials]
+
+
+def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> None:
+    found = toy(tmp_path)
+    by_hand = {}
+    seen, _ = parted()
+    for scale in (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0):
+        (cell,) = stockpot.measure({"m": levels(4 * scale)}, "clean", data=seen)
+        by_hand[scale] = cell.scores[0].value
+    assert {t.params["scale"]: t.values["clean"] for t in found.trials} == by_hand
+    assert found.chosen is not None
+    assert found.trial(found.chosen).params == {"scale": 0.25}
+    assert found.test["clean"].value == 1.0
+    assert found.test["clean"].n == 30
+    assert found.test_looks == 1
+    again = toy(tmp_path)  # nothing is left to do, and the test images are left alone
+    assert (again.test_looks, told(again)) == (1, told(found))
+    assert read_tuning(tmp_path) == again
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("prune", ["none", "racing"])
+def test_killed_and_resumed_is_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prune: str
+) -> None:
+    how = {"sampler": "random", "trials": 6, "prune": prune, "space": {"scale": "0.0:1.0"}}
+    undisturbed = toy(tmp_path / "a", **how)
+    real, calls = search.judge, iter(range(100))
+
+    def dying(*words: Any) -> Any:
+        if next(calls) == 4:
+            raise Killed
+        return real(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "judge", dying)
+        with pytest.raises(Killed):
+            toy(tmp_path / "b", **how)
+    resumed = toy(tmp_path / "b", **how)
+    assert told(resumed) == told(undisturbed)
+    assert (resumed.chosen, resumed.test) == (undisturbed.chosen, undisturbed.test)
+    if prune == "racing":
+        whole = toy(tmp_path / "c", **how | {"prune": "none"})
+        assert any(t.state == "pruned" for t in resumed.trials)
+        assert whole.chosen == resumed.chosen, "who was given up would not have won"
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> ClipPool:
+    return make_clip_pool(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture(scope="module")
+def tuned(pool: ClipPool, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
+    """Two methods, two objectives, three tasks with heads of their own."""
+    out = tmp_path_factory.mktemp("tuned")
+    seen = [random_dataset(classes, seed=n) for n, classes in enumerate(TASKS.values())]
+    test = [random_dataset(classes, seed=7 + n) for n, classes in enumerate(TASKS.values())]
+    return (
+        out,
+        stockpot.tune(
+            "task_arithmetic,dare", list(map(str, pool.members.values())), seen,
+            base=str(pool.base), test=test, objectives="clean,calibration", trials=4, out=out,
+            space={"task_arithmetic.weights": "-3:3", "scale": {"*attn*": "0.5:5", "*": "0:1"}},
+        ),
+    )  # fmt: skip
+
+
+def test_the_command_of_a_trial_makes_its_weights(tuned: Any, tmp_path: Path) -> None:
+    """What was measured in memory, what was written, and what the command makes are the same."""
+    out, found = tuned
+    best = found.trial(found.chosen)
+    other = next(t for t in found.trials if t.method != best.method)
+    for trial in (best, other):
+        words = shlex.split(trial.command)
+        assert words[0] == "stockpot"
+        place = tmp_path / str(trial.number)
+        done = invoke(*words[1:-1], place)
+        assert done.exit_code == 0, done.output
+    made = load_file(tmp_path / str(best.number) / "model.safetensors")
+    kept = load_file(out / "model" / "model.safetensors")
+    assert made.keys() == kept.keys()
+    assert all(torch.equal(made[name], kept[name]) for name in made)
+    # Measured from its folder, the other trial scores what it scored in memory.
+    seen = [random_dataset(classes, seed=n) for n, classes in enumerate(TASKS.values())]
+    cells = stockpot.measure(
+        {"m": tmp_path / str(other.number)}, "clean", data={str(n): d for n, d in enumerate(seen)}
+    )
+    assert [cell.scores[0].value for cell in cells] == other.tasks["clean"]
+
+
+def test_the_folder_tells_what_was_seen(tuned: Any) -> None:
+    out, found = tuned
+    record = read_record(out / "model")
+    assert record is not None
+    assert record.seen is not None
+    assert record.seen.images["tuning"] == 72, "three tasks of 24 images"
+    assert found.test.keys() == {"clean", "calibration"}
+    assert found.chosen in found.front
+
+
+def test_the_page_shows_every_trial_and_its_command(tuned: Any) -> None:
+    out, found = tuned
+    page = (out / "tune.html").read_text(encoding="utf-8")
+    assert page.count("<circle") >= len(found.trials)
+    for trial in found.trials:
+        assert f"trial {trial.number}:" in page
+    assert "stockpot fuse dare" in page
+
+
+def test_the_page_follows_a_search_that_goes_on(tuned: Any) -> None:
+    from stockpot.report.tuned import render_tuning
+
+    _, found = tuned
+    assert "setTimeout(() => location.reload()" in render_tuning(
+        found.model_copy(update={"finished": False})
+    )
+    assert "setTimeout(() => location.reload()" not in render_tuning(found)
+    empty = found.model_copy(
+        update={"trials": [], "front": [], "chosen": None, "test": {}, "finished": False}
+    )
+    assert "No trial has ended yet" in render_tuning(empty)
+
+
+def test_what_the_search_sees_is_no_test(tmp_path: Path) -> None:
+    seen, _ = parted()
+    with pytest.raises(BadDataError, match="those that the search sees"):
+        toy(tmp_path, test=seen)
+    with pytest.raises(BadParameterError, match="needs the single objective"):
+        toy(tmp_path, objectives="calibration", prune="racing")
+    with pytest.raises(BadParameterError, match="one to three"):
+        toy(tmp_path, objectives="clean,clean")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("objective", ["entropy", "nuclear_norm", "clean.nll", "worst_task"])
+def test_other_objectives_go_their_own_way(tmp_path: Path, objective: str) -> None:
+    found = toy(tmp_path, objectives=objective, points=5, test_split=None)
+    (goal,) = found.objectives
+    assert goal.higher == (objective in ("nuclear_norm", "worst_task"))
+    values = [trial.values[objective] for trial in found.trials]
+    assert found.chosen is not None
+    best = max(values) if goal.higher else min(values)
+    assert found.trial(found.chosen).values[objective] == best
+    assert not found.test
+
+
+def test_a_recipe_tunes_measures_and_finds_it_again(pool: ClipPool, tmp_path: Path) -> None:
+    recipe = {
+        "version": 1,
+        "data": {
+            "val": {"dataset": "icons", "split": "val", "limit": 16},
+            "test": {"dataset": "icons", "split": "test", "limit": 16},
+        },
+        "models": {
+            "base": {"load": str(pool.base)},
+            **{name: {"load": str(path)} for name, path in pool.members.items()},
+        },
+        "tune": {
+            "best": {
+                "method": "task_arithmetic", "models": list(pool.members), "base": "base",
+                "data": "val", "test": "test", "trials": 2, "sampler": "random",
+                "space": {"scale": {"members": "0:2"}},
+            }
+        },
+        "measure": {"models": ["best"], "with": [{"measure": "clean", "data": "test"}]},
+    }  # fmt: skip
+    lines: list[str] = []
+    done = stockpot.run(recipe, out=tmp_path, say=lines.append)
+    (place,) = (tmp_path / "tune").iterdir()
+    found = read_tuning(place)
+    assert found is not None
+    assert found.test["clean"].value == done.results[0].scores[0].value
+    assert found.trials[0].params.keys() == {"scale"}
+    assert len(found.trials[0].params["scale"]["members"]) == 3
+    assert "trial" in lines[-1]
+    lines.clear()
+    stockpot.run(recipe, out=tmp_path, say=lines.append)
+    assert lines == ["best: already made"]
+    recipe["tune"]["best"]["space"] = {"scal": "0:1"}  # type: ignore[index]
+    with pytest.raises(stockpot.UserError, match="no parameter 'scal'"):
+        stockpot.run(recipe, out=tmp_path)
