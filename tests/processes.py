@@ -20,6 +20,11 @@ from stockpot.engine.processes import PRELOADED
 
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
+# A server of Python 3.11 knows only the path that it was started with, and says nothing of modules
+# that it does not find.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 PRELOADED[:] = ["preloaded"]  # the engine's workers are forks of the same server
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(PRELOADED)

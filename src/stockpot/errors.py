@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 from unicodedata import category
 
-LONGEST = 390
+LONGEST = 1200
 """Characters of a message: what is longer is not read. Its middle goes, with the lists that stand
 there; `message` and `hint` keep all of it."""
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from stockpot.errors import UserError
+from stockpot.errors import LONGEST, UserError
 
-LONGEST_MESSAGE = 400
+LONGEST_MESSAGE = LONGEST + 10
 LONGEST_TIME = 5.0
 
 
@@ -21,7 +21,7 @@ class _TooLong(BaseException):
 def unkind(action: Callable[[], object], folder: Path) -> str:
     """What is wrong with the way in which an action fails; nothing where it fails kindly.
 
-    Kindly: a `UserError` of one printable line shorter than 400 characters, within five seconds of
+    Kindly: a `UserError` of one printable line as long as messages may be, within five seconds of
     work (a busy machine may take longer for them), and every file below `folder` is as it was.
     """
     before = _files(folder)

@@ -216,7 +216,7 @@ def test_a_function_is_measured_and_known_by_its_answers(data: Path, tmp_path: P
         f"classes={','.join(CLASSES)}",
     )
     done = invoke("measure", f"{module}:make", "--data", data, *options, "--json")
-    assert json.loads(done.output.partition("\n")[2])[0]["scores"][0]["value"] == accuracy()
+    assert json.loads(done.output[done.output.index("[{") :])[0]["scores"][0]["value"] == accuracy()
 
 
 def test_a_module_keeps_its_gradients() -> None:

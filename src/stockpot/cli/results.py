@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import examples
-from stockpot.results.index.open import DEFAULT
+
+DEFAULT = "runs/index.db"  # as `open_index` has it, whose room imports numpy
 
 app = typer.Typer(
     no_args_is_help=True,
