@@ -170,7 +170,7 @@ def test_a_recipe_gives_words(clip: Path, toy_file: Path, tmp_path: Path) -> Non
     (cell,) = stockpot.run(recipe, out=tmp_path / "run").results
     assert cell.key.words.startswith("given:")
     recipe["data"]["toys"]["templates"] = "nowhere.txt"
-    with pytest.raises(UserError, match=r"templates: expected a text file.*nowhere\.txt"):
+    with pytest.raises(UserError, match=r"templates: .*a text file.*nowhere\.txt"):
         stockpot.run(recipe, out=tmp_path / "other")
 
 
