@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -9,17 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stockpot.checkpoints.alignment import align
 from stockpot.checkpoints.open import open_checkpoint, read_tensors
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse import execute
 from stockpot.fuse import stream as streams
+from stockpot.fuse.read_ahead import ReadAhead
 from stockpot.fuse.run import fuse
 
 SHARDS = 6
@@ -86,6 +90,20 @@ class TestOpenFiles:
         before = len(os.listdir("/proc/self/fd"))
         fuse("average", many, out=tmp_path / "out")
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_reading_ahead_that_is_cut_short_keeps_nothing_open(many: list[Path]) -> None:
+    """No collector is waited for: the files would be open until it happens to run."""
+    alignment = align([open_checkpoint(path) for path in many])
+    kept = ref(alignment.members[0])
+    gc.disable()
+    try:
+        with ReadAhead(alignment, step=1, threads=1):
+            pass
+        del alignment
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def with_a_large_head(path: Path, value: float, head: int) -> Path:

@@ -6,7 +6,7 @@ cuts it to the length of its own reading ahead, some hundred kilobytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from threading import Condition, Thread
 from types import TracebackType
 
@@ -53,6 +53,8 @@ class ReadAhead:
             self._moved.notify_all()
         for thread in self._threads:
             thread.join()
+        # Half-way it would hold this object, and with it every open file, until the collector runs.
+        self._stretches.close()
 
     def begin(self, row: Row, stop: int | None) -> None:
         """A row is begun up to an element (None: to its end): what follows may be read."""
@@ -61,7 +63,7 @@ class ReadAhead:
             self._begun = max(self._begun, self._offsets[row.name] + share * self._sources)
             self._moved.notify_all()
 
-    def _all_stretches(self) -> Iterator[tuple[Row, int, int]]:
+    def _all_stretches(self) -> Generator[tuple[Row, int, int], None, None]:
         for row in self._alignment.rows:
             for start in range(0, row.info.numel, self._step):
                 yield row, start, min(start + self._step, row.info.numel)
