@@ -13,11 +13,14 @@ from stockpot.cli.options import (
     Compile,
     DataOptions,
     Device,
+    EngineName,
+    EngineOptions,
     ModelOptions,
     Params,
     Precision,
     Seed,
     Split,
+    engine_choice,
     examples,
     library_defaults,
 )
@@ -62,9 +65,11 @@ def command(
     batch_size: BatchSize = LIBRARY.batch_size,
     precision: Precision = LIBRARY.precision,
     compiled: Compile = LIBRARY.compile,
-    engine: Annotated[
-        str, typer.Option(help="Where cells run: serial, processes.")
-    ] = LIBRARY.engine,
+    engine: EngineName = None,
+    engine_option: EngineOptions = None,
+    shards: Annotated[
+        int, typer.Option(help="Divide the images of each cell, so that many workers share it.")
+    ] = LIBRARY.shards,
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -96,7 +101,8 @@ def command(
             batch_size=batch_size,
             precision=cast("PrecisionChoice", precision),
             compile=compiled,
-            engine=engine,
+            engine=engine_choice(engine, engine_option, LIBRARY.engine),
+            shards=shards,
             unseen=unseen_only,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,

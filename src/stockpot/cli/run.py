@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import examples
+from stockpot.cli.options import EngineName, EngineOptions, engine_choice, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.stages import stage
 
@@ -35,9 +35,8 @@ def command(
         bool, typer.Option("--fresh/--resume", help="Start anew, or make only what is not there.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
-    engine: Annotated[
-        str, typer.Option(help="Where models and cells are made: serial, processes.")
-    ] = "serial",
+    engine: EngineName = None,
+    engine_option: EngineOptions = None,
     profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
@@ -49,12 +48,13 @@ def command(
     with stage("start"):
         from stockpot.cli.console import ImageProgress, err
         from stockpot.cli.scores import print_scores
-        from stockpot.engine import engines
+        from stockpot.engine.choice import checked_engine
         from stockpot.recipe import load_recipe
         from stockpot.run.follow import run
 
     file = load_recipe(recipe, overrides or ())
-    engines.get(engine)
+    place = engine_choice(engine, engine_option, file.recipe.engine)
+    checked_engine(place)
     if dry_run:
         _say_plan(file, out)
         return
@@ -65,7 +65,7 @@ def command(
             err.print(f"[{count}/{total}] {key.model} x {key.measure} x {key.data}")
 
         came = run(
-            file, out=out, engine=engine, fresh=fresh, progress=progress, say=err.print, done=done
+            file, out=out, engine=place, fresh=fresh, progress=progress, say=err.print, done=done
         )
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -11,15 +12,25 @@ from typing import Any
 from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.engine import engines, pick_device
+from stockpot.engine import Engine, pick_device
+from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
+from stockpot.measure.together.group import (
+    Asked,
+    End,
+    divide,
+    model_of,
+    run_apart,
+    run_group,
+    run_parts,
+    split,
+)
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
@@ -45,7 +56,8 @@ def measure(
     batch_size: BatchSize = 256,
     precision: PrecisionChoice = "auto",
     compile: bool = False,
-    engine: str = "serial",
+    engine: EngineChoice = "serial",
+    shards: int = 1,
     unseen: bool = False,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
@@ -65,7 +77,10 @@ def measure(
         precision: of forward passes: `fp32`, `tf32` (NVIDIA GPUs), `bf16`, or `auto` by device.
             Attacks and searches have parameters of their own and decide in full precision.
         compile: compile the network first; worth it for many images.
-        engine: where the cells run: `serial` or `processes`.
+        engine: where the cells run: `serial`, `processes`, `ray` or `slurm`, or a mapping with its
+            `name` and options.
+        shards: into how many parts the images of a cell are divided, so that many workers share it;
+            needs `out`. Measures that cannot be divided are measured whole.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
         model_options: options of `load_model` for every model; `base` for every adapter.
@@ -79,6 +94,12 @@ def measure(
     if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    if shards < 1 or (shards > 1 and out is None):
+        raise BadParameterError(
+            f"shards: expected 1 or more, got {shards}."
+            if shards < 1
+            else "shards: the parts of a cell meet in a run folder; give out=FOLDER (-o)."
         )
     chosen_forward(precision, compile, pick_device(device))
     cells = [
@@ -94,6 +115,7 @@ def measure(
             unseen=unseen,
             precision=precision,
             compile=compile,
+            shards=shards,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
@@ -112,15 +134,17 @@ def measure(
 def run_cells(
     cells: Sequence[Cell],
     *,
-    engine: str = "serial",
+    engine: EngineChoice = "serial",
     progress: Progress = no_progress,
     done: Done | None = None,
 ) -> list[CellResult]:
     """Run cells on an engine; what is already saved is read back.
 
-    Models that are asked the same are measured together (`together/group.py`).
+    Models that are asked the same are measured together (`together/group.py`). Cells that are to be
+    divided (`shards`) are gone through in parts first, beside those that are not.
     """
-    runner = engines.get(engine)()
+    runner = chosen_engine(engine)
+    here = engine_name(engine) == "serial"
     results: dict[int, CellResult] = {}
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
@@ -131,7 +155,7 @@ def run_cells(
         # Finished cells are found here, so that no worker starts for nothing.
         key, known = _known(cell, identities)
         if known is None:
-            asked.append(Asked(index, cell, key))
+            asked.append(Asked(index, cell if here else _sent(cell, key, runner), key))
         else:
             results[index] = known
             _tell(done, known, len(results), len(cells))
@@ -143,20 +167,51 @@ def run_cells(
             results[end.number] = end.result
             _tell(done, end.result, len(results), len(cells))
 
-    jobs = split(asked, runner.size)
-    here = engine == "serial"
-    job = partial(run_group, progress=progress, told=ended) if here else run_apart
-    for outcome in runner.run(job, jobs):
-        if outcome.error is not None:  # a worker was killed; what it had finished is saved
-            for one in jobs[outcome.job]:
-                _, known = _known(one.cell, identities)
-                ended(End(one.number, known, None if known else outcome.error))
-        elif not here:
-            for end in outcome.value:
-                ended(end)
+    work = partial(_carry_out, progress=progress, told=ended) if here else _carry_out
+    whole = [one for one in asked if not one.cell.divided]
+    divided = [one for one in asked if one.cell.divided]
+    parts = divide(divided, runner.size)
+    for jobs in ([*parts, *split(whole, runner.size)], split(divided, runner.size)):
+        for outcome in runner.run(work, jobs) if jobs else ():
+            if jobs[outcome.job][0].cell.part is not None:
+                continue  # what is missing of a part is made up for when its cell is measured
+            if outcome.error is not None:  # a worker was killed; what it had finished is saved
+                for one in jobs[outcome.job]:
+                    _, known = _known(one.cell, identities)
+                    ended(End(one.number, known, None if known else outcome.error))
+            elif not here:
+                for end in outcome.value:
+                    ended(end)
     if failures:
         _raise(failures, len(results))
     return [results[index] for index in range(len(cells))]
+
+
+def _carry_out(
+    job: Sequence[Asked],
+    progress: Progress = no_progress,
+    told: Callable[[End], None] | None = None,
+) -> list[End]:
+    """A job, in whatever process this is: cells, or parts of them."""
+    if job[0].cell.part is not None:
+        run_parts(job, progress)
+        return []
+    return run_group(job, progress, told) if told else run_apart(job)
+
+
+def _sent(cell: Cell, key: CellKey | None, runner: Engine) -> Cell:
+    """A cell as it is sent to a worker, whose machine may be another.
+
+    What `auto` means is settled here, so that no number depends on where a cell runs. To machines
+    that have a place for them, pictures that are decoded already come along.
+    """
+    if key is not None and cell.passes:
+        cell = replace(cell, precision=key.precision)
+    if key is not None and getattr(runner, "places", False):
+        data = cell.data.load()
+        if isinstance(data.images, TensorImages) and not isinstance(cell.data.source, Dataset):
+            cell = replace(cell, data=replace(cell.data, loaded=data))
+    return cell
 
 
 def _folders(cells: Sequence[Cell]) -> list[Path]:

@@ -138,6 +138,9 @@ class MeasureEntry(_WithParams):
     unseen: bool = Field(
         False, description="Leave out, for each model, the images that it saw when it was made."
     )
+    shards: Count = Field(
+        1, description="Into how many parts images are divided, so that many workers share a cell."
+    )
 
 
 class MeasureBlock(_Closed):
@@ -185,6 +188,9 @@ class Recipe(_Closed):
     batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
     precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")
     compile: bool = Field(False, description="Compile networks before they are measured.")
+    engine: str | dict[str, Any] = Field(
+        "serial", description="Where work runs: a name, or a mapping with `name` and its options."
+    )
     data: dict[str, DataEntry] = Field(default_factory=dict)
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     harden: dict[str, HardenEntry] = Field(default_factory=dict)

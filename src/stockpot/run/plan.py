@@ -143,6 +143,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             unseen=entry.unseen,
             precision=recipe.precision,
             compile=recipe.compile,
+            shards=entry.shards,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,7 @@ from stockpot.measure import measures
 from stockpot.measure.cells import Cell
 from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress, no_progress
+from stockpot.measure.parts import Part
 from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.measure.together.pictures import Pictures, geometry
 from stockpot.measure.together.steps import Steps, steps_of
@@ -69,7 +70,7 @@ def task_of(cell: Cell) -> tuple[object, ...]:
     return (
         *(cell.measure, data.name, source, options),
         *(cell.seed, cell.store, cell.device, cell.batch_size),
-        *(cell.precision, cell.compile),
+        *(cell.precision, cell.compile, cell.part),
     )
 
 
@@ -126,6 +127,26 @@ def run_group(
 def run_apart(asked: Sequence[Asked]) -> list[End]:
     """The same in a worker process, whose answer must reach the one that asked."""
     return [end._replace(error=_sendable(end.error)) for end in run_group(asked)]
+
+
+def run_parts(asked: Sequence[Asked], progress: Progress = no_progress) -> None:
+    """Go through parts of cells, and keep what was found.
+
+    What fails here fails again when the cells themselves are measured, and is told then.
+    """
+    run_group(asked, progress)
+
+
+def divide(asked: Sequence[Asked], workers: int) -> list[list[Asked]]:
+    """Jobs for the parts of cells that are to be divided; models share the pictures of a part."""
+    jobs: list[list[Asked]] = []
+    for count in sorted({one.cell.shards for one in asked}):
+        own = [one for one in asked if one.cell.shards == count]
+        for number in range(count):
+            part = Part(number, count)
+            parts = [one._replace(cell=replace(one.cell, part=part)) for one in own]
+            jobs += split(parts, max(1, workers // count))
+    return jobs
 
 
 def _sendable(problem: Exception | None) -> Exception | None:

@@ -15,6 +15,7 @@ from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
+from stockpot.measure.parts import Pieces
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
@@ -55,6 +56,7 @@ class OpenCell:
     def context(self, progress: Progress, pictures: Pictures) -> Context:
         """How to run it."""
         cell, size = self.cell, self.model.preprocess.size
+        scratch = self.store.scratch(self.key) if self.store else None
         return Context(
             self.device,
             batch_of(
@@ -62,11 +64,12 @@ class OpenCell:
             ),
             cell.seed,
             progress,
-            self.store.scratch(self.key) if self.store else None,
+            scratch,
             cell.forward,
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
             sibling=cell.data.sibling,
+            pieces=Pieces(scratch / "pieces" if scratch else None, cell.part),
         )
 
     def finish(self, ran: Ran, cost: Cost) -> CellResult:
