@@ -27,7 +27,7 @@ from stockpot.results.schema import ForwardFacts
 from stockpot.score.predictions import Watch, recall
 
 
-class PartDone(Exception):
+class PartDone(Exception):  # noqa: N818 (it is no error)
     """A part of a cell is whole; there is nothing to score yet."""
 
 

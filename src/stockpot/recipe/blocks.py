@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from stockpot.recipe.variants import meant
-from stockpot.types import BatchSize, PrecisionChoice, Variant
+from stockpot.types import BatchSize, Count, PrecisionChoice, Variant
 
 
 class _Closed(BaseModel):

@@ -60,8 +60,8 @@ def run(
     Args:
         recipe: a file, the same as a mapping, or a recipe that was read.
         out: the run folder; `runs/NAME` for a file.
-        engine: where models and cells are made: `serial`, `processes`, `ray` or `slurm`, or a mapping
-            with its `name` and options; as the recipe says by default.
+        engine: where models and cells are made: `serial`, `processes`, `ray` or `slurm`, or a
+            mapping with its `name` and options; as the recipe says by default.
         fresh: remove what an earlier run left in the folder.
         progress: called as steps and images are done.
         say: called with one line for every model: reused, made, or made anew and why.

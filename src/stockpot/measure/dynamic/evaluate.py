@@ -121,6 +121,8 @@ def evaluate(
                 twin = folded(model, pixels)
                 few = pixels[:_LOOKED_AT]
                 halving.notes += _doubts(task, replace(task, model=twin), few, scorer)
+                if gone:  # the copy was looked at before, when the first image was searched for
+                    since.now()
             parts: list[dict[str, Tensor]] = []
             for part in scorer.parts(rows):
                 places = part.places.to(context.device)

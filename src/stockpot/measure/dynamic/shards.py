@@ -68,13 +68,8 @@ class Shards:
         start, stop = self.done, self.done + count
         path = self.folder / f"{start:08d}-{stop:08d}{_SUFFIX}"
         plain = {name: tensor.contiguous() for name, tensor in found.items()}
-        write_atomic(
-            path,
-            save(
-                plain,
-                metadata={"notes": json.dumps(list(notes)), "told": json.dumps(dict(told or {}))},
-            ),
-        )
+        said = {"notes": json.dumps(list(notes)), "told": json.dumps(dict(told or {}))}
+        write_atomic(path, save(plain, metadata=said))
         self.parts.append((start, stop, path))
 
     def column(self, name: str) -> Tensor:
