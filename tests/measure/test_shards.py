@@ -59,7 +59,9 @@ def told(results: list[CellResult]) -> list[Mapping[str, Any]]:
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grids that a process remembers would spare the parts their work."""
-    monkeypatch.setattr(grids, "_KEPT", type("Nothing", (dict,), {"__setitem__": lambda *_: None})())
+    monkeypatch.setattr(
+        grids, "_KEPT", type("Nothing", (dict,), {"__setitem__": lambda *_: None})()
+    )
 
 
 def test_every_measure_that_splits_is_tried() -> None:
@@ -67,9 +69,7 @@ def test_every_measure_that_splits_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_parts_sum_to_the_whole(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_sum_to_the_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_dataset(14)
     models = {"net": make_classifier(Net()), "broken": make_classifier(Silent(torch.nan, False))}
     asked: dict[str, Any] = {"measures": {name: QUICK[name]}, "data": data, "batch_size": SIZE}
@@ -86,7 +86,9 @@ def test_parts_sum_to_the_whole(
     assert told(measure(models, out=tmp_path / "parts", shards=3, **asked)) == whole
     assert parts == [Part(0, 3), Part(1, 3), Part(2, 3)]
     assert not list((tmp_path / "parts").rglob("*.safetensors"))
-    names = [sorted(p.name for p in (tmp_path / f / "results").iterdir()) for f in ("whole", "parts")]
+    names = [
+        sorted(p.name for p in (tmp_path / f / "results").iterdir()) for f in ("whole", "parts")
+    ]
     assert names[0] == names[1]
 
 
@@ -119,9 +121,10 @@ def test_the_whole_is_read_from_the_parts(tmp_path: Path, monkeypatch: pytest.Mo
         patch.setattr("stockpot.measure.run.run_parts", lambda *_: None)
         patch.setattr(Net, "forward", lambda *_: 1 / 0)
         (result,) = measure(model, "clean", out=tmp_path, **asked)
-    assert result.outcome("correct")[:4].tolist() == (
-        answers["logits"].argmax(1) == make_dataset(14).labels[:4]
-    ).tolist()
+    assert (
+        result.outcome("correct")[:4].tolist()
+        == (answers["logits"].argmax(1) == make_dataset(14).labels[:4]).tolist()
+    )
     # A piece that is broken is found out, and the images are gone through again.
     kept(model, tmp_path / "again", monkeypatch)
     (broken,) = (tmp_path / "again").rglob("00000000-*.safetensors")

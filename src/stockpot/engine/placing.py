@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LARGE = 1 << 20
 """Bytes from which a tensor is worth a place of its own."""
@@ -56,11 +58,16 @@ class Packer(Generic[Place]):
 
 
 class _Pickler(pickle.Pickler):
+    """Leaves large tensors out."""
+
     placed: Callable[[Tensor], int]
 
     def persistent_id(self, obj: Any) -> int | None:
         """The number of a large tensor's place; None for what is written in full."""
-        if type(obj) is not Tensor or obj.device.type != "cpu" or obj.layout is not torch.strided:
+        torch = sys.modules.get("torch")  # without it there are no tensors
+        if torch is None or type(obj) is not torch.Tensor:
+            return None
+        if obj.device.type != "cpu" or obj.layout is not torch.strided:
             return None
         if obj.dtype is torch.bfloat16 or obj.requires_grad or obj.nbytes < LARGE:
             return None  # numpy knows no bfloat16
@@ -79,6 +86,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, number: Any) -> Tensor:
         """The tensor of a place."""
+        import torch
+
         array = self.arrays[number]
         if array.dtype != np.uint8:
             return torch.from_numpy(array.copy())

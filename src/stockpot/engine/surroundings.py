@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import NamedTuple
 
 from stockpot.engine import keep_freed_memory
 from stockpot.engine.cores import share_with, usable_cores
+from stockpot.errors import UserError
 
 _OURS = ("STOCKPOT_", "HF_")
 
@@ -34,15 +36,13 @@ class Surroundings(NamedTuple):
         os.environ.update(self.variables)
         keep_freed_memory()
         share_with(usable_cores() // threads)
-        import torch
-
-        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        if "torch" in sys.modules:  # it has read the variable already
+            sys.modules["torch"].set_num_threads(threads)
 
 
 def sendable(problem: Exception) -> Exception:
     """An error as it can be sent; a foreign one may not survive the way."""
-    from stockpot.errors import UserError
-
     if isinstance(problem, UserError):
         return problem
     return RuntimeError(f"{type(problem).__name__}: {problem}")
