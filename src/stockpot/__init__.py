@@ -14,6 +14,7 @@ from stockpot.errors import UserError
 if TYPE_CHECKING:
     from stockpot.attack.run import attack
     from stockpot.audit.run import audit
+    from stockpot.card.make import card
     from stockpot.corrupt.apply import corrupt
     from stockpot.datasets.load import load_dataset
     from stockpot.explain.run import explain
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stockpot.fuse.similarity import similarity
     from stockpot.gate.check import check
     from stockpot.harden.run import harden
+    from stockpot.measure.export_model import export_model
     from stockpot.measure.run import measure
     from stockpot.measure.unlabelled.choose import choose
     from stockpot.models.load import load_model
@@ -30,13 +32,17 @@ if TYPE_CHECKING:
     from stockpot.run.follow import run
     from stockpot.season.run import season
 
+    __version__: str
+
 _ROOMS = (
-    "attack", "audit", "corrupt", "explain", "fuse", "harden", "measure", "report", "run", "season",
+    "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure", "report", "run",
+    "season",
 )  # fmt: skip
 _FUNCTIONS = {
     "check": "stockpot.gate.check:check",
     "choose": "stockpot.measure.unlabelled.choose:choose",
     "compare": "stockpot.results.compare:compare",
+    "export_model": "stockpot.measure.export_model:export_model",
     "list": "stockpot.registries:names",
     "load_dataset": "stockpot.datasets.load:load_dataset",
     "load_model": "stockpot.models.load:load_model",
@@ -45,13 +51,16 @@ _FUNCTIONS = {
 
 __all__ = [
     "UserError",
+    "__version__",
     "attack",
     "audit",
+    "card",
     "check",
     "choose",
     "compare",
     "corrupt",
     "explain",
+    "export_model",
     "fuse",
     "harden",
     "list",
@@ -66,6 +75,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("stockpot")
+        except PackageNotFoundError:
+            return "unknown"  # sources on a path that were never installed
     if name in _ROOMS:
         return importlib.import_module(f"stockpot.{name}")
     if name in _FUNCTIONS:

@@ -21,6 +21,7 @@ _ROOMS = {
     "generators": "dynamic.generators",
     "oracles": "dynamic.oracles",
     "engines": "engine",
+    "sinks": "results.sinks",
 }
 KINDS = tuple(_ROOMS)
 

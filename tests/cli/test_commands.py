@@ -60,11 +60,12 @@ def test_show_prints_parameters() -> None:
 
 
 def test_doctor_answers() -> None:
-    rows = {row["what"]: row for row in json.loads(stockpot("doctor", "--json").stdout)}
+    rows = {row["what"]: row for row in json.loads(invoke("doctor", "--json").output)}
     assert rows["torch"]["state"] == "ok"
     assert rows["timm"]["state"] in ("ok", "absent (optional)", "broken")
+    assert rows["onnxruntime"]["state"] == "ok"
     if rows["timm"]["state"].startswith("absent"):
-        assert "stockpot[timm]" in stockpot("doctor").stdout
+        assert "stockpot[timm]" in invoke("doctor").output
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_interrupt_is_one_line(recipe: Path, tmp_path: Path) -> None:
     while not list((tmp_path / "run").rglob(".*.partial/*.pt")) and process.poll() is None:
         time.sleep(0.01)
     process.send(signal.SIGINT)
-    assert "interrupted" in error_of(process.wait())
+    assert "interrupted" in error_of(process.wait(), 130)
 
 
 def test_fresh_leaves_other_folders_alone(recipe: Path, tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ def test_a_tensor_is_placed_once() -> None:
         return len(placed) - 1
 
     packer = Packer(put)
-    bodies = [packer.pack({"pictures": pictures, "weights": weights, "small": torch.ones(3), "n": n})
-              for n in range(3)]  # fmt: skip
+    values = {"pictures": pictures, "weights": weights, "small": torch.ones(3)}
+    bodies = [packer.pack({**values, "n": number}) for number in range(3)]
     assert len(placed) == 2
     assert all(len(body) < 2000 for body, _ in bodies)
     body, places = bodies[2]

@@ -17,6 +17,7 @@ from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model, folded
 from stockpot.models.forward.frozen_graph import frozen
 from stockpot.models.forward.joining import with_ends
+from stockpot.models.shipped.answers import only_asked
 from stockpot.score.predictions import predictions
 
 Precision = Literal["fp32", "bf16"]
@@ -77,6 +78,8 @@ class Victim:
         self._graphs = None if self.forward == "compiled" else graphs_for(images.device)
         if self._door is not None:
             return  # a model in half precision is taken as it is
+        if isinstance(self.model, nn.Module) and only_asked(self.model):
+            return  # there is nothing inside that could be folded, recorded or compiled
         if self.forward == "folded":
             self._run = folded(self.model, images)
             if self.precision == "fp32" and self._run is not self.model:

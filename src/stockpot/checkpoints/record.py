@@ -61,7 +61,7 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     record_version: Literal[1] = 1
-    verb: Literal["new", "fuse", "harden", "season", "corrupt"]
+    verb: Literal["new", "fuse", "harden", "season", "corrupt", "export"]
     method: str
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="All of them, defaults included, as plain values."

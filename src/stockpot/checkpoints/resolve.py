@@ -5,6 +5,9 @@
 | `icons-resnet`, `zoo:icons-resnet` | `zoo`: comes with the package |
 | `path/to/folder`, `./icons-resnet`, a `Path` | `folder` |
 | `path/to/model.safetensors`, `.bin`, `.pt`, ... | `file` |
+| `path/to/model.onnx`, a folder of `stockpot export` | `onnx` |
+| `path/to/model.pt2`, a folder of `stockpot export` | `program` |
+| `http://host:port/path`, `https://...` | `endpoint` |
 | `owner/name`, `owner/name@revision` | `hub` |
 | `module.py:factory`, `package.module:attribute` | `factory` |
 | `timm:NAME`, `open_clip:ARCHITECTURE/PRETRAINED` | `timm`, `open_clip` |
@@ -32,10 +35,15 @@ from stockpot.errors import (
     did_you_mean,
 )
 
-Kind = Literal["zoo", "folder", "file", "hub", "factory", "timm", "open_clip", "robustbench"]
+Kind = Literal[
+    "zoo", "folder", "file", "hub", "factory", "timm", "open_clip", "robustbench",
+    "onnx", "program", "endpoint",
+]  # fmt: skip
 Wanted = Literal["model", "weights", "autoencoder"]
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+SHIPPED: dict[str, Kind] = {".onnx": "onnx", ".pt2": "program"}
+"""Files that are a whole model, by their ends."""
 _PACKAGES: tuple[Kind, ...] = ("timm", "open_clip", "robustbench")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(@[\w./-]+)?")
 _FACTORY = re.compile(r"([^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
@@ -57,10 +65,10 @@ class _Want:
 _WANTS: dict[Wanted, _Want] = {
     "model": _Want(
         "model",
-        ("zoo", "folder", "hub", "factory", *_PACKAGES),
-        "a zoo model (`stockpot list zoo`), a model folder, a hub id (owner/name), "
-        "module.py:factory, timm:NAME, open_clip:ARCHITECTURE/PRETRAINED or "
-        "robustbench:DATASET/THREAT/NAME",
+        ("zoo", "folder", "hub", "factory", *_PACKAGES, "onnx", "program", "endpoint"),
+        "a zoo model (`stockpot list zoo`), a model folder, a .onnx or .pt2 file, an http:// "
+        "endpoint, a hub id (owner/name), module.py:factory, timm:NAME, "
+        "open_clip:ARCHITECTURE/PRETRAINED or robustbench:DATASET/THREAT/NAME",
         "models",
     ),
     "weights": _Want(
@@ -104,7 +112,7 @@ class Resolved:
     @property
     def lasting(self) -> str:
         """A text that means the same from any folder, to be written down."""
-        if self.kind in ("folder", "file"):
+        if self.kind in ("folder", "file", "onnx", "program"):
             return str(self.local().resolve())
         return f"{self.name}@{self.revision}" if self.revision else self.name
 
@@ -166,6 +174,8 @@ def _parse(source: str | Path, wanted: Wanted) -> Resolved:
         if there := _on_disk(text, path):
             return there
         raise _missing(text, path, wanted)
+    if text.startswith(("http://", "https://")):
+        return Resolved(text, "endpoint", text)
     for package in _PACKAGES:
         if text.startswith(f"{package}:"):
             name = text.removeprefix(f"{package}:")
@@ -189,8 +199,19 @@ def _parse(source: str | Path, wanted: Wanted) -> Resolved:
 
 def _on_disk(text: str, path: Path) -> Resolved | None:
     if path.is_dir():
-        return Resolved(text, "folder", path.name, path)
-    return Resolved(text, "file", path.name, path) if path.is_file() else None
+        return _exported(text, path) or Resolved(text, "folder", path.name, path)
+    kind = SHIPPED.get(path.suffix, "file")
+    return Resolved(text, kind, path.name, path) if path.is_file() else None
+
+
+def _exported(text: str, folder: Path) -> Resolved | None:
+    """A folder whose model is one shipped file, as `stockpot export` writes it."""
+    if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
+        return None
+    files = [folder / f"model{end}" for end in SHIPPED if (folder / f"model{end}").is_file()]
+    if len(files) != 1:
+        return None
+    return Resolved(text, SHIPPED[files[0].suffix], folder.name, files[0])
 
 
 def _missing(text: str, path: Path, wanted: Wanted) -> BadCheckpointError:
@@ -200,6 +221,14 @@ def _missing(text: str, path: Path, wanted: Wanted) -> BadCheckpointError:
         near = did_you_mean(path.name, [entry.name for entry in islice(path.parent.iterdir(), 999)])
     hint = f"Expected {want.expected}."
     return BadCheckpointError(f"no {want.called} at {text!r}.{near}", hint=hint)
+
+
+_CALLED: dict[Kind, str] = {
+    "factory": "a function that makes a model",
+    "onnx": "an ONNX file",
+    "program": "an exported program",
+    "endpoint": "an endpoint",
+}
 
 
 def _refused(found: Resolved, wanted: Wanted) -> BadCheckpointError:
@@ -213,7 +242,7 @@ def _refused(found: Resolved, wanted: Wanted) -> BadCheckpointError:
             if whole
             else f"Give a factory: `module.py:factory` with weights={found.text}.",
         )
-    what = "a function that makes a model" if found.kind == "factory" else f"a {found.kind} model"
+    what = _CALLED.get(found.kind, f"a {found.kind} model")
     return BadCheckpointError(
         f"{found.text} is {what}, and its files are wanted here: expected {want.expected}.",
         hint="Save its weights with torch.save(model.state_dict(), FILE) and give the file.",

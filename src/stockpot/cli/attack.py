@@ -56,6 +56,14 @@ def command(
         Path | None,
         typer.Option(help="Score images that were saved before, on this model; attack nothing."),
     ] = None,
+    log_samples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Save the result with each image's answers in this run folder, for "
+            "`stockpot view`.",
+        ),
+    ] = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
     params: Params = None,
@@ -90,6 +98,8 @@ def command(
             [model],
             {"adversarial": settings | key_values(params, "-p")},
             data=data,
+            out=log_samples,
+            log_samples=log_samples is not None,
             seed=seed,
             device=device,
             batch_size=batch_size,
@@ -101,5 +111,7 @@ def command(
         typer.echo(result.model_dump_json())
     else:
         print_scores([result])
+    if log_samples is not None:
+        typer.echo(f"\npictures: stockpot view {log_samples}", err=as_json)
     if save is not None:
         typer.echo(f"\nimages: {save}", err=as_json)

@@ -60,6 +60,7 @@ _EXTRAS = (
     ("timm", "timm", "pip install 'stockpot[timm]'"),
     ("open_clip", "open_clip_torch", "pip install 'stockpot[openclip]'"),
     ("datasets", "datasets", "pip install 'stockpot[hub]'"),
+    ("onnxruntime", "onnxruntime", "pip install 'stockpot[onnx]'"),
     ("resvg_py", "resvg_py", "pip install 'stockpot[icons]'"),
 )
 

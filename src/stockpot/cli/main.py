@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import shlex
 import sys
 import traceback
 import warnings
-from types import FrameType
 from typing import Annotated, TextIO
 
 import typer
@@ -16,6 +15,7 @@ import typer
 from stockpot.cli import (
     attack,
     audit,
+    card,
     check,
     choose,
     compare,
@@ -25,45 +25,58 @@ from stockpot.cli import (
     doctor,
     explain,
     export,
+    figures,
     fuse,
     harden,
+    init,
+    leaderboard,
     listing,
     measure,
+    push,
     report,
     rescore,
     run,
     runs,
     season,
+    serve,
     show,
     sign,
     similarity,
     transfer,
     validate,
     verify,
+    view,
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
+from stockpot.engine.interrupt import Interrupted, listen
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _MAKING = (
+    init,
     run,
     fuse,
     similarity,
     harden,
     season,
     measure,
+    card,
     attack,
     audit,
     explain,
     corrupt,
     report,
+    view,
+    figures,
+    leaderboard,
     rescore,
     export,
+    push,
     convert,
 )
-_JUDGING = (compare, check, choose, transfer, sign, verify)
+_JUDGING = (compare, check, choose, transfer, sign, verify, serve)
 _ASKING = (listing, show, validate, doctor)
 for module in (*_MAKING, *_JUDGING, *_ASKING):
     app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
@@ -96,9 +109,10 @@ def main() -> None:
     """The entry point: turns errors into one line and an exit code.
 
     0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved, 4 a check
-    found the model worse than required.
+    found the model worse than required; 130 stopped by Ctrl-C and 143 by SIGTERM (128 and the
+    signal's number, as shells have it).
     """
-    signal.signal(signal.SIGINT, _interrupt)
+    listen(_say_that_it_waits)
     keep_freed_memory()
     warnings.showwarning = _warn
     try:
@@ -108,8 +122,10 @@ def main() -> None:
         _fail(problem, str(problem), 3)
     except UserError as problem:
         _fail(problem, str(problem), 1)
-    except Interrupted as problem:
-        _fail(problem, "interrupted. What was finished is saved; the same command goes on.", 1)
+    except Interrupted as stop:
+        saved = stop.saved or "Nothing was left half-written."
+        again = shlex.join(["stockpot", *sys.argv[1:]])
+        _fail(stop, f"interrupted. {saved} To go on: {again}", 128 + stop.number)
     except OSError as problem:
         if problem.errno not in OF_THE_DISK:
             raise
@@ -124,12 +140,8 @@ OF_THE_DISK = {
 """A full disk, or a path that cannot be written or read: for the user to mend."""
 
 
-class Interrupted(BaseException):
-    """Ctrl-C. Not a KeyboardInterrupt, which typer would answer with its own exit code."""
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
+def _say_that_it_waits() -> None:
+    sys.stderr.write("\nstopping when the step under way is saved; once more stops at once\n")
 
 
 def _warn(

@@ -20,15 +20,16 @@ from stockpot.cli.options import (
     Precision,
     Seed,
     Split,
+    To,
     engine_choice,
     examples,
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
-    from stockpot.results.schema import CellResult
     from stockpot.types import PrecisionChoice
 
 NAME = "measure"
@@ -38,6 +39,7 @@ EXAMPLES = examples(
     "stockpot measure cifar10-nominal --data cifar10 --with ood -p far=mnist,icons",
     "stockpot measure new=runs/a old=runs/b --data photos/ --with clean -o runs/compare",
     "stockpot measure runs/a --data photos/ --with corruption --precision bf16 --batch-size auto",
+    "stockpot measure runs/a --data photos/ --with clean,corruption -o runs/b --to tensorboard",
 )
 
 
@@ -53,6 +55,10 @@ def command(
     unseen_only: Annotated[
         bool,
         typer.Option("--unseen-only", help="Leave out images that the model saw when it was made."),
+    ] = False,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
     ] = False,
     params: Params = None,
     base: Annotated[
@@ -70,6 +76,7 @@ def command(
     shards: Annotated[
         int, typer.Option(help="Divide the images of each cell, so that many workers share it.")
     ] = LIBRARY.shards,
+    to: To = None,
     as_json: AsJson = False,
     profile: Profile = None,
     check_files: CheckFiles = False,
@@ -80,17 +87,15 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
         from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    with profiled(profile, check_files=check_files), ImageProgress() as progress:
-
-        def done(result: CellResult, count: int, total: int) -> None:
-            err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
-
+    say_where(device, precision, compiled)
+    progress = ImageProgress(out)
+    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         results = measure(
             named(models, "model"),
             _with_params(measures, key_values(params, "-p")),
@@ -104,17 +109,20 @@ def command(
             engine=engine_choice(engine, engine_option, LIBRARY.engine),
             shards=shards,
             unseen=unseen_only,
+            log_samples=log_samples,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
-            done=done,
+            done=progress.finished,
+            to=to,
         )
     if as_json:
         typer.echo("[" + ",\n".join(result.model_dump_json() for result in results) + "]")
         return
     print_scores(results)
     if out is not None:
-        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}")
+        pictures = f"   pictures: stockpot view {out}" if log_samples else ""
+        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}{pictures}")
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:

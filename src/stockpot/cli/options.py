@@ -52,6 +52,12 @@ Precision = Annotated[
     str,
     typer.Option(help="Of forward passes: fp32, tf32 (GPU), bf16, or auto by the device."),
 ]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to", help="Tell each result to a tracker: mlflow, tensorboard, trackio, wandb."
+    ),
+]
 Compile = Annotated[
     bool, typer.Option("--compile", help="Compile the network first; pays for many images.")
 ]

@@ -22,18 +22,27 @@ def command(
         list[str] | None, typer.Option("--set", metavar="a.b=c", help="Change a value first.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Print docs/recipe-reference.md.")
+    ] = False,
 ) -> None:
     """Check a recipe without running it: keys, names, methods and their parameters."""
     from stockpot.errors import UserError
-    from stockpot.recipe import json_schema, load_recipe
+    from stockpot.recipe import json_schema
     from stockpot.run.check import check
+    from stockpot.run.follow import read
 
     if schema:
         typer.echo(json.dumps(json_schema(_parameters()), indent=1))
         return
+    if reference:
+        from stockpot.cli.reference import recipe_reference
+
+        typer.echo(recipe_reference(), nl=False)
+        return
     if recipe is None:
-        raise UserError("expected a recipe file (or --schema).")
-    file = load_recipe(recipe, overrides or ())
+        raise UserError("expected a recipe file (or --schema, --reference).")
+    file = read(recipe, overrides or ())
     check(file)
     found = file.recipe
     cells = len(found.measure.with_) if found.measure else 0

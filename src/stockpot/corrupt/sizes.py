@@ -111,9 +111,18 @@ def corrupted_size(data: Dataset, side: int = PUBLISHED_SIDE) -> ImageSize:
     return native_size(data, side) or ImageSize(side, side)
 
 
-def corruptible(data: Dataset, size: int, side: int = PUBLISHED_SIDE) -> Iterator[Batch]:
-    """Batches of pictures as they are corrupted: cut to `side`, or small ones as they are."""
-    return _batches(data, size, native_size(data, side), side)
+def corruptible(
+    data: Dataset, size: int, side: int = PUBLISHED_SIDE, *, part_of: Dataset | None = None
+) -> Iterator[Batch]:
+    """Batches of pictures as they are corrupted: cut to `side`, or small ones as they are.
+
+    Args:
+        data: the pictures.
+        size: how many at a time.
+        side: to which they are cut.
+        part_of: the set that they were taken from, whose sizes decide.
+    """
+    return _batches(data, size, native_size(part_of or data, side), side)
 
 
 def _batches(data: Dataset, size: int, native: ImageSize | None, side: int) -> Iterator[Batch]:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import WHOLE
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.from_pictures import Given, dataset_of
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
 from stockpot.datasets.words.given import KEYS, with_words
@@ -15,13 +17,15 @@ from stockpot.registry import Entry
 
 
 def load_dataset(
-    name: str, *, split: str | None = None, limit: int | None = None, **options: Any
+    name: str | Path | Given, *, split: str | None = None, limit: int | None = None, **options: Any
 ) -> Dataset:
     """Load one split of a dataset.
 
     Args:
         name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
-            written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file.
+            written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file. Or
+            PIL images: a mapping from class names to lists of them, or pairs of an image and its
+            class.
         split: which part to take; when not given, `test`, or all of data that has no splits (asked
             for train, val or test, such data is parted by content).
         limit: take a random, seeded subset of at most so many images.
@@ -31,7 +35,11 @@ def load_dataset(
             `exclude_families` and `exclude_concepts` (lists) and a `protocol` with what it holds
             out (docs/surface.md).
     """
-    path = Path(name).expanduser()
+    if not isinstance(name, str | Path):
+        if split not in (None, WHOLE):
+            raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
+        return dataset_of(name, **options).limited(limit)
+    name, path = str(name), Path(name).expanduser()
     if name not in datasets and path.exists():
         return _load(reader(path), split, limit, {"path": str(path), **options})
     if name not in datasets and ("/" in name or path.suffix):

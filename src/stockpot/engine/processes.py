@@ -13,6 +13,7 @@ from typing import Any
 
 from stockpot.engine import Job, Outcome, engines, keep_freed_memory, run_all
 from stockpot.engine.cores import share_with, usable_cores
+from stockpot.engine.main_guard import check_main_guard
 from stockpot.errors import BadParameterError, UserError
 
 PRELOADED = ["torch", "transformers.modeling_utils"]
@@ -55,6 +56,7 @@ class Processes:
 
     def open(self, function: Callable[[Job], Any], jobs: int) -> ProcessWorkers:
         """Start as many as there are jobs, and no more than were asked for."""
+        check_main_guard()
         return ProcessWorkers(function, min(self.size, max(1, jobs)))
 
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:

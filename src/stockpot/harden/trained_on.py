@@ -56,6 +56,8 @@ def recorded(source: str | Path | Classifier, revision: str | None = None) -> Re
     if isinstance(source, Classifier):
         return None
     place = resolve(source, revision=revision)
+    if place.path is not None and not place.has_files:
+        return read_record(place.path.parent)  # of a shipped file
     folder = place.local() if place.has_files else None
     return read_record(folder) if folder is not None and folder.is_dir() else None
 

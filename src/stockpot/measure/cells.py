@@ -91,6 +91,8 @@ class Cell:
     """Leave out the images that the model has seen; they are marked otherwise."""
     precision: PrecisionChoice = "auto"
     compile: bool = False
+    samples: bool = False
+    """Whether per-image records are written beside the result."""
     shards: int = 1
     """Into how many parts its images are divided; no number depends on it."""
     part: Part | None = None
@@ -101,6 +103,7 @@ class Cell:
         """Whether its images can be gone through in parts, and are to be."""
         return (
             self.shards > 1
+            and not self.samples  # records are written by whoever sees all images
             and self.store is not None
             and self.measure in measures
             and measures.get(self.measure).tags.splits
@@ -194,7 +197,7 @@ def _defence(spec: ModelSpec) -> Wanted:
     if "defend" in spec.options:
         return cast(Wanted, spec.options["defend"])
     made = recorded(spec.source, spec.options.get("revision"))
-    return made.parameters.get("defend") if made and made.verb == "harden" else None
+    return made.parameters.get("defend") if made and made.verb in ("harden", "export") else None
 
 
 def _with_defence(spec: ModelSpec) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def clean(
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
     scorer = scorer_for(model.classes, data, class_space).to(context.device)
     right, right_top, losses, confidences = [], [], [], []
+    note = context.note("correct", data, scorer)
     for logits, batch in forward_batches(model, data, context, "clean"):
         logits = scorer.logits(logits)
         rows = span(batch.rows)
@@ -58,6 +59,7 @@ def clean(
         right_top.append(hits.any(dim=1))
         losses.append(scorer.losses(logits, rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
+        note(logits, rows)
         yield
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()

@@ -80,7 +80,7 @@ def corruption(
         cells = [(name, severity) for name in names for severity in levels]
         measured = MadeGrids(data, context, cells, class_space, size, profile, overlays)
         recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))
-    grid = yield from measured.of(model)
+    grid = yield from measured.of(model, noted=True)
     known: Baseline | None
     notes = [f"corruptions: {recipe}"]
     if baseline in NAMED_BASELINES:

@@ -20,6 +20,7 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward.flops import flops_of
+from stockpot.models.shipped.answers import only_asked
 from stockpot.results.schema import Score
 from stockpot.types import Count
 
@@ -40,9 +41,10 @@ def cost(
         )
     first = next(iter(data.batches(min(batch, len(data)), model.preprocess.fit))).images
     images = first.repeat(-(-batch // len(first)), 1, 1, 1)[:batch].to(context.device)
-    flops = flops_of(model, images[:1])
+    asked = only_asked(model)
+    flops = 0 if asked else flops_of(model, images[:1])
     with evaluating(model):
-        peak = _peak_memory(lambda: model(images), context.device)
+        peak = 0 if asked else _peak_memory(lambda: model(images), context.device)
         whole = _timed(lambda: model(images), repeats, context.device)
         single = _timed(lambda: model(images[:1]), repeats, context.device)
     condition: dict[str, str | int | float | bool | None] = {
@@ -52,17 +54,27 @@ def cost(
         "threads": torch.get_num_threads(),
     }
     rates = [batch / seconds for seconds in whole]
+    inside = [
+        _exact("parameters", model.parameter_count, "count"),
+        _exact("flops_per_image", flops, "count"),
+        _exact("peak_memory", peak, "bytes", condition),
+    ]
     return Measurement(
         scores=[
-            _exact("parameters", model.parameter_count, "count"),
-            _exact("flops_per_image", flops, "count"),
+            *([] if asked else inside[:2]),
             _spread("images_per_second", rates, "per_second", True, condition),
             _spread("latency", single, "seconds", False, condition | {"batch": 1}),
-            _exact("peak_memory", peak, "bytes", condition),
+            *([] if asked else inside[2:]),
         ],
+        notes=(_ONLY_ASKED,) if asked else (),
         convention="flops: multiply and add count as two; time: median, 2.5 to 97.5 percentile",
         images=batch * (repeats + 2),
     )
+
+
+_ONLY_ASKED = (
+    "a model that can only be asked shows no weights: parameters, FLOPs and memory are unknown"
+)
 
 
 def _timed(run: Callable[[], object], repeats: int, device: torch.device) -> list[float]:

@@ -28,6 +28,7 @@ from stockpot.engine.stages import stage
 from stockpot.measure.corruption_scores import Cell, Grid
 from stockpot.measure.measurement import Context, recall_passes, span, told_of
 from stockpot.measure.parts import Part, Piece, Since, as_range, seen_again, window
+from stockpot.measure.samples.said import Note
 from stockpot.measure.together.pictures import geometry
 from stockpot.measure.together.steps import Steps
 from stockpot.models.classifier import Classifier
@@ -101,16 +102,23 @@ class Grids(ABC):
     class_space: ClassSpace
     size: SizeRule
 
-    def of(self, model: Classifier) -> Steps[Grid]:
-        """The model's right and wrong answers in every cell; taken inside `evaluating(model)`."""
+    def of(self, model: Classifier, *, noted: bool = False) -> Steps[Grid]:
+        """The model's right and wrong answers in every cell; taken inside `evaluating(model)`.
+
+        Args:
+            model: what is asked.
+            noted: whether its answers are those of the result, for per-image records.
+        """
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identify(model), *setting, *how)
-        if key in _KEPT:
+        key = (identify(model), model.preprocess, model.classes, *setting, *how)
+        noted = noted and context.said is not None
+        if key in _KEPT and not noted:  # a grid from memory does not say what was answered
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
             return _KEPT[key]
         scorer: tuple[Dataset, Scorer] | None = None
+        notes: dict[Cell | None, Note] = {}
         right: dict[Cell | None, list[Tensor]] = {cell: [] for cell in (None, *self.cells)}
         known, keeps = context.pieces.begin(len(data), context.batch_size)
         if known is not None:
@@ -129,13 +137,18 @@ class Grids(ABC):
                 if scorer is None or scorer[0] is not whose:
                     own = scorer_for(model.classes, whose, self.class_space)
                     scorer = (whose, own.to(context.device))
+                if noted and int(rows[0]) == 0:
+                    notes[cell] = context.note(_record(cell), whose, scorer[1])
                 with stage("forward"):
                     outputs = run(pixels)
                 # Left on the device: to bring answers over is to wait for them.
-                right[cell].append(scorer[1].correct(outputs, span(rows)))
+                logits = scorer[1].logits(outputs)
+                right[cell].append(scorer[1].right(logits, span(rows))[:, 0])
+                if noted:
+                    notes[cell](logits, span(rows))
                 if keeps and cell == (self.cells or [None])[-1]:  # the batch was seen in all cells
                     place = len(right[cell]) - 1
-                    found = {_label(each): parts[place] for each, parts in right.items()}
+                    found = {_record(each): parts[place] for each, parts in right.items()}
                     context.pieces.keep(as_range(rows), found, {**since.now(), **told_of(run)})
                 done += len(rows)
                 context.progress("corruption", done, total)
@@ -161,7 +174,7 @@ class Grids(ABC):
             seen_again(model, piece.about)
         cells: tuple[Cell | None, ...] = (None, *self.cells)
         return self._joined(
-            {cell: [piece.found[_label(cell)] for piece in pieces] for cell in cells}
+            {cell: [piece.found[_record(cell)] for piece in pieces] for cell in cells}
         )
 
     @abstractmethod
@@ -173,8 +186,9 @@ class Grids(ABC):
         """All batches, clean and in every cell, as models of this preprocessing see them."""
 
 
-def _label(cell: Cell | None) -> str:
-    return "clean" if cell is None else f"{cell[0]}:{cell[1]}"
+def _record(cell: Cell | None) -> str:
+    """How the outcome of a cell is called in results."""
+    return "correct" if cell is None else f"{cell[0]}:{cell[1]}"
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ def in_memory(
     halving = Halving(context.batch_size)
     while True:
         context.made.clear()
+        if context.said is not None:
+            context.said.clear()
         try:
             with watching(model) as watch:
                 now = replace(context, batch_size=halving.size)

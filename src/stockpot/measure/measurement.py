@@ -22,6 +22,7 @@ from stockpot.measure.parts import (
     as_range,
     seen_again,
 )
+from stockpot.measure.samples.said import Note, Said, no_note
 from stockpot.measure.together.pictures import Pictures
 from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
@@ -31,7 +32,7 @@ from stockpot.results.schema import Finding, Flag, ForwardFacts, Picture, Score
 from stockpot.results.statistics import Groups, Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import Watch, watching
-from stockpot.score.scorer import scorer_for
+from stockpot.score.scorer import Scorer, scorer_for
 
 Flags = NDArray[np.bool_]
 
@@ -61,10 +62,28 @@ class Context:
     """What `passes` has given so far."""
     sibling: Callable[[str], Dataset] | None = None
     """Another split of the data, whole and with the same options; none where only images came."""
+    said: dict[str, Said] | None = None
+    """What was answered, by record, where per-image records are asked for."""
     pictures: Pictures = field(default_factory=Pictures)
     """Where measures that go in steps find their batches: the same for all models of a group."""
     pieces: Pieces = field(default_factory=lambda: Pieces(None))
     """What is kept of the first pass over the images, where that is divided among workers."""
+
+    def note(self, record: str, data: Dataset, scorer: Scorer) -> Note:
+        """Where to put the answers to the images of a record, named as among the outcomes.
+
+        What is noted changes no number; where nobody asked for records, it goes nowhere.
+        """
+        if self.said is None:
+            return no_note
+        self.said[record] = Said(data, scorer)
+        return self.said[record].add
+
+    def chose(self, record: str, data: Dataset, scorer: Scorer, columns: Tensor) -> None:
+        """The same for measures that know the columns that were chosen for all images, no more."""
+        if self.said is not None:
+            self.said[record] = Said(data, scorer)
+            self.said[record].chose(columns)
 
     def passes(self, model: Classifier) -> Passes:
         """A model as a function from pixels to float32 logits, in batches that fit.
@@ -159,10 +178,11 @@ def right_flags(
     context: Context,
     what: str,
     spaces: Sequence[ClassSpace] = ("all",),
+    record: str = "",
 ) -> dict[ClassSpace, Flags]:
     """One pass over the images; for each reading of the class space, who is answered rightly."""
     with evaluating(model):
-        return to_the_end(flags_in_steps(model, data, context, what, spaces))
+        return to_the_end(flags_in_steps(model, data, context, what, spaces, record))
 
 
 def flags_in_steps(
@@ -171,13 +191,28 @@ def flags_in_steps(
     context: Context,
     what: str,
     spaces: Sequence[ClassSpace] = ("all",),
+    record: str = "",
 ) -> Steps[dict[ClassSpace, Flags]]:
-    """The same in steps, for measures that go in steps themselves."""
+    """The same in steps, for measures that go in steps themselves.
+
+    Args:
+        model: what is asked.
+        data: about which images.
+        context: how.
+        what: is going on, for the progress.
+        spaces: readings of the class space.
+        record: under which name the answers in the first of them are noted, if at all.
+    """
     scorers = {space: scorer_for(model.classes, data, space).to(context.device) for space in spaces}
     found: dict[ClassSpace, list[Tensor]] = {space: [] for space in spaces}
+    note = context.note(record, data, scorers[spaces[0]]) if record else no_note
     for outputs, batch in forward_batches(model, data, context, what):
+        rows = span(batch.rows)
         for space, scorer in scorers.items():
-            found[space].append(scorer.correct(outputs, span(batch.rows)))
+            logits = scorer.logits(outputs)
+            found[space].append(scorer.right(logits, rows)[:, 0])
+            if space == spaces[0]:
+                note(logits, rows)
         yield
     return {space: torch.cat(parts).cpu().numpy() for space, parts in found.items()}
 

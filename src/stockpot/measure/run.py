@@ -34,12 +34,15 @@ from stockpot.measure.together.group import (
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
+from stockpot.models.load import load_model
+from stockpot.results.collection import Results
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
+from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
-Source = str | Path | Classifier
+Source = str | Path | Classifier | Callable[[Any], Any]
 Models = Source | Sequence[Source] | Mapping[str, Source]
 Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 Done = Callable[[CellResult, int, int], None]
@@ -59,15 +62,18 @@ def measure(
     engine: EngineChoice = "serial",
     shards: int = 1,
     unseen: bool = False,
+    log_samples: bool = False,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
     progress: Progress = no_progress,
     done: Done | None = None,
-) -> list[CellResult]:
+    to: Sinks | None = None,
+) -> Results:
     """Measure every model with every measure on every dataset.
 
     Args:
-        models: sources as for `load_model`, or classifiers; a list, or a mapping from names.
+        models: sources as for `load_model`, classifiers, or functions from pixels to logits with
+            `classes` and `size` among the model options; a list, or a mapping from names.
         measures: names, or a mapping from names to parameters.
         data: a dataset, its name or path; a list of them, or a mapping from names.
         out: the run folder; results go to `out/results`, and what is there is not repeated.
@@ -83,10 +89,14 @@ def measure(
             needs `out`. Measures that cannot be divided are measured whole.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
+        log_samples: also write what was answered to every image, as a parquet file beside each
+            result (docs/viewer.md); a result that has none yet is measured again.
         model_options: options of `load_model` for every model; `base` for every adapter.
         data_options: options of `load_dataset` for every dataset.
         progress: called as images are done.
         done: called as cells are done, with how many are and how many there are.
+        to: trackers that are told each result as it comes (`mlflow`, `tensorboard`, `trackio`,
+            `wandb`); names, or a mapping from names to parameters.
 
     Raises:
         PartialResultsError: some cells failed; the others are saved and listed in the message.
@@ -100,6 +110,10 @@ def measure(
             f"shards: expected 1 or more, got {shards}."
             if shards < 1
             else "shards: the parts of a cell meet in a run folder; give out=FOLDER (-o)."
+        )
+    if log_samples and out is None:
+        raise BadParameterError(
+            "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
     chosen_forward(precision, compile, pick_device(device))
     cells = [
@@ -116,6 +130,7 @@ def measure(
             precision=precision,
             compile=compile,
             shards=shards,
+            samples=log_samples,
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
@@ -123,7 +138,8 @@ def measure(
             measure_specs(measures),
         )
     ]
-    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    with Feed(to, out) as feed:
+        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")
         add_cells(out, [store.path(result.key).name for result in results])
@@ -137,7 +153,8 @@ def run_cells(
     engine: EngineChoice = "serial",
     progress: Progress = no_progress,
     done: Done | None = None,
-) -> list[CellResult]:
+    feed: Feed | None = None,
+) -> Results:
     """Run cells on an engine; what is already saved is read back.
 
     Models that are asked the same are measured together (`together/group.py`). Cells that are to be
@@ -149,6 +166,13 @@ def run_cells(
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
     identities: dict[object, str] = {}
+
+    def tell(result: CellResult) -> None:
+        if feed:
+            feed.take(result)
+        if done:
+            done(result, len(results), len(cells))
+
     with stage("load"):
         hash_ahead(_folders(cells))
     for index, cell in enumerate(cells):
@@ -158,14 +182,14 @@ def run_cells(
             asked.append(Asked(index, cell if here else _sent(cell, key, runner), key))
         else:
             results[index] = known
-            _tell(done, known, len(results), len(cells))
+            tell(known)
 
     def ended(end: End) -> None:
         if end.error is not None:
             failures.append((cells[end.number], end.error))
         elif end.result is not None:
             results[end.number] = end.result
-            _tell(done, end.result, len(results), len(cells))
+            tell(end.result)
 
     work = partial(_carry_out, progress=progress, told=ended) if here else _carry_out
     whole = [one for one in asked if not one.cell.divided]
@@ -184,7 +208,7 @@ def run_cells(
                     ended(end)
     if failures:
         _raise(failures, len(results))
-    return [results[index] for index in range(len(cells))]
+    return Results(results[index] for index in range(len(cells)))
 
 
 def _carry_out(
@@ -228,14 +252,10 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
     try:
         key = cell.key(identity=identities.get(model_of(cell)))
         identities[model_of(cell)] = key.model_fingerprint
-        return key, ResultStore(cell.store).find(key) if cell.store else None
+        store = ResultStore(cell.store) if cell.store else None
+        return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
-
-
-def _tell(done: Done | None, result: CellResult, count: int, total: int) -> None:
-    if done:
-        done(result, count, total)
 
 
 def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
@@ -259,6 +279,9 @@ def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> lis
     """
     chosen = dict(options or {})
     named = by_name(models)
+    for name, source in named.items():
+        if not isinstance(source, str | Path | Classifier):
+            named[name] = load_model(source, **chosen, name=name)
     adapters = {
         name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
         for name, source in named.items()

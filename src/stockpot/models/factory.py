@@ -22,6 +22,8 @@ from stockpot.errors import BadCheckpointError, MissingDependencyError, UserErro
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
 from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Interpolation, Preprocess
+from stockpot.models.shipped.functions import from_function
+from stockpot.models.shipped.stated import three
 from stockpot.types import ImageSize
 
 
@@ -34,12 +36,15 @@ def load_factory(
     size: int = 224,
     resize: int | None = None,
     squash: bool = False,
-    mean: Sequence[float] = IMAGENET_MEAN,
-    std: Sequence[float] = IMAGENET_STD,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
     interpolation: Interpolation = "bicubic",
     name: str = "",
 ) -> Classifier:
     """Build a module by calling a factory and fill it from a file.
+
+    A factory may also return any other function from pixels to logits, which is then asked as it
+    is (`models/shipped/functions.py`).
 
     Args:
         place: `module.py:factory` or `package.module:attribute`.
@@ -49,7 +54,7 @@ def load_factory(
         size: the side of the square the network sees.
         resize: the short side before the centre crop; `size` when left out.
         squash: resize straight to the square instead, losing the aspect ratio.
-        mean: subtracted from pixels in [0, 1].
+        mean: subtracted from pixels in [0, 1]; ImageNet's for a module, nothing for a function.
         std: divides the pixels after that.
         interpolation: how pictures are resized.
         name: the name under which the model appears in results.
@@ -57,13 +62,22 @@ def load_factory(
     source = place.text
     module = find_factory(source)(**(arguments or {}))
     if not isinstance(module, nn.Module):
-        raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
+        if weights is not None or not callable(module):
+            raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
+        return from_function(
+            module, classes=classes, size=size, resize=resize, squash=squash, mean=mean, std=std,
+            interpolation=interpolation, name=name or source,
+        )  # fmt: skip
     if weights is not None:
         fill(module, read_tensors(Path(weights)), weights)
     square = ImageSize(size, size)
     resized = square if squash else resize or size
     preprocess = Preprocess(
-        square, resized, _three(mean, "mean"), _three(std, "std"), interpolation
+        square,
+        resized,
+        three(mean or IMAGENET_MEAN, "mean"),
+        three(std or IMAGENET_STD, "std"),
+        interpolation,
     )
     identity = (
         fingerprint_files([Path(weights)])
@@ -78,14 +92,6 @@ def load_factory(
     names = tuple(classes or (str(index) for index in range(outputs)))
     origin = Origin(name or source, type(module).__name__, identity)
     return Classifier(module.eval(), preprocess, names, origin)
-
-
-def _three(values: Sequence[float], what: str) -> tuple[float, float, float]:
-    """One number for each channel; a recipe gives them as a list."""
-    if len(values) != 3:
-        raise UserError(f"{what}: expected three numbers (red, green, blue), got {values!r}.")
-    red, green, blue = (float(value) for value in values)
-    return red, green, blue
 
 
 def find_factory(source: str) -> Callable[..., Any]:

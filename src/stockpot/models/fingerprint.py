@@ -35,6 +35,10 @@ _SETTINGS = {
 }
 
 
+_SAID = ("preprocessor_config.json", "config.json")
+"""What Hugging Face says of a shipped file beside it."""
+
+
 def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = None) -> str:
     """The sha256 over names and contents of files, in order of name.
 
@@ -64,6 +68,14 @@ def fingerprint_folder(folder: Path, known: Mapping[Path, str] | None = None) ->
     """
     files = [path for path in folder.iterdir() if path.suffix in _WEIGHTS or path.name in _SETTINGS]
     return fingerprint_files(files, known)
+
+
+def fingerprint_shipped(file: Path) -> str:
+    """The identity of a file that is a whole model, with what lies beside it and belongs to it."""
+    # ONNX keeps large weights in files whose names begin, or are by custom, like its own.
+    near = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
+    near += [file.with_suffix(".data"), *(file.parent / name for name in _SAID)]
+    return fingerprint_files({each for each in near if each.is_file()})
 
 
 def settings_files(folder: Path) -> list[Path]:

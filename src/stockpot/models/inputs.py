@@ -74,7 +74,7 @@ def seen_of(
     found = Seen()
     try:
         place = resolve(source)
-        if not place.has_files:
+        if not place.has_files and place.path is None:
             return found
         local = place.local()
         folder = local if local.is_dir() else local.parent

@@ -6,6 +6,7 @@ the classes, and is what everything that has data calls.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import (
     fingerprint_files,
     fingerprint_model,
+    fingerprint_shipped,
     fingerprint_tensors,
 )
 from stockpot.models.huggingface import load_huggingface, load_to_ask
@@ -32,6 +34,8 @@ from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
 from stockpot.models.prompts import Prompts
+from stockpot.models.shipped.functions import from_function
+from stockpot.models.shipped.kinds import SHIPPED
 from stockpot.models.zero_shot import load_zero_shot, with_classes
 from stockpot.models.zero_shot_beside import load_beside
 
@@ -46,15 +50,18 @@ class Vocabulary(NamedTuple):
     vocabulary: Words | None = None
 
 
-def load_model(source: Source, **options: Any) -> Classifier:
-    """Load a classifier from a zoo name, folder, hub id, factory, or a name of another zoo.
+def load_model(source: Source | Callable[[Any], Any], **options: Any) -> Classifier:
+    """Load a classifier from a zoo name, folder, file, address, hub id, factory, or another zoo.
 
     A dual encoder (CLIP, SigLIP) needs `classes=` for its zero-shot head. `revision` belongs to a
     hub id, `base` to a LoRA adapter, other options to the kind of source, and unknown ones are
-    refused.
+    refused. A function from pixels to logits, or a torch module, is wrapped
+    (`models/shipped/functions.py` has its options).
     """
     if isinstance(source, Classifier):
         return source
+    if not isinstance(source, str | Path | Resolved):
+        return from_function(source, **options)
     place = _place(source, options)
     return _checked(place, options)(place, **options)
 
@@ -180,6 +187,8 @@ def _loader(place: Resolved) -> Callable[..., Classifier]:
         from stockpot.models.robustbench_zoo import load_robustbench
 
         return load_robustbench
+    if place.kind in SHIPPED:
+        return SHIPPED[place.kind]()
     if place.kind == "factory":
         from stockpot.models.factory import load_factory
 
@@ -221,12 +230,18 @@ def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
 def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
     """The sha256 that tells this model from every other."""
     if isinstance(source, Classifier):
-        # Weights in memory may have changed since they were loaded.
-        return fingerprint_tensors(source.state_dict().items())
+        # Weights in memory may have changed since they were loaded; a model that can only be
+        # asked has none.
+        held = source.state_dict()
+        known = fingerprint_tensors(held.items()) if held else source.origin.fingerprint
+        whole = f"{known}:{source.behind}".encode()
+        return hashlib.sha256(whole).hexdigest() if source.behind else known
     given = dict(options or {})
     place = _place(source, given)
     if place.has_files:
         return fingerprint_model(place.local(), given.get("dual_encoder"))
+    if place.path is not None:
+        return fingerprint_shipped(place.path)
     weights = given.get("weights")
     if weights and Path(weights).is_file():
         return fingerprint_files([Path(weights)])

@@ -36,11 +36,11 @@ class _WithParams(BaseModel):
 class DataEntry(_WithParams):
     """A dataset: its registered name (or a path) and its options."""
 
-    dataset: str
+    dataset: str = Field(description="Its name (`stockpot list datasets`), or a path.")
     split: str | None = Field(
         None, description="When left out: test, or all of data that has no splits."
     )
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(None, ge=1, description="At most so many images.")
 
     @property
     def source(self) -> dict[str, Any]:
@@ -51,13 +51,13 @@ class DataEntry(_WithParams):
 class ModelEntry(_WithParams):
     """A model that exists (`load`), or a new one of a transformers architecture (`new`)."""
 
-    load: str | None = None
-    new: str | None = None
+    load: str | None = Field(None, description="Where it is: every source of docs/models.md.")
+    new: str | None = Field(None, description="An architecture; its settings stand beside it.")
     data: str | None = Field(None, description="Where a new model's classes come from.")
     size: int = Field(
         64, ge=8, description="The input side of a new model, or of one that a factory makes."
     )
-    seed: int = 0
+    seed: int = Field(0, description="Of a new model's weights.")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -77,10 +77,10 @@ class ModelEntry(_WithParams):
 class HardenEntry(_WithParams):
     """A training run."""
 
-    method: str
-    model: str
-    data: str
-    validation: str | None = None
+    method: str = Field(description="Its parameters stand beside it.")
+    model: str = Field(description="The model that is trained, by its name in the recipe.")
+    data: str = Field(description="What it is trained on, by its name in the recipe.")
+    validation: str | None = Field(None, description="What the best epoch is chosen by.")
     defend: str | list[str] | dict[str, dict[str, Any] | None] | None = Field(
         None, description="Train behind defences; those of the model when left out."
     )
@@ -89,9 +89,9 @@ class HardenEntry(_WithParams):
 class FuseEntry(_WithParams):
     """A fusion of several models."""
 
-    method: str
-    models: list[str] = Field(min_length=1)
-    base: str | None = None
+    method: str = Field(description="Its parameters stand beside it.")
+    models: list[str] = Field(min_length=1, description="The members, by their names.")
+    base: str | None = Field(None, description="What their changes are taken from.")
     data: list[str] | str | None = Field(
         None, description="For data-driven methods: one dataset per model, or one for all."
     )
@@ -107,8 +107,8 @@ class FuseEntry(_WithParams):
 class SeasonEntry(_WithParams):
     """A soup whose weights a method chooses on some images."""
 
-    method: str
-    models: list[str] = Field(min_length=1)
+    method: str = Field(description="Its parameters stand beside it.")
+    models: list[str] = Field(min_length=1, description="The members, by their names.")
     data: str = Field(description="The images that the soup is seasoned for.")
     source: str | None = Field(None, description="Labelled images of the members' own kind.")
     shots: int = Field(100, ge=0, description="How many images the method may see.")
@@ -132,8 +132,8 @@ class SeasonEntry(_WithParams):
 class MeasureEntry(_WithParams):
     """One measure on one dataset."""
 
-    measure: str
-    data: str
+    measure: str = Field(description="Its parameters stand beside it.")
+    data: str = Field(description="On what, by its name in the recipe.")
     models: list[str] | None = Field(None, description="All models of the block when left out.")
     unseen: bool = Field(
         False, description="Leave out, for each model, the images that it saw when it was made."
@@ -147,30 +147,33 @@ class MeasureBlock(_Closed):
     """Which models are measured, and how."""
 
     models: list[str] | None = Field(None, description="Every model of the recipe when left out.")
-    with_: list[MeasureEntry] = Field(alias="with", min_length=1)
+    with_: list[MeasureEntry] = Field(alias="with", min_length=1, description="The measures.")
+    log_samples: bool = Field(
+        False, description="Write what was answered to every image beside each result."
+    )
 
 
 class SimilarityBlock(_Closed):
     """The models whose changes from a common base are compared."""
 
-    base: str
-    models: list[str] = Field(min_length=2)
+    base: str = Field(description="What the changes are taken from.")
+    models: list[str] = Field(min_length=2, description="Whose changes are compared.")
 
 
 class ScatterBlock(_Closed):
     """Two groups of datasets whose mean accuracies are drawn against each other."""
 
-    title: str = ""
-    across: list[str] = Field(min_length=1)
-    up: list[str] = Field(min_length=1)
+    title: str = Field("", description="Of the chart.")
+    across: list[str] = Field(min_length=1, description="Datasets of the horizontal axis.")
+    up: list[str] = Field(min_length=1, description="Datasets of the vertical axis.")
 
 
 class ReportBlock(_Closed):
     """The page at the end."""
 
-    title: str = "Stockpot report"
-    out: str = "report.html"
-    subtitle: str = ""
+    title: str = Field("Stockpot report", description="Of the page.")
+    out: str = Field("report.html", description="Its file in the run folder.")
+    subtitle: str = Field("", description="A line below the title.")
     scatter: list[ScatterBlock] = Field(default_factory=list, description="One, or a list.")
 
     @field_validator("scatter", mode="before")
@@ -182,24 +185,48 @@ class ReportBlock(_Closed):
 class Recipe(_Closed):
     """A whole run."""
 
-    version: Literal[1]
-    seed: int = 0
-    device: str = "auto"
+    version: Literal[1] = Field(description="Of the recipe's format.")
+    seed: int = Field(0, description="Of everything random.")
+    device: str = Field("auto", description="`auto`, `cpu`, `cuda`, ...")
     batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
     precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")
     compile: bool = Field(False, description="Compile networks before they are measured.")
     engine: str | dict[str, Any] = Field(
         "serial", description="Where work runs: a name, or a mapping with `name` and its options."
     )
-    data: dict[str, DataEntry] = Field(default_factory=dict)
-    models: dict[str, ModelEntry] = Field(default_factory=dict)
-    harden: dict[str, HardenEntry] = Field(default_factory=dict)
-    fuse: dict[str, FuseEntry] = Field(default_factory=dict)
-    season: dict[str, SeasonEntry] = Field(default_factory=dict)
-    similarity: SimilarityBlock | None = None
-    measure: MeasureBlock | None = None
-    report: ReportBlock | None = None
+    data: dict[str, DataEntry] = Field(default_factory=dict, description="The datasets.")
+    models: dict[str, ModelEntry] = Field(
+        default_factory=dict, description="Models that exist or begin anew."
+    )
+    harden: dict[str, HardenEntry] = Field(
+        default_factory=dict, description="Models made by training."
+    )
+    fuse: dict[str, FuseEntry] = Field(default_factory=dict, description="Models made of several.")
+    season: dict[str, SeasonEntry] = Field(
+        default_factory=dict, description="Soups whose weights are chosen on images."
+    )
+    similarity: SimilarityBlock | None = Field(None, description="Whether changes point one way.")
+    measure: MeasureBlock | None = Field(None, description="What is measured.")
+    report: ReportBlock | None = Field(None, description="The page at the end.")
+    sinks: dict[str, dict[str, Any] | None] = Field(
+        default_factory=dict,
+        description="Trackers that are told each result: a name, a list, or names with parameters.",
+    )
     _variants: dict[str, Variant] = PrivateAttr(default_factory=dict)
+
+    @field_validator("sinks", mode="before")
+    @classmethod
+    def _names_or_parameters(cls, given: Any) -> Any:
+        names = [given] if isinstance(given, str) else given
+        return dict.fromkeys(names) if isinstance(names, list) else names
+
+    def __repr__(self) -> str:
+        measures = len(self.measure.with_) if self.measure else 0
+        made = f"{len(self.model_names)} models, {measures} measures"
+        return f"Recipe({len(self.data)} datasets, {made}, seed {self.seed})"
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def with_variants(self, variants: Mapping[str, Variant]) -> Recipe:
         """The recipe, told which of its models are written out from entries for several."""
@@ -265,6 +292,9 @@ def json_schema(parameters: Mapping[str, Mapping[str, Any]] | None = None) -> di
     definitions = schema["$defs"]
     scatters = definitions["ReportBlock"]["properties"]
     scatters["scatter"] = {"anyOf": [{"$ref": "#/$defs/ScatterBlock"}, scatters["scatter"]]}
+    trackers = schema["properties"]
+    listed = {"type": "array", "items": {"type": "string"}}
+    trackers["sinks"] = {"anyOf": [{"type": "string"}, listed, trackers["sinks"]]}
     for title, key in (
         ("HardenEntry", "method"),
         ("FuseEntry", "method"),

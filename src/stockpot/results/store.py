@@ -18,9 +18,11 @@ from pydantic import ValidationError
 
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
+from stockpot.results.collection import Results
 from stockpot.results.manifest import read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
+from stockpot.results.samples import samples_path
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.signing import SIGNATURE
 
@@ -78,21 +80,33 @@ class ResultStore:
         with contextlib.suppress(OSError):  # other cells may have theirs beside it
             folder.parent.rmdir()
 
-    def find(self, key: CellKey) -> CellResult | None:
-        """The stored cell, or None when it was never finished."""
+    def find(self, key: CellKey, *, samples: bool = False) -> CellResult | None:
+        """The stored cell, or None when it was never finished.
+
+        Args:
+            key: the question.
+            samples: whether a cell without its per-image records counts as unfinished.
+        """
         path = self.path(key)
         if not path.exists():
             return None
         known = read_result(path)
+        if samples and not (known.samples and samples_path(path).is_file()):
+            return None
         # The same question, asked from another place of a recipe; a tuple is read back as a list.
         if known.key.model_dump(mode="json") != key.model_dump(mode="json"):
             known = known.model_copy(update={"key": key})
             self.save(known)
         return known
 
-    def save(self, result: CellResult) -> Path:
-        """Write one cell; either the whole file appears or none."""
+    def save(self, result: CellResult, samples: bytes | None = None) -> Path:
+        """Write one cell; either the whole file appears or none.
+
+        Its per-image records, of which it holds the digest, come first: where it is, they are.
+        """
         path = self.path(result.key)
+        if samples is not None:
+            write_atomic(samples_path(path), samples)
         write_atomic(path, result.model_dump_json(indent=1) + "\n")
         return path
 
@@ -128,12 +142,12 @@ def read_result(path: Path) -> CellResult:
         ) from problem
 
 
-def load_results(*sources: str | Path, stale: bool = False) -> list[CellResult]:
+def load_results(*sources: str | Path, stale: bool = False) -> Results:
     """The cells under these folders (a run folder or its `results` folder) or files.
 
     Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
     """
-    return [read_result(path) for path in result_files(*sources, stale=stale)]
+    return Results(read_result(path) for path in result_files(*sources, stale=stale))
 
 
 def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:

@@ -19,6 +19,7 @@ def check(file: RecipeFile) -> None:
     from stockpot.harden import hardeners
     from stockpot.harden.run import split_params
     from stockpot.measure import measures
+    from stockpot.results.sinks import sinks
     from stockpot.season import seasoners
 
     recipe = file.recipe
@@ -55,6 +56,9 @@ def check(file: RecipeFile) -> None:
         entry = _named(file, (*place, "measure"), measures, item.measure)
         _valid(file, place, entry.validate, item.params)
         _check_references(file, place, entry, item.params)
+    for name, params in recipe.sinks.items():
+        entry = _named(file, ("sinks", name), sinks, name)
+        _valid(file, ("sinks", name), entry.validate, params or {})
     _check_scatter(file)
     build_order(file)
 

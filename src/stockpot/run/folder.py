@@ -16,6 +16,7 @@ from stockpot.errors import BadCheckpointError, UserError
 from stockpot.files import write_atomic
 from stockpot.recipe import RecipeFile
 from stockpot.results.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+from stockpot.results.samples import samples_path
 from stockpot.results.store import UNFINISHED, scratch_name
 
 State = Literal["present", "missing", "stale"]
@@ -136,6 +137,7 @@ def prune(folder: str | Path, *, dry_run: bool = False) -> list[Item]:
             shutil.rmtree(item.path)
         else:
             item.path.unlink()
+            samples_path(item.path).unlink(missing_ok=True)
     if not dry_run:
         with suppress(OSError):  # others are still needed, or there was nothing
             (Path(folder) / "results" / UNFINISHED).rmdir()

@@ -16,14 +16,17 @@ from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
-from stockpot.recipe import Recipe, RecipeFile, load_recipe
+from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
+from stockpot.results.collection import Results
 from stockpot.results.schema import CellResult
+from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
 from stockpot.run.folder import clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
 from stockpot.run.pictures import pictures_of
+from stockpot.run.places import beside
 from stockpot.run.plan import cells_of, checkpoint, model_spec
 from stockpot.run.survey import Survey, cell_files, survey
 
@@ -35,9 +38,13 @@ class Run:
     folder: Path
     models: dict[str, str]
     """Name -> where the model lies, as `load_model` takes it."""
-    results: list[CellResult]
+    results: Results
     report: Path | None = None
     similarity: SimilarityReport | None = None
+
+    def __repr__(self) -> str:
+        page = f", report {self.report}" if self.report else ""
+        return f"Run({self.folder}: {len(self.models)} models, {len(self.results)} results{page})"
 
 
 @timed()
@@ -50,6 +57,7 @@ def run(
     progress: Progress = no_progress,
     say: Say = keep_silent,
     done: Done | None = None,
+    to: Sinks | None = None,
     **overrides: Any,
 ) -> Run:
     """Follow a recipe: make its models, measure them, write the report.
@@ -66,6 +74,7 @@ def run(
         progress: called as steps and images are done.
         say: called with one line for every model: reused, made, or made anew and why.
         done: called as cells are done, with how many are and how many there are.
+        to: trackers that are told each result as it comes, beside those of the recipe (`sinks:`).
         **overrides: values of the recipe to change, by their path: `seed=1` or
             `**{"data.test.limit": 100}`.
 
@@ -82,12 +91,14 @@ def run(
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)
-    with stage("make"):
-        digests = make_models(file, folder, engine=engine, progress=progress, say=say)
-    cells = cells_of(file.recipe, folder)
-    remember(file, folder, models=digests, cells=cell_files(cells))
-    alike = _compare_changes(file.recipe, folder)
-    results = run_cells(cells, engine=engine, progress=progress, done=done)
+    # A tracker that cannot be had is found out before hours of training.
+    with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
+        with stage("make"):
+            digests = make_models(file, folder, engine=engine, progress=progress, say=say)
+        cells = cells_of(file.recipe, folder)
+        remember(file, folder, models=digests, cells=cell_files(cells))
+        alike = _compare_changes(file.recipe, folder)
+        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
     return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
 
@@ -105,15 +116,18 @@ def preview(
 
 
 def read(
-    recipe: str | Path | Mapping[str, Any] | RecipeFile, overrides: Mapping[str, Any] | None = None
+    recipe: str | Path | Mapping[str, Any] | RecipeFile, overrides: Overrides = ()
 ) -> RecipeFile:
-    """A recipe from wherever it is, with values changed."""
+    """A recipe from wherever it is, with values changed.
+
+    Paths in a file are meant from its folder; those that are not there, from where one stands.
+    """
     if isinstance(recipe, RecipeFile):
         return recipe.changed(overrides) if overrides else recipe
     if isinstance(recipe, Mapping):
         text = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
-        return RecipeFile(text, "recipe", overrides or {})
-    return load_recipe(recipe, overrides or {})
+        return RecipeFile(text, "recipe", overrides)
+    return load_recipe(recipe, overrides, beside(Path(recipe)))
 
 
 def folder_of(file: RecipeFile, out: str | Path | None = None) -> Path:

@@ -144,6 +144,7 @@ def cells_of(recipe: Recipe, folder: Path) -> list[Cell]:
             precision=recipe.precision,
             compile=recipe.compile,
             shards=entry.shards,
+            samples=recipe.measure is not None and recipe.measure.log_samples,
         )
         for model, entry in measured(recipe)
         for data in data_specs(recipe, entry.data)

@@ -76,7 +76,9 @@ def _in(source: object, places: dict[str, str]) -> bool:
 
 def _known(cell: Cell) -> CellState:
     try:
-        path = ResultStore(str(cell.store)).path(cell.key())
+        store, key = ResultStore(str(cell.store)), cell.key()
+        path = store.path(key)
     except UserError as problem:
         return CellState(cell, None, why=str(problem))  # measuring says so, and the others go on
-    return CellState(cell, path, path.exists())
+    there = path.exists() and (not cell.samples or store.find(key, samples=True) is not None)
+    return CellState(cell, path, there)

@@ -24,7 +24,9 @@ from torch import Generator, Tensor
 from stockpot.defend.adapt.batch_statistics import BatchStatistics, mix_statistics
 from stockpot.defend.adapt.learner import Learner
 from stockpot.defend.wrapped import Wrapped
+from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier
+from stockpot.models.shipped.answers import only_asked
 
 Make = Callable[[Classifier, Generator], Learner]
 """Makes what learns from one stream, for a model that is as it was given."""
@@ -43,6 +45,12 @@ class Adapting(Wrapped):
             prior: how many pictures the statistics of BatchNorm that the model brings are worth
                 against those of a batch; with none they stay alone.
         """
+        if prior is not None and only_asked(model):
+            raise UserError(
+                f"{label.partition('(')[0]}: {model.origin.source} can only be asked: it shows no "
+                "weights to adapt and gives no gradients.",
+                hint="zero and ten_crop need none; the model that it was exported from has them.",
+            )
         inner = deepcopy(model).eval().requires_grad_(False)
         if prior is not None:
             mix_statistics(inner, prior)

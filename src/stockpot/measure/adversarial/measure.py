@@ -27,7 +27,7 @@ from stockpot.measure.adversarial.protocols import (
     threats_of,
 )
 from stockpot.measure.adversarial.replay import replayed
-from stockpot.measure.adversarial.scores import measured
+from stockpot.measure.adversarial.scores import measured, record_of
 from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.parts import as_range, seen_again, window
@@ -127,6 +127,8 @@ def adversarial(
     part = context.pieces.part if keeps else None
     own_rows = window(data, part, context.batch_size)
     todo = () if known else own_rows.batches(context.batch_size, model.preprocess.fit)
+    notes_of = {member: context.note(record_of(member), data, scorer) for member in threats.members}
+    note = context.note("correct", data, scorer)
     with evaluation_mode(model):
         for batch in todo:
             pixels = batch.images.to(context.device).float() / 255
@@ -142,11 +144,16 @@ def adversarial(
                     came[member] = Attacked.of(result)
                     masks[member].append(came[member].robust)
                     work.add(member, came[member])
+                    if context.said is not None:
+                        outputs = asked_again(model, result.images)
+                        notes_of[member](scorer.logits(outputs), batch.rows)
                     if save:
                         found[member].append(result.images.cpu())
             if save:
                 seen.append(batch.images)
             correct.append(came[threats.members[-1]].correct)
+            if context.said is not None:
+                note(scorer.logits(asked_again(model, pixels)), batch.rows)
             if keeps:
                 robust_now = {str(member): one.robust for member, one in came.items()}
                 about = {str(member): one.about for member, one in came.items()}
@@ -176,6 +183,13 @@ def adversarial(
         flags=work.flags(),
         class_space=scorer.description,
     )
+
+
+@torch.no_grad()
+def asked_again(model: Classifier, images: Tensor) -> Tensor:
+    """What a model answers to images whose verdict is known: for per-image records alone."""
+    outputs: Tensor = model(images)
+    return outputs.float()
 
 
 def _convention(

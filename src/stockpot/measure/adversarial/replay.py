@@ -9,7 +9,7 @@ from stockpot.attack.saved_images import SavedImages, load_images
 from stockpot.attack.threat import Threat
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError
-from stockpot.measure.adversarial.scores import measured
+from stockpot.measure.adversarial.scores import measured, record_of
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.load import identify
@@ -33,15 +33,18 @@ def replayed(
     masks: dict[Threat, list[Tensor]] = {member: [] for member in saved.images}
     clean: list[Tensor] = []
     compared = True
+    note = context.note("correct", data, scorer)
+    notes_of = {member: context.note(record_of(member), data, scorer) for member in saved.images}
     with evaluating(model):
         for batch in data.batches(context.batch_size, model.preprocess.fit):
             compared &= _same(saved, batch.images, batch.rows, folder)
-            right = scorer.correct(
-                model(saved.originals[batch.rows].to(context.device)).float(), batch.rows
-            )
+            outputs = model(saved.originals[batch.rows].to(context.device)).float()
+            right = scorer.correct(outputs, batch.rows)
+            note(scorer.logits(outputs), batch.rows)
             clean.append(right.cpu())
             for member, images in saved.images.items():
                 outputs = model(images[batch.rows].to(context.device)).float()
+                notes_of[member](scorer.logits(outputs), batch.rows)
                 masks[member].append((right & scorer.correct(outputs, batch.rows)).cpu())
             context.progress("adversarial", int(batch.rows[-1]) + 1, len(data))
     own = facts.get("weights_fingerprint") == identify(model)

@@ -12,6 +12,11 @@ from stockpot.measure.measurement import Flags, Measurement, proportion
 from stockpot.results.statistics import Groups
 
 
+def record_of(member: Threat) -> str:
+    """How the outcome under a threat is called in results."""
+    return f"robust:{member.norm}:{member.eps}"
+
+
 def measured(
     correct: Flags, robust: Mapping[Threat, Flags], groups: Groups | None = None, **facts: Any
 ) -> Measurement:
@@ -32,5 +37,5 @@ def measured(
         condition = {"threats": str(Threats(tuple(robust)))}
         scores.append(proportion("union_accuracy", union, condition, groups=groups))
     outcomes = {"correct": correct, "union": union}
-    outcomes |= {f"robust:{member.norm}:{member.eps}": mask for member, mask in robust.items()}
+    outcomes |= {record_of(member): mask for member, mask in robust.items()}
     return Measurement(scores=scores, outcomes=outcomes, **facts)

@@ -99,8 +99,8 @@ def evaluate(
         answers: further searches where a model seems to hide.
         place: which search of this measure it is, where there are several.
     """
-    part = context.pieces.part
-    mine = part.rows(len(data), context.batch_size) if part else range(len(data))
+    own = context.pieces.part
+    mine = own.rows(len(data), context.batch_size) if own else range(len(data))
     shards = Shards(context.scratch / place if context.scratch else None, mine.start)
     apart = 1 if keep_images else max(1, -(-len(data) // _PICTURED))
     halving = Halving(context.batch_size)

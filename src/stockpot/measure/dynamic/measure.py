@@ -38,6 +38,7 @@ from stockpot.measure.dynamic.signs import flags_of, look_for_signs
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
+from stockpot.models.shipped.answers import want_gradients
 from stockpot.results.schema import Score
 from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace, match_classes
@@ -136,6 +137,7 @@ def dynamic(
         pictures: how many examples the result carries for the page.
         export: write the validated images to this folder as a benchmark.
     """
+    want_gradients(model)
     scorer = scorer_for(model.classes, data, class_space)
     setting = Setting(data.classes, data.templates, context.device, data.name, data.vocabulary)
     judge: Oracle | None = None
@@ -190,6 +192,8 @@ def dynamic(
         model, data, task, scorer, context, keep_images=bool(export), answers=answers, **options
     )
     outcomes = found.outcomes
+    context.chose("correct", data, scorer, found.shards.column("before"))
+    context.chose("withstood", data, scorer, found.shards.column("after"))
     flags, warnings = flags_of(signs.afterwards(model, few), found.signs, outcomes)
     notes += [*warnings, *answers.notes(found.signs, outcomes)]
     if judge is not None:

@@ -30,7 +30,7 @@ def published(
     found = read_published(data)
     space = (class_space,)
     before = yield from flags_in_steps(model, found.originals, context, "originals", space)
-    made = yield from flags_in_steps(model, found.made, context, "published", space)
+    made = yield from flags_in_steps(model, found.made, context, "published", space, "correct")
     correct, after = before[class_space], made[class_space]
     validated = np.zeros(len(correct), dtype=bool)
     withstood = np.zeros(len(correct), dtype=bool)

@@ -49,7 +49,7 @@ def factors(
     names = dict.fromkeys(name for text in data.columns[by] for name in text.split("+") if name)
     if not names:
         raise BadParameterError(f"by: no picture of {data.name} has a factor in {by!r}.")
-    found = yield from flags_in_steps(model, data, context, "factors", (class_space,))
+    found = yield from flags_in_steps(model, data, context, "factors", (class_space,), "correct")
     right = found[class_space]
     members = {name: np.array([name in each for each in named]) for name in names}
     scorer = scorer_for(model.classes, data, class_space)

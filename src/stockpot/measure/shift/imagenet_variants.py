@@ -83,7 +83,7 @@ def imagenet_variants(
     """
     folder = Path(root).expanduser()
     chosen = _chosen(folder, sets)
-    inside = (yield from flags_in_steps(model, data, context, "imagenet"))["all"]
+    inside = (yield from flags_in_steps(model, data, context, "imagenet", record="correct"))["all"]
     scores = [proportion("accuracy", inside)]
     usual: dict[str, Flags] = {}
     images = len(data)
@@ -171,7 +171,7 @@ def _scored(
 ) -> Steps[tuple[Flags, list[Score]]]:
     space = usual_space(name)
     spaces: tuple[ClassSpace, ...] = ("subset", "all") if space == "subset" else ("all",)
-    flags = yield from flags_in_steps(model, variant, context, name, spaces)
+    flags = yield from flags_in_steps(model, variant, context, name, spaces, f"outside:{name}")
     scores = [
         proportion("outside_accuracy", flags[each], {"set": name, "space": each}) for each in spaces
     ]

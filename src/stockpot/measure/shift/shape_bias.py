@@ -19,6 +19,7 @@ from stockpot.measure.measurement import (
     proportion,
     span,
 )
+from stockpot.measure.samples.said import no_note
 from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import Score
@@ -34,7 +35,7 @@ def shape_bias(model: Classifier, data: Dataset, context: Context) -> Steps[Meas
     A model's probabilities are averaged over the classes of each category, as the experiments'
     authors do. Pictures whose two cues agree count for accuracy and not for the bias.
     """
-    found = yield from decisions(model, data, context)
+    found = yield from decisions(model, data, context, "correct")
     return Measurement(
         scores=shape_scores(data, found),
         convention="shape-bias:mean-probability; agreeing cues left out of the bias",
@@ -51,14 +52,18 @@ class Decisions(NamedTuple):
     right: Flags
 
 
-def decisions(model: Classifier, data: Dataset, context: Context) -> Steps[Decisions]:
+def decisions(
+    model: Classifier, data: Dataset, context: Context, record: str = ""
+) -> Steps[Decisions]:
     """The category that a model decides for, among those of the data."""
     scorer = scorer_for(model.classes, data, "subset").to(context.device)
     chosen, right = [], []
+    note = context.note(record, data, scorer) if record else no_note
     for outputs, batch in forward_batches(model, data, context, "shape or texture"):
         logits = scorer.logits(outputs)
         chosen.append(predictions(logits))
         right.append(scorer.right(logits, span(batch.rows))[:, 0])
+        note(logits, span(batch.rows))
         yield
     return Decisions(torch.cat(chosen).cpu().numpy(), torch.cat(right).cpu().numpy())
 

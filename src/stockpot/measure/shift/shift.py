@@ -60,13 +60,15 @@ def shift(
             hint="Such as outside={sketches: {dataset: domains, domain: drawing}}.",
         )
     spaces = (class_space,)
-    own = (yield from flags_in_steps(model, data, context, "inside", spaces))[class_space]
+    inside = yield from flags_in_steps(model, data, context, "inside", spaces, "correct")
+    own = inside[class_space]
     found = {}
     groups: SetGroups = {INSIDE: data.groups}
     notes = [f"inside: {data} ({data.fingerprint[:16]})"]
     for name, chosen in outside.items():
         other = load_chosen(chosen, f"outside: {name}")
-        flags = yield from flags_in_steps(model, other, context, name, spaces)
+        record = f"outside:{name}"
+        flags = yield from flags_in_steps(model, other, context, name, spaces, record)
         found[name], groups[name] = flags[class_space], other.groups
         notes.append(f"{name}: {other} ({other.fingerprint[:16]})")
     scorer = scorer_for(model.classes, data, class_space)

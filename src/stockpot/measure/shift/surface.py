@@ -61,7 +61,7 @@ def surface(
             f"unseen: no image has {by} {', '.join(unknown)}.",
             hint=f"There are {', '.join(sorted(set(groups.tolist()))[:12])}.",
         )
-    found = yield from flags_in_steps(model, data, context, "surface", (class_space,))
+    found = yield from flags_in_steps(model, data, context, "surface", (class_space,), "correct")
     right = found[class_space]
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(

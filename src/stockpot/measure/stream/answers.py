@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.measure.measurement import proportion, with_interval
+from stockpot.measure.samples.said import Note, no_note
 from stockpot.measure.stream.order import Numbers
 from stockpot.measure.stream.pictures import Corruption
 from stockpot.results.calibration import calibration_error, calibration_interval
@@ -25,6 +26,8 @@ class Answers:
 
     def __init__(self, scorer: Scorer, kinds: Sequence[Corruption]) -> None:
         self.scorer, self.kinds = scorer, kinds
+        self.notes: list[Note] = [no_note] * len(kinds)
+        """Where the answers under each corruption go besides."""
         shape = len(kinds), len(scorer.labels)
         self.correct: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
         self.losses: NDArray[np.float64] = np.full(shape, np.inf)
@@ -33,6 +36,9 @@ class Answers:
     def add(self, rows: Numbers, kinds: Numbers, outputs: Tensor) -> None:
         """The outputs for one batch."""
         logits, places = self.scorer.logits(outputs.float()), torch.from_numpy(rows)
+        for kind in np.unique(kinds):
+            mine = torch.from_numpy(kinds == kind)
+            self.notes[int(kind)](logits[mine.to(logits.device)], places[mine])
         self.correct[kinds, rows] = self.scorer.right(logits, places)[:, 0].cpu().numpy()
         self.losses[kinds, rows] = self.scorer.losses(logits, places).cpu().double().numpy()
         # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
@@ -76,7 +82,9 @@ class Answers:
 
     def outcomes(self) -> dict[str, NDArray[np.bool_]]:
         """Who was right, by corruption, in the order of the data."""
-        return {
-            f"{kind[0]}:{kind[1]}" if kind else "correct": flags
-            for kind, flags in zip(self.kinds, self.correct, strict=True)
-        }
+        return dict(zip(self.records, self.correct, strict=True))
+
+    @property
+    def records(self) -> list[str]:
+        """How the outcomes of the corruptions are called."""
+        return [f"{kind[0]}:{kind[1]}" if kind else "correct" for kind in self.kinds]

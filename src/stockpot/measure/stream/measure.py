@@ -84,6 +84,7 @@ def stream(
     way = sizing(data, model.preprocess, size)
     pictures = Pictures(data, len(kinds), way, context.device, context.seed, profile, overlays)
     answers = Answers(scorer_for(model.classes, data, class_space), kinds)
+    answers.notes = [context.note(record, data, answers.scorer) for record in answers.records]
     skipped = _shown(model, pictures, parts, batch, answers, context)
     said: Condition = {"stream": stream, "order": order, "batch": batch}
     runs = f" (concentration {concentration:g})" if order == "dirichlet" else ""

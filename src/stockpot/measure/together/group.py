@@ -70,7 +70,7 @@ def task_of(cell: Cell) -> tuple[object, ...]:
     return (
         *(cell.measure, data.name, source, options),
         *(cell.seed, cell.store, cell.device, cell.batch_size),
-        *(cell.precision, cell.compile, cell.part),
+        *(cell.precision, cell.compile, cell.samples, cell.part),
     )
 
 

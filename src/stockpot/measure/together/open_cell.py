@@ -16,23 +16,15 @@ from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.parts import Pieces
+from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import batch_of
+from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
-from stockpot.results.schema import (
-    CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
-    Flag,
-    ModelFacts,
-    Score,
-    pack_bits,
-    pack_groups,
-    pack_labels,
-)
+from stockpot.results.samples import digest_of
+from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.score.predictions import NON_FINITE
 
@@ -69,7 +61,8 @@ class OpenCell:
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
             sibling=cell.data.sibling,
-            pieces=Pieces(scratch / "pieces" if scratch else None, cell.part),
+            said={} if cell.samples and self.store else None,
+            pieces=Pieces(scratch / "pieces" if scratch and not cell.samples else None, cell.part),
         )
 
     def finish(self, ran: Ran, cost: Cost) -> CellResult:
@@ -77,7 +70,12 @@ class OpenCell:
         result = self._result(ran, cost)
         if self.store:
             with stage("write"):
-                self.store.save(result)
+                said, source = ran.context.said, self.cell.data
+                samples = None
+                if said is not None:
+                    samples = cell_samples(result, self.data, said, source)
+                    result = result.model_copy(update={"samples": digest_of(samples)})
+                self.store.save(result, samples)
                 self.store.clear_scratch(self.key)
         return result
 
@@ -150,7 +148,7 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
     with stage("load"):
         key = key or cell.key()
         store = ResultStore(cell.store) if cell.store else None
-        if store and (known := store.find(key)):
+        if store and (known := store.find(key, samples=cell.samples)):
             return known
         data, known_images = cell.images()
         device = pick_device(cell.device)

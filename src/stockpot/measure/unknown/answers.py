@@ -73,9 +73,14 @@ class Answers:
 
 
 def answers_of(
-    model: Classifier, data: Dataset, context: Context, what: str, space: ClassSpace = "all"
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    what: str,
+    space: ClassSpace = "all",
+    record: str = "",
 ) -> Answers:
-    """One pass over the images."""
+    """One pass over the images; answers are noted as those of a record, if one is named."""
     scorer = scorer_for(model.classes, data, space)
     found: list[Tensor] = []
     with evaluating(model):
@@ -83,6 +88,8 @@ def answers_of(
             found.append(scorer.logits(outputs).cpu())
     logits = torch.cat(found) if found else torch.zeros(0, len(model.classes))
     logits = torch.where(finite(logits)[:, None], logits, torch.nan)
+    if record:
+        context.note(record, data, scorer)(logits, slice(None))
     accepted = scorer.accepted
     columns = scorer.mapping.targets(accepted.clamp_min(0))
     return Answers(

@@ -80,6 +80,10 @@ def certified(
     chosen, counted = (shards.column(name).numpy() for name in ("chosen", "counted"))
     classes, radii = certify(chosen, counted, sigma, alpha)
     answered = predict(counted, alpha)
+    silent = counted.shape[1] - 1  # the column of draws that were no answer
+    for record, columns in (("correct", classes), ("predicted", answered)):
+        said = np.where(columns == silent, NONE, columns)
+        context.chose(record, data, scorer, torch.from_numpy(said))
     return Measurement(
         scores=_scores(classes, radii, answered, scorer, data, (sigma, n, alpha, step), context),
         convention=(

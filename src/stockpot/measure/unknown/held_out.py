@@ -65,7 +65,7 @@ def held_out_answers(
         chosen: `val`, `content`, or a dataset as `load_chosen` takes it.
         space: the class space.
     """
-    whole = answers_of(model, data, context, "measured", space)
+    whole = answers_of(model, data, context, "measured", space, "correct")
     why = ""
     if chosen != "content":
         try:

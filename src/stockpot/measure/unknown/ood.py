@@ -110,7 +110,13 @@ def ood(
     run = {name: function for name, (function, _) in made.items()}
     scorer = scorer_for(model.classes, data)
     right: list[Tensor] = []
-    inside = _scored(looking, data, run, "inside", -np.inf, right, scorer.correct)
+    note = context.note("correct", data, scorer)
+
+    def judged(outputs: Tensor, rows: Tensor | slice) -> Tensor:
+        note(scorer.logits(outputs), rows)
+        return scorer.correct(outputs, rows)
+
+    inside = _scored(looking, data, run, "inside", -np.inf, right, judged)
     groups = _groups(data)
     correct = torch.cat(right).cpu().numpy()
     scores = [proportion("accuracy", correct, groups=groups)]

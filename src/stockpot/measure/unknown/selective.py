@@ -41,7 +41,7 @@ def selective(
     wrong_ones = [share for share in coverages if not 0 < share <= 1]
     if wrong_ones or not coverages:
         raise BadParameterError(f"coverages: expected shares in (0, 1], got {coverages}.")
-    answers = answers_of(model, data, context, "selective", class_space)
+    answers = answers_of(model, data, context, "selective", class_space, "correct")
     scorer = answers.scorer
     return Measurement(
         scores=[

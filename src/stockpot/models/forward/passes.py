@@ -122,6 +122,11 @@ class Passes:
     def _made(self, pixels: Tensor) -> Run:
         """The fastest way that gives the model's own answers to these pixels."""
         ways = list(groups(self.model, self.forward, records=_records(pixels)))
+        if not any(True for _ in self.model.parameters()):
+            # There is nothing to change in a model that can only be asked.
+            self._steps.add("plain")
+            self._say(f"{self.forward.precision}: the model is asked as it is", TOLD)
+            return self._plain
         # A model in half precision is taken as it is.
         halves = any(value.dtype in _NAMES for value in self.model.parameters())
         if halves or not ways or not len(pixels):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stockpot.report.design.frame import environment
 from stockpot.results.headline import format_value
@@ -99,12 +99,14 @@ def table(
     """
     heads = [Column(c, number=False) if isinstance(c, str) else c for c in columns]
     body = [[Cell(c) if isinstance(c, str) else c for c in row] for row in rows]
+    wide = len(heads) > (_MOST_HEAT if heat else _MOST_PRINTED)
     values = {
         "name": slug(name),
         "caption": caption,
         "heads": list(zip(_keys(heads), heads, strict=True)),
         "groups": _groups(heads),
-        "rows": body,
+        "body": Markup("\n".join(_row(heads, row, labels=stack or wide) for row in body)),
+        "count": len(body),
         "search": len(body) >= 8 if search is None else search,
         "filters": [_choices(heads, body, at) for at, head in enumerate(heads) if head.filter],
         "stack": stack,
@@ -112,7 +114,7 @@ def table(
         "csv": csv,
         "sort": sort.removeprefix("-"),
         "falling": sort.startswith("-"),
-        "wide": len(heads) > (_MOST_HEAT if heat else _MOST_PRINTED),
+        "wide": wide,
         "most": most if len(body) > most else 0,
     }
     return Markup(environment().get_template("table.html.j2").render(values))
@@ -163,6 +165,41 @@ def _groups(heads: Sequence[Column]) -> list[_Group]:
         else:
             found.append(_Group(head.group, 1))
     return found
+
+
+def _row(heads: Sequence[Column], cells: Sequence[Cell], *, labels: bool) -> str:
+    """One row; not a template's work, since a page may have a hundred thousand cells."""
+    parts = []
+    for at, (head, cell) in enumerate(zip(heads, cells, strict=True)):
+        classes = "number" if head.number else ""
+        more = ""
+        if cell.best:
+            classes += " best"
+        if cell.share is not None:
+            classes += f" shade {cell.tone}"
+            more += f' style="--share:{min(1.0, max(0.0, cell.share)):.3f}"'
+        if cell.mark:
+            classes += f" {escape(cell.mark)}"
+        if cell.value is not None:
+            more += f' data-value="{_written(cell.value)}"'
+        if cell.low is not None and cell.high is not None:
+            more += f' data-low="{cell.low}" data-high="{cell.high}"'
+        if cell.title:
+            more += f' title="{escape(cell.title)}"'
+        if labels and at:
+            group = f", {head.group}" if head.group else ""
+            more += f' data-label="{escape(head.title + group)}"'
+        shown = str(escape(cell.text) if cell.html is None else cell.html)
+        if cell.html is None and cell.link:
+            shown = f'<a href="{escape(cell.link)}">{shown}</a>'
+        small = f" <small>{escape(cell.detail)}</small>" if cell.detail else ""
+        start, end = ("td", "td") if at else ('th scope="row"', "th")
+        parts.append(f'<{start} class="{classes}"{more}>{shown}{small}</{end}>')
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def _written(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else str(value)
 
 
 def _choices(

@@ -1,0 +1,153 @@
+"""What is said of a shipped model: its classes, and how pictures become what it takes.
+
+The keys are those of the options (`classes`, `size`, `resize`, `squash`, `mean`, `std`,
+`interpolation`). Each is taken from the first place that has it: an option, `model.onnx.json`
+beside the file, what the file itself holds, `preprocessor_config.json` and `config.json` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.models.preprocess import Interpolation, Preprocess, from_hub_config
+from stockpot.types import ImageSize
+
+KEYS = ("classes", "size", "resize", "squash", "mean", "std", "interpolation")
+Said = Mapping[str, Any]
+PLAIN: Said = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+"""Pixels in [0, 1] are taken as they are."""
+
+
+def stated(preprocess: Preprocess, classes: Sequence[str]) -> dict[str, Any]:
+    """A preprocessing and class names under the keys above."""
+    exact = isinstance(preprocess.resized, ImageSize)
+    return {
+        "classes": list(classes),
+        "size": list(preprocess.size),
+        **({"squash": True} if exact else {"resize": preprocess.resized}),
+        "mean": list(preprocess.mean),
+        "std": list(preprocess.std),
+        "interpolation": preprocess.interpolation,
+    }
+
+
+def settled(
+    what: str, *places: Said, side: ImageSize | None = None
+) -> tuple[tuple[str, ...] | None, Preprocess]:
+    """Class names, where somebody says them, and the preprocessing.
+
+    Args:
+        what: the model, for messages.
+        places: where things are said, the strongest first; a key that is none there is not said.
+        side: the size that the model's input has, where that is fixed.
+    """
+    said: dict[str, Any] = {}
+    for place in reversed(places):
+        said |= {key: place[key] for key in KEYS if place.get(key) is not None}
+    missing = [key for key in ("mean", "std") if key not in said]
+    if "size" not in said and side is None:
+        missing.append("size")
+    if missing:
+        raise BadCheckpointError(
+            f"{what}: nothing says its preprocessing ({', '.join(missing)}).",
+            hint="Give -m mean=R,G,B -m std=R,G,B -m size=N (0,0,0 and 1,1,1 for pixels in "
+            f"[0, 1] as they are), or write them into {Path(what).name}.json beside it.",
+        )
+    size = _size(said["size"], what) if "size" in said else side
+    if size is None or (side is not None and size != side):
+        raise BadCheckpointError(f"{what}: its input is {side}, but size says {size}.")
+    resized = said.get("resize")
+    # Of a size that is no square, nothing says how the rest is to be cut.
+    whole = said.get("squash") or (resized is None and size.height != size.width)
+    classes = said.get("classes")
+    return (
+        None if classes is None else tuple(str(name) for name in classes),
+        Preprocess(
+            size,
+            size if whole else resized or size.height,
+            three(said["mean"], "mean"),
+            three(said["std"], "std"),
+            _interpolation(said.get("interpolation", "bicubic")),
+        ),
+    )
+
+
+def names_of(what: str, classes: tuple[str, ...] | None, outputs: int) -> tuple[str, ...]:
+    """The names of so many outputs; plain numbers where nobody says them."""
+    if classes is None:
+        return tuple(str(index) for index in range(outputs))
+    if len(classes) != outputs:
+        raise BadCheckpointError(
+            f"{what} has {outputs} outputs, but {len(classes)} class names are given."
+        )
+    return classes
+
+
+def beside(file: Path) -> list[Said]:
+    """What lies beside a file: `NAME.json`, and what Hugging Face keeps of a model."""
+    found: list[Said] = []
+    own = file.with_name(f"{file.name}.json")
+    if own.is_file():
+        said = read_json(own)
+        if unknown := [key for key in said if key not in (*KEYS, "made")]:
+            raise BadCheckpointError(
+                f"{own}: unknown key {unknown[0]!r}. Known: {', '.join(KEYS)}."
+            )
+        found.append(said)
+    return found
+
+
+def beside_from_hub(file: Path) -> Said:
+    """The preprocessing and classes that a Hugging Face folder states for the file in it."""
+    said: dict[str, Any] = {}
+    processor, config = file.parent / "preprocessor_config.json", file.parent / "config.json"
+    if processor.is_file():
+        read = from_hub_config(read_json(processor), default_size=224)
+        said |= {key: value for key, value in stated(read, ()).items() if key != "classes"}
+    if config.is_file():
+        names = read_json(config).get("id2label") or {}
+        if names:
+            said["classes"] = [names[key] for key in sorted(names, key=int)]
+    return said
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise BadCheckpointError(f"{file} is not JSON: {problem}.") from problem
+    if not isinstance(found, dict):
+        raise BadCheckpointError(f"{file}: expected a JSON object, got {type(found).__name__}.")
+    return found
+
+
+def three(values: Any, what: str) -> tuple[float, float, float]:
+    """One number for each channel; a recipe gives them as a list."""
+    several = isinstance(values, Sequence) and not isinstance(values, str)
+    if not several or len(values) != 3:
+        raise BadParameterError(
+            f"{what}: expected three numbers (red, green, blue), got {values!r}."
+        )
+    red, green, blue = (float(value) for value in values)
+    return red, green, blue
+
+
+def _size(value: Any, what: str) -> ImageSize:
+    sides = [value, value] if isinstance(value, int) else value
+    several = isinstance(sides, Sequence) and not isinstance(sides, str)
+    if not several or len(sides) != 2 or not all(isinstance(side, int) for side in sides):
+        raise BadCheckpointError(f"{what}: size: expected a number or two, got {value!r}.")
+    return ImageSize(*sides)
+
+
+def _interpolation(value: Any) -> Interpolation:
+    if value not in get_args(Interpolation):
+        known = ", ".join(get_args(Interpolation))
+        raise BadParameterError(f"interpolation: expected one of {known}, got {value!r}.")
+    found: Interpolation = value
+    return found
