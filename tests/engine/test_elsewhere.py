@@ -83,7 +83,7 @@ def test_a_lost_worker_and_a_lost_node_cost_time_alone(
     gate = tmp_path / "gate"
     gate.mkdir()
     monkeypatch.setenv(GATE, str(gate))
-    monkeypatch.setattr("stockpot.measure.run._carry_out", through_the_gate)
+    monkeypatch.setattr("stockpot.measure.run.carry_out", through_the_gate)
 
     def spoil() -> None:
         first, *_ = wait_for(gate, 2)

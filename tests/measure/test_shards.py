@@ -18,7 +18,7 @@ from stockpot.errors import BadParameterError
 from stockpot.measure import grids, measures
 from stockpot.measure.parts import Part
 from stockpot.measure.run import measure
-from stockpot.measure.together import group
+from stockpot.measure.together import jobs, sent
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import CellResult
 
@@ -76,15 +76,15 @@ def test_parts_sum_to_the_whole(name: str, tmp_path: Path, monkeypatch: pytest.M
     whole = told(measure(models, out=tmp_path / "whole", **asked))
     assert any(flag["name"] == "non_finite" for flag in whole[1]["flags"])
     parts: list[Part | None] = []
-    plain = group.run_group
+    plain = sent.run_group
 
-    def seen(asked: list[group.Asked], *rest: Any) -> Any:
+    def seen(asked: list[jobs.Asked], *rest: Any) -> Any:
         parts.extend({one.cell.part for one in asked})
         return plain(asked, *rest)
 
-    monkeypatch.setattr(group, "run_group", seen)
+    monkeypatch.setattr(sent, "run_group", seen)
     assert told(measure(models, out=tmp_path / "parts", shards=3, **asked)) == whole
-    assert parts == [Part(0, 3), Part(1, 3), Part(2, 3)]
+    assert parts == [Part(0, 3), Part(1, 3), Part(2, 3), None]
     assert not list((tmp_path / "parts").rglob("*.safetensors"))
     names = [
         sorted(p.name for p in (tmp_path / f / "results").iterdir()) for f in ("whole", "parts")
@@ -100,12 +100,22 @@ def test_pictures_of_many_sizes_and_a_measured_baseline(tmp_path: Path) -> None:
     assert told(measure(models, out=tmp_path / "parts", shards=2, **asked)) == whole
 
 
+def only(patch: pytest.MonkeyPatch, *, parts: bool) -> None:
+    """Go through parts alone, or through whole cells alone."""
+    plain = sent.run_group
+
+    def some(asked: list[jobs.Asked], *rest: Any) -> list[Any]:
+        return plain(asked, *rest) if (asked[0].cell.part is not None) == parts else []
+
+    patch.setattr(sent, "run_group", some)
+
+
 def kept(model: Classifier, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The pieces of a cell whose last run was kept from happening."""
     data = make_dataset(14)
     with monkeypatch.context() as patch:
-        patch.setattr("stockpot.measure.run.run_group", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        only(patch, parts=True)
+        with pytest.raises(KeyError):
             measure(model, "clean", data=data, out=folder, batch_size=SIZE, shards=2)
     return sorted(folder.rglob("*.safetensors"))
 
@@ -118,7 +128,7 @@ def test_the_whole_is_read_from_the_parts(tmp_path: Path, monkeypatch: pytest.Mo
     answers = load_file(first)
     about = first.read_bytes()
     with monkeypatch.context() as patch:  # what is there needs no model
-        patch.setattr("stockpot.measure.run.run_parts", lambda *_: None)
+        only(patch, parts=False)
         patch.setattr(Net, "forward", lambda *_: 1 / 0)
         (result,) = measure(model, "clean", out=tmp_path, **asked)
     assert (
@@ -130,7 +140,7 @@ def test_the_whole_is_read_from_the_parts(tmp_path: Path, monkeypatch: pytest.Mo
     (broken,) = (tmp_path / "again").rglob("00000000-*.safetensors")
     broken.write_bytes(about[:-7])
     with monkeypatch.context() as patch:
-        patch.setattr("stockpot.measure.run.run_parts", lambda *_: None)
+        only(patch, parts=False)
         (again,) = measure(model, "clean", out=tmp_path / "again", **asked)
     assert told([again]) == told([result])
     save_file(answers, tmp_path / "unused")  # the pieces are plain safetensors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -12,25 +11,18 @@ from typing import Any
 from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
-from stockpot.datasets.dataset import Dataset, TensorImages
+from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.engine import Engine, pick_device
+from stockpot.engine import pick_device
 from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import (
-    Asked,
-    End,
-    divide,
-    model_of,
-    run_apart,
-    run_group,
-    run_parts,
-    split,
-)
+from stockpot.measure.together.group import End
+from stockpot.measure.together.jobs import Asked, divide, model_of, split
+from stockpot.measure.together.sent import carry_out, sent
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
@@ -179,7 +171,7 @@ def run_cells(
         # Finished cells are found here, so that no worker starts for nothing.
         key, known = _known(cell, identities)
         if known is None:
-            asked.append(Asked(index, cell if here else _sent(cell, key, runner), key))
+            asked.append(Asked(index, cell if here else sent(cell, key, runner), key))
         else:
             results[index] = known
             tell(known)
@@ -191,7 +183,7 @@ def run_cells(
             results[end.number] = end.result
             tell(end.result)
 
-    work = partial(_carry_out, progress=progress, told=ended) if here else _carry_out
+    work = partial(carry_out, progress=progress, told=ended) if here else carry_out
     whole = [one for one in asked if not one.cell.divided]
     divided = [one for one in asked if one.cell.divided]
     parts = divide(divided, runner.size)
@@ -209,33 +201,6 @@ def run_cells(
     if failures:
         _raise(failures, len(results))
     return Results(results[index] for index in range(len(cells)))
-
-
-def _carry_out(
-    job: Sequence[Asked],
-    progress: Progress = no_progress,
-    told: Callable[[End], None] | None = None,
-) -> list[End]:
-    """A job, in whatever process this is: cells, or parts of them."""
-    if job[0].cell.part is not None:
-        run_parts(job, progress)
-        return []
-    return run_group(job, progress, told) if told else run_apart(job)
-
-
-def _sent(cell: Cell, key: CellKey | None, runner: Engine) -> Cell:
-    """A cell as it is sent to a worker, whose machine may be another.
-
-    What `auto` means is settled here, so that no number depends on where a cell runs. To machines
-    that have a place for them, pictures that are decoded already come along.
-    """
-    if key is not None and cell.passes:
-        cell = replace(cell, precision=key.precision)
-    if key is not None and getattr(runner, "places", False):
-        data = cell.data.load()
-        if isinstance(data.images, TensorImages) and not isinstance(cell.data.source, Dataset):
-            cell = replace(cell, data=replace(cell.data, loaded=data))
-    return cell
 
 
 def _folders(cells: Sequence[Cell]) -> list[Path]:
