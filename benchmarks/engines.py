@@ -91,10 +91,8 @@ def main() -> None:
                 first = (took, found)
             same = "as of the first" if found == first[1] else "DIFFERENT"
             speed = first[0] / took
-            print(
-                f"| {name} | {took:.1f} | {speed:.2f} | {empty:.2f} s | {len(found)}, {same} |",
-                flush=True,
-            )
+            line = f"| {name} | {took:.1f} | {speed:.2f} | {empty:.2f} s | {len(found)}, {same} |"
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def test_closed_forms() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0.01, 9), min_size=1, max_size=30), st.integers(1, 8))
 def test_graham_bounds(seconds: list[float], workers: int) -> None:
-    """No schedule is faster than its work or its longest job; a greedy one at most twice as slow."""
+    """No schedule beats its work or its longest job; a greedy one is at most twice as slow."""
     took = simulate([Work(one) for one in seconds], Site(workers)).seconds
     ideal = max(sum(seconds) / workers, max(seconds))
     assert ideal - 1e-6 <= took <= (2 - 1 / workers) * ideal + 1e-6
