@@ -18,6 +18,11 @@ def check_main_guard() -> None:
     # A shell, a notebook or `python -c` is not read again; nor is a package's `__main__`.
     if main is None or file is None or (spec and spec.name.endswith("__main__")):
         return
+    if not Path(file).is_file():
+        raise UserError(
+            f"{file}: several processes each read the script, and this one is no file.",
+            hint="Save it as one, or take engine serial.",
+        )
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>":

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.hashes import hash_ahead
-from stockpot.checkpoints.member_names import by_name
-from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.tasks.sets import TASK_SETS
+from stockpot.datasets.stream import processes
 from stockpot.engine import pick_device
 from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
+from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
-from stockpot.measure import measures as registry
-from stockpot.measure.cells import Cell, DataSpec, ModelSpec
+from stockpot.measure.cells import Cell
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import End
+from stockpot.measure.specs import Measures, Models, data_specs, measure_specs, model_specs
+from stockpot.measure.together.in_step import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
 from stockpot.measure.together.sent import carry_out, sent
-from stockpot.models.adapted import is_adapter
-from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
-from stockpot.models.load import load_model
 from stockpot.results.collection import Results
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
@@ -34,9 +30,6 @@ from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
-Source = str | Path | Classifier | Callable[[Any], Any]
-Models = Source | Sequence[Source] | Mapping[str, Source]
-Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 Done = Callable[[CellResult, int, int], None]
 
 
@@ -107,7 +100,12 @@ def measure(
         raise BadParameterError(
             "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
-    chosen_forward(precision, compile, pick_device(device))
+    place = pick_device(device)
+    chosen_forward(precision, compile, place)
+    sets = data_specs(data, data_options)
+    feeds = engine == "serial" and place.type == "cuda"
+    if feeds:
+        load_libraries(place)
     cells = [
         Cell(
             model=model,
@@ -126,11 +124,11 @@ def measure(
         )
         for model, dataset, (name, params) in product(
             model_specs(models, model_options),
-            data_specs(data, data_options),
+            sets,
             measure_specs(measures),
         )
     ]
-    with Feed(to, out) as feed:
+    with Feed(to, out) as feed, processes.decoding(feeds and any(map(_has_files, sets))):
         results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")
@@ -235,86 +233,3 @@ def _raise(failures: list[tuple[Cell, Exception]], saved: int) -> None:
     )
     count = f"{len(failures)} of {saved + len(failures)} cells failed, {saved} are saved."
     raise PartialResultsError(f"{count} {lines}")
-
-
-def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
-    """Names and sources; `member_names` says how a source without a name is called.
-
-    An option `base` is for the LoRA adapters among the models.
-    """
-    chosen = dict(options or {})
-    named = by_name(models)
-    for name, source in named.items():
-        if not isinstance(source, str | Path | Classifier):
-            named[name] = load_model(source, **chosen, name=name)
-    adapters = {
-        name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
-        for name, source in named.items()
-        if "base" in chosen
-    }
-    if adapters and not any(adapters.values()):
-        raise BadParameterError("base: expected a LoRA adapter among the models, got none.")
-    whole = {key: value for key, value in chosen.items() if key != "base"}
-    return [
-        ModelSpec(
-            name,
-            source if isinstance(source, Classifier) else source_text(source),
-            chosen if adapters.get(name) else whole,
-        )
-        for name, source in named.items()
-    ]
-
-
-def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
-    """Datasets by name."""
-    chosen = dict(options or {})
-    if isinstance(data, str | Path | Dataset):
-        data = [data]
-    if isinstance(data, Mapping):
-        return [
-            spec
-            for name, source in data.items()
-            for spec in (
-                [DataSpec(name, source, chosen)]
-                if isinstance(source, Dataset)
-                else task_specs(name, str(source), chosen)
-            )
-        ]
-    return [
-        spec
-        for source in data
-        for spec in (
-            [DataSpec(source.name, source, {})]
-            if isinstance(source, Dataset)
-            else task_specs(_short(str(source)), str(source), chosen)
-        )
-    ]
-
-
-def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:
-    """One dataset, or all those of a set of tasks such as `ta8`."""
-    if source not in TASK_SETS:
-        return [DataSpec(name, source, options)]
-    prefix = "" if name == source else f"{name}-"
-    return [DataSpec(f"{prefix}{task}", task, options) for task in TASK_SETS[source]]
-
-
-def measure_specs(measures: Measures) -> list[tuple[str, dict[str, Any]]]:
-    """Measure names with checked parameters, before any model is loaded."""
-    chosen: Iterable[tuple[str, Mapping[str, Any]]]
-    if isinstance(measures, str):
-        chosen = [(name.strip(), {}) for name in measures.split(",")]
-    elif isinstance(measures, Mapping):
-        chosen = list(measures.items())
-    else:
-        chosen = [
-            (item, {})
-            if isinstance(item, str)
-            else (str(item["measure"]), {k: v for k, v in item.items() if k != "measure"})
-            for item in measures
-        ]
-    return [(name, registry.get(name).validate(params)) for name, params in chosen]
-
-
-def _short(source: str) -> str:
-    return source.rstrip("/").rpartition("/")[2].removeprefix("zoo:")

@@ -31,7 +31,7 @@ from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
 from stockpot.measure.overlap import with_unseen
-from stockpot.measure.run import Models, data_specs, model_specs
+from stockpot.measure.specs import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.results.packed import pack_bits, pack_groups
 from stockpot.results.provenance import provenance
