@@ -18,7 +18,14 @@ from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure.cells import Cell
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.specs import Measures, Models, data_specs, measure_specs, model_specs
+from stockpot.measure.specs import (
+    Measures,
+    Models,
+    data_specs,
+    has_files,
+    measure_specs,
+    model_specs,
+)
 from stockpot.measure.together.in_step import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
 from stockpot.measure.together.sent import carry_out, sent
@@ -128,7 +135,7 @@ def measure(
             measure_specs(measures),
         )
     ]
-    with Feed(to, out) as feed, processes.decoding(feeds and any(map(_has_files, sets))):
+    with Feed(to, out) as feed, processes.decoding(feeds and any(map(has_files, sets))):
         results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import DataSpec, ModelSpec
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_model
 
 Source = str | Path | Classifier | Callable[[Any], Any]
 Models = Source | Sequence[Source] | Mapping[str, Source]
@@ -75,7 +77,7 @@ def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[Data
     ]
 
 
-def _has_files(spec: DataSpec) -> bool:
+def has_files(spec: DataSpec) -> bool:
     """Whether a dataset may be pictures in files, which are decoded whenever they are wanted."""
     if isinstance(spec.source, Dataset):
         return isinstance(spec.source.images, EncodedImages)
