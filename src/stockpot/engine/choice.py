@@ -37,4 +37,5 @@ def checked_engine(choice: EngineChoice) -> tuple[str, dict[str, Any]]:
 def chosen_engine(choice: EngineChoice) -> Engine:
     """The engine that is meant, ready for jobs."""
     name, options = checked_engine(choice)
-    return engines.get(name)(**options)
+    engine: Engine = engines.get(name)(**options)
+    return engine

@@ -140,6 +140,7 @@ class Grids(ABC):
         )
         with watching(model) as watch:
             since = Since(watch)
+            last = self.cells[-1] if self.cells else None
             for pixels, rows, cell, whose in shown:
                 if scorer is None or scorer[0] is not whose:
                     own = scorer_for(model.classes, whose, self.class_space)
@@ -153,7 +154,7 @@ class Grids(ABC):
                 right[cell].append(scorer[1].right(logits, span(rows))[:, 0])
                 if noted:
                     notes[cell](logits, span(rows))
-                if keeps and cell == (self.cells or [None])[-1]:  # the batch was seen in all cells
+                if keeps and cell == last:  # the batch was seen in all cells
                     place = len(right[cell]) - 1
                     found = {_record(each): parts[place] for each, parts in right.items()}
                     context.pieces.keep(as_range(rows), found, {**since.now(), **told_of(run)})

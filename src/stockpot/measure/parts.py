@@ -20,7 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from stockpot.datasets.dataset import Batch, Dataset, Fit
+from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import ForwardFacts

@@ -45,9 +45,9 @@ class Shards:
         self._start = start
         self.parts: list[tuple[int, int, Path]] = []
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
-            start, _, stop = path.name.removesuffix(_SUFFIX).partition("-")
-            if int(start) == self.done:
-                self.parts.append((int(start), int(stop), path))
+            first, _, stop = path.name.removesuffix(_SUFFIX).partition("-")
+            if int(first) == self.done:
+                self.parts.append((int(first), int(stop), path))
 
     @property
     def done(self) -> int:
