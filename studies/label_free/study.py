@@ -23,7 +23,7 @@ from stockpot.datasets.load import load_dataset
 from stockpot.engine import pick_device
 from stockpot.files import write_atomic
 from stockpot.measure.measurement import Context
-from stockpot.measure.run import model_specs
+from stockpot.measure.specs import model_specs
 from stockpot.measure.unlabelled.estimates import estimates
 from stockpot.measure.unlabelled.pool import PoolAnswers, line_estimates, pool_answers
 from stockpot.measure.unlabelled.selection import Method, selection

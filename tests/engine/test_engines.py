@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,12 +20,33 @@ def job(number: int) -> int:
     return number * number
 
 
-@pytest.mark.parametrize("name", engines.names())
+@pytest.mark.parametrize("name", ["serial", "processes"])  # others: test_elsewhere.py
 def test_outcomes(name: str) -> None:
     outcomes = {outcome.job: outcome for outcome in engines.get(name)().run(job, [1, 2, 3, 4])}
     assert {index: outcomes[index].value for index in (0, 1, 3)} == {0: 1, 1: 4, 3: 16}
     assert isinstance(outcomes[2].error, UserError)
     assert "Did you mean tree" in str(outcomes[2].error)
+
+
+CALL = "engines.get('processes')(workers=1).run(str, [1])"
+
+
+@pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__": '])
+def test_a_script_without_a_main_guard_is_told_so(guard: str, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    work = "next({CALL})" if not guard else "check_main_guard()"  # no process need start for it
+    script.write_text(
+        "from stockpot.engine import engines\n"
+        "from stockpot.engine.main_guard import check_main_guard\n"
+        f"{guard}print({work.format(CALL=CALL)})\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    if guard:
+        assert (ran.stdout, ran.returncode) == ("None\n", 0), ran.stderr
+    else:
+        assert "mine.py, line 3: with several processes" in ran.stderr
+        assert '`if __name__ == "__main__":`' in ran.stderr
+        assert "freeze_support" not in ran.stderr
 
 
 def kill(number: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands import invoke
-from stockpot.measure.run import data_specs as measured_data
+from stockpot.measure.specs import data_specs as measured_data
 from stockpot.recipe import RecipeError, RecipeFile
 from stockpot.run.check import check
 from stockpot.run.plan import data_specs

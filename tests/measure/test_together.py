@@ -20,7 +20,7 @@ from stockpot.engine import Outcome
 from stockpot.errors import BadDataError, PartialResultsError
 from stockpot.measure.grids import CorruptedBatches
 from stockpot.measure.run import measure
-from stockpot.measure.together import group
+from stockpot.measure.together import group, jobs
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.results.schema import CellResult
@@ -199,24 +199,24 @@ def test_seconds_are_divided_and_add_up(toy_data) -> None:
 def test_workers_share_out_models_and_then_tasks(pico_vit, toy_data) -> None:
     from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 
-    def asked(models: int, tasks: int, measures: tuple[str, ...] = ("clean",)) -> list[group.Asked]:
+    def asked(models: int, tasks: int, measures: tuple[str, ...] = ("clean",)) -> list[jobs.Asked]:
         cells = [
             Cell(ModelSpec(f"m{m}", f"m{m}"), name, DataSpec(f"d{d}", toy_data), {}, 0, None, "", 1)
             for m in range(models)
             for d in range(tasks)
             for name in measures
         ]
-        return [group.Asked(number, cell) for number, cell in enumerate(cells)]
+        return [jobs.Asked(number, cell) for number, cell in enumerate(cells)]
 
-    def names(jobs: list[list[group.Asked]]) -> list[set[str]]:
-        return [{f"{one.cell.model.name}{one.cell.data.name}" for one in job} for job in jobs]
+    def names(found: list[list[jobs.Asked]]) -> list[set[str]]:
+        return [{f"{one.cell.model.name}{one.cell.data.name}" for one in job} for job in found]
 
-    assert [len(job) for job in group.split(asked(40, 1), 1)] == [40]
-    assert [len(job) for job in group.split(asked(40, 1), 3)] == [14, 13, 13]
-    assert names(group.split(asked(1, 4), 2)) == [{"m0d0", "m0d1"}, {"m0d2", "m0d3"}]
-    assert group.split([], 2) == []
+    assert [len(job) for job in jobs.split(asked(40, 1), 1)] == [40]
+    assert [len(job) for job in jobs.split(asked(40, 1), 3)] == [14, 13, 13]
+    assert names(jobs.split(asked(1, 4), 2)) == [{"m0d0", "m0d1"}, {"m0d2", "m0d3"}]
+    assert jobs.split([], 2) == []
     # An attack shares nothing, and is a job of its own.
-    both = group.split(asked(2, 1, ("clean", "adversarial")), 2)
+    both = jobs.split(asked(2, 1, ("clean", "adversarial")), 2)
     assert [[one.cell.measure for one in job] for job in both] == [
         ["adversarial"],
         ["adversarial"],
@@ -234,7 +234,7 @@ def test_what_a_killed_worker_had_saved_is_found(monkeypatch, tmp_path, toy_data
             for number in range(len(jobs)):
                 yield Outcome(number, None, BadDataError("killed."))
 
-    monkeypatch.setattr("stockpot.measure.run.engines", {"two": Killed})
+    monkeypatch.setattr("stockpot.measure.run.chosen_engine", lambda _: Killed())
     models = {"a": random_model(0), "b": random_model(1)}
     with pytest.raises(PartialResultsError, match=r"1 of 2 cells failed, 1 are saved"):
         measure(models, "clean", data=toy_data, out=tmp_path, engine="two")

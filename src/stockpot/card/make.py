@@ -19,7 +19,8 @@ from stockpot.errors import BadParameterError, UserError
 from stockpot.files import write_atomic
 from stockpot.measure.cells import DataSpec, ModelSpec, model_for
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.run import data_specs, measure, model_specs
+from stockpot.measure.run import measure
+from stockpot.measure.specs import data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from stockpot.report.page import write_page

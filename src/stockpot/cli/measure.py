@@ -14,6 +14,8 @@ from stockpot.cli.options import (
     Compile,
     DataOptions,
     Device,
+    EngineName,
+    EngineOptions,
     Index,
     ModelOptions,
     Params,
@@ -21,6 +23,7 @@ from stockpot.cli.options import (
     Seed,
     Split,
     To,
+    engine_choice,
     examples,
     library_defaults,
 )
@@ -71,9 +74,11 @@ def command(
     batch_size: BatchSize = LIBRARY.batch_size,
     precision: Precision = LIBRARY.precision,
     compiled: Compile = LIBRARY.compile,
-    engine: Annotated[
-        str, typer.Option(help="Where cells run: serial, processes.")
-    ] = LIBRARY.engine,
+    engine: EngineName = None,
+    engine_option: EngineOptions = None,
+    shards: Annotated[
+        int, typer.Option(help="Divide the images of each cell, so that many workers share it.")
+    ] = LIBRARY.shards,
     to: To = None,
     index: Index = "",
     as_json: AsJson = False,
@@ -107,7 +112,8 @@ def command(
             batch_size=batch_size,
             precision=cast("PrecisionChoice", precision),
             compile=compiled,
-            engine=engine,
+            engine=engine_choice(engine, engine_option, LIBRARY.engine),
+            shards=shards,
             unseen=unseen_only,
             log_samples=log_samples,
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),

@@ -79,6 +79,32 @@ Compile = Annotated[
 ]
 
 
+EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", help="Where work runs: serial (the default), processes, ray, slurm."),
+]
+EngineOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine-option",
+        "-e",
+        metavar="KEY=VALUE",
+        help="An option of the engine; see `stockpot show ENGINE`.",
+    ),
+]
+
+
+def engine_choice(
+    name: str | None, options: Sequence[str] | None, usual: str | Mapping[str, Any]
+) -> str | dict[str, Any]:
+    """The engine of a command line; what it does not say is as usual, such as a recipe says."""
+    whole = {"name": usual} if isinstance(usual, str) else dict(usual)
+    if name is not None and name != whole.get("name"):
+        whole = {"name": name}
+    whole |= key_values(options, "-e")
+    return str(whole["name"]) if set(whole) == {"name"} else whole
+
+
 def library_defaults(function: str) -> SimpleNamespace:
     """The defaults that the library gives the keyword parameters of `module:function`.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import Index, To, examples
+from stockpot.cli.options import EngineName, EngineOptions, Index, To, engine_choice, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
@@ -39,9 +39,8 @@ def command(
         typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
-    engine: Annotated[
-        str, typer.Option(help="Where models and cells are made: serial, processes.")
-    ] = "serial",
+    engine: EngineName = None,
+    engine_option: EngineOptions = None,
     to: To = None,
     index: Index = "",
     profile: Profile = None,
@@ -55,12 +54,13 @@ def command(
     with stage("start"):
         from stockpot.cli.console import ImageProgress, err, say_where
         from stockpot.cli.scores import print_scores
-        from stockpot.engine import engines
+        from stockpot.engine.choice import checked_engine
         from stockpot.run.follow import folder_of, read, run
 
     asked = ["measure.log_samples=true"] if log_samples else []
     file = read(recipe, [*(overrides or ()), *asked])
-    engines.get(engine)
+    place = engine_choice(engine, engine_option, file.recipe.engine)
+    checked_engine(place)
     if dry_run:
         _say_plan(file, out)
         return
@@ -69,7 +69,7 @@ def command(
     progress = ImageProgress(folder_of(file, out))
     with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         came = run(
-            file, out=out, engine=engine, fresh=fresh,
+            file, out=out, engine=place, fresh=fresh,
             progress=progress, say=err.print, done=progress.finished, to=to, index=index,
         )  # fmt: skip
     if came.similarity is not None and file.recipe.similarity is not None:

@@ -32,8 +32,10 @@ class Outcome(NamedTuple):
 class Workers(Protocol):
     """Open for jobs, which are told apart by a number."""
 
-    size: int
-    """How many jobs run at a time."""
+    @property
+    def size(self) -> int:
+        """How many jobs run at a time."""
+        ...
 
     def submit(self, number: int, job: Any) -> None:
         """Take a job."""

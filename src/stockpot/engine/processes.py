@@ -19,6 +19,7 @@ from typing import Any
 
 from stockpot.engine import Job, Outcome, engines, run_all
 from stockpot.engine.cores import usable_cores
+from stockpot.engine.main_guard import check_main_guard
 from stockpot.engine.worker import BEAT, work
 from stockpot.errors import BadParameterError, UserError
 
@@ -64,6 +65,7 @@ class Processes:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             # A worker that is reading the script that started it has come to the same call.
             os._exit(_NO_GUARD)
+        check_main_guard()
         return ProcessWorkers(function, min(self.size, max(1, jobs)), *self._limits)
 
     def run(self, function: Callable[[Job], Any], jobs: Sequence[Job]) -> Iterator[Outcome]:

@@ -21,7 +21,7 @@ from stockpot.results.schema import CellResult
 
 if TYPE_CHECKING:
     from stockpot.datasets.dataset import Dataset
-    from stockpot.measure.run import Source
+    from stockpot.measure.specs import Source
 
 
 def check(

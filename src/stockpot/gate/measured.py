@@ -14,7 +14,8 @@ from stockpot.datasets.load import load_dataset
 from stockpot.errors import UserError
 from stockpot.gate.rules_file import Rules
 from stockpot.measure.from_outcomes import part_of
-from stockpot.measure.run import Source, measure
+from stockpot.measure.run import measure
+from stockpot.measure.specs import Source
 from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
 from stockpot.results.schema import CellResult

@@ -22,6 +22,8 @@ class MeasureTags(Tags):
     run the model themselves, and their question knows no precision."""
     adapts: bool = False
     """Whether it takes models that change by being asked, and says what they were asked."""
+    splits: bool = False
+    """Whether its (first) pass over the images can be divided among workers, with `shards`."""
 
 
 measures = Kind[Callable[..., "Measurement"]](

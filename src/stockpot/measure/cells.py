@@ -25,6 +25,7 @@ from stockpot.harden.trained_on import recorded
 from stockpot.measure import measures
 from stockpot.measure.by_content import by_content
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
+from stockpot.measure.parts import Part
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.inputs import seen_of
@@ -55,9 +56,13 @@ class DataSpec:
     name: str
     source: str | Dataset
     options: dict[str, Any] = field(default_factory=dict)
+    loaded: Dataset | None = field(default=None, compare=False)
+    """The dataset itself, where it comes along to another machine."""
 
     def load(self) -> Dataset:
         """The dataset; the last few are kept."""
+        if self.loaded is not None:
+            return self.loaded
         if isinstance(self.source, Dataset):
             return self.source
         return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
@@ -90,6 +95,21 @@ class Cell:
     """Whether per-image records are written beside the result."""
     index: str = ""
     """An index of results that is told of this one."""
+    shards: int = 1
+    """Into how many parts its images are divided; no number depends on it."""
+    part: Part | None = None
+    """Which part to go through, of a cell that is divided; the whole cell otherwise."""
+
+    @property
+    def divided(self) -> bool:
+        """Whether its images can be gone through in parts, and are to be."""
+        return (
+            self.shards > 1
+            and not self.samples  # records are written by whoever sees all images
+            and self.store is not None
+            and self.measure in measures
+            and measures.get(self.measure).tags.splits
+        )
 
     @property
     def passes(self) -> bool:

@@ -30,7 +30,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import ModelRef
 
 
-@measures.register("corruption", paper="arXiv:1903.12261", passes=True)
+@measures.register("corruption", paper="arXiv:1903.12261", passes=True, splits=True)
 @in_steps
 def corruption(
     model: Classifier,

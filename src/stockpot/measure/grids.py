@@ -9,7 +9,7 @@ the grid.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,8 @@ from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.stream.transfer import moved
 from stockpot.engine.stages import stage
 from stockpot.measure.corruption_scores import Cell, Grid
-from stockpot.measure.measurement import Context, span
+from stockpot.measure.measurement import Context, recall_passes, span, told_of
+from stockpot.measure.parts import Part, Piece, Since, as_range, seen_again, window
 from stockpot.measure.samples.said import Note
 from stockpot.measure.together.pictures import geometry
 from stockpot.measure.together.steps import Steps
@@ -124,22 +125,28 @@ class Grids(ABC):
         scorer: tuple[Dataset, Scorer] | None = None
         notes: dict[Cell | None, Note] = {}
         right: dict[Cell | None, list[Tensor]] = {cell: [] for cell in (None, *self.cells)}
+        known, keeps = context.pieces.begin(len(data), context.batch_size)
+        if known is not None:
+            return self._recalled(model, known)
+        part = context.pieces.part if keeps else None
         done, total = 0, len(data) * len(right)
         if context.device.type != "cpu":
             draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
         run = context.passes(model)
         shown = context.pictures.shared(
-            (*setting, context.batch_size, str(context.device), geometry(model.preprocess)),
-            lambda: self.pictures(model.preprocess),
+            (*setting, context.batch_size, str(context.device), geometry(model.preprocess), part),
+            lambda: self.pictures(model.preprocess, part),
             context.device,
         )
         with watching(model) as watch:
-            for pixels, rows, cell, part in shown:
-                if scorer is None or scorer[0] is not part:
-                    own = scorer_for(model.classes, part, self.class_space)
-                    scorer = (part, own.to(context.device))
+            since = Since(watch)
+            last = self.cells[-1] if self.cells else None
+            for pixels, rows, cell, whose in shown:
+                if scorer is None or scorer[0] is not whose:
+                    own = scorer_for(model.classes, whose, self.class_space)
+                    scorer = (whose, own.to(context.device))
                 if noted and int(rows[0]) == 0:
-                    notes[cell] = context.note(_record(cell), part, scorer[1])
+                    notes[cell] = context.note(_record(cell), whose, scorer[1])
                 with stage("forward"):
                     outputs = run(pixels)
                 # Left on the device: to bring answers over is to wait for them.
@@ -147,24 +154,43 @@ class Grids(ABC):
                 right[cell].append(scorer[1].right(logits, span(rows))[:, 0])
                 if noted:
                     notes[cell](logits, span(rows))
+                if keeps and cell == last:  # the batch was seen in all cells
+                    place = len(right[cell]) - 1
+                    found = {_record(each): parts[place] for each, parts in right.items()}
+                    context.pieces.keep(as_range(rows), found, {**since.now(), **told_of(run)})
                 done += len(rows)
                 context.progress("corruption", done, total)
                 yield
-        joined = {cell: torch.cat(parts).cpu().numpy() for cell, parts in right.items()}
-        cells = {cell: joined[cell] for cell in self.cells}
-        grid = Grid(joined.pop(None), cells, data.groups)
+        if keeps:
+            context.pieces.end()
+        grid = self._joined(right)
         if not watch.broken:  # a grid from memory would not say what the outputs were
             while len(_KEPT) >= _GRIDS:
                 _KEPT.pop(next(iter(_KEPT)))
             _KEPT[key] = grid
         return grid
 
+    def _joined(self, right: Mapping[Cell | None, Sequence[Tensor]]) -> Grid:
+        joined = {cell: torch.cat(list(parts)).cpu().numpy() for cell, parts in right.items()}
+        cells = {cell: joined[cell] for cell in self.cells}
+        return Grid(joined.pop(None), cells, self.data.groups)
+
+    def _recalled(self, model: Classifier, pieces: Sequence[Piece]) -> Grid:
+        """The grid that workers have kept."""
+        recall_passes(self.context, [piece.about for piece in pieces])
+        for piece in pieces:
+            seen_again(model, piece.about)
+        cells: tuple[Cell | None, ...] = (None, *self.cells)
+        return self._joined(
+            {cell: [piece.found[_record(cell)] for piece in pieces] for cell in cells}
+        )
+
     @abstractmethod
     def about(self) -> tuple[Hashable, ...]:
         """What else decides the pictures of the cells."""
 
     @abstractmethod
-    def pictures(self, preprocess: Preprocess) -> Iterator[InCell]:
+    def pictures(self, preprocess: Preprocess, part: Part | None = None) -> Iterator[InCell]:
         """All batches, clean and in every cell, as models of this preprocessing see them."""
 
 
@@ -184,14 +210,16 @@ class MadeGrids(Grids):
         """Whose constants, and which frost."""
         return ("made", self.profile, self.overlays)
 
-    def pictures(self, preprocess: Preprocess) -> Iterator[InCell]:
+    def pictures(self, preprocess: Preprocess, part: Part | None = None) -> Iterator[InCell]:
         """Each batch clean, then corrupted in every way, before the next one is decoded."""
         context, data = self.context, self.data
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
         if context.device.type != "cpu":  # which has its hands full with decoding
             self._prepare(way.corrupted_size(data))
-        for batch, images in way.batches(data, context.batch_size, context.device):
+        own = window(data, part, context.batch_size)
+        for found, images in way.batches(own.data, context.batch_size, context.device):
+            batch = own.placed(found)
             yield InCell(batch.images, batch.rows, None, data)
             seeds = picture_seeds(context.seed, batch.rows.tolist())
             for cell in self.cells:
@@ -246,21 +274,23 @@ class StoredGrids(Grids):
         """Which files; they may change until the next time that they are read."""
         return ("stored", str(self.stored.folder), self.context.pictures.mark)
 
-    def pictures(self, preprocess: Preprocess) -> Iterator[InCell]:
+    def pictures(self, preprocess: Preprocess, part: Part | None = None) -> Iterator[InCell]:
         """The clean set, then that of each cell."""
-        yield from self._batches(None, self.data, preprocess)
+        yield from self._batches(None, self.data, preprocess, part)
         for cell in self.cells:
-            yield from self._batches(cell, self.stored.load(*cell), preprocess)
+            yield from self._batches(cell, self.stored.load(*cell), preprocess, part)
 
     def _batches(
-        self, cell: Cell | None, part: Dataset, preprocess: Preprocess
+        self, cell: Cell | None, whose: Dataset, preprocess: Preprocess, part: Part | None
     ) -> Iterator[InCell]:
         published = cell is not None and self.size == "published"
 
         def fit(picture: Image.Image) -> Image.Image:
             return stored_fit(picture, preprocess)
 
-        for batch in part.batches(self.context.batch_size, fit if published else preprocess.fit):
+        size = self.context.batch_size
+        own = window(whose, part, size)
+        for batch in own.batches(size, fit if published else preprocess.fit):
             images = moved(batch.images, self.context.device)
             pixels = stored_pixels(images, preprocess) if published else images
-            yield InCell(pixels, batch.rows, cell, part)
+            yield InCell(pixels, batch.rows, cell, whose)

@@ -15,6 +15,7 @@ import torch
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.parts import Recalled
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.passes import Passes, kept_passes
@@ -56,7 +57,7 @@ def in_memory(
         return Ran(found, watch, context, halving.notes)
 
 
-def _said(made: Sequence[Passes]) -> list[str]:
+def _said(made: Sequence[Passes | Recalled]) -> list[str]:
     """What a reader must know of forward passes: that they were not made in full precision."""
     unlike = {str(run.facts) for run in made if run.facts.precision != "fp32" or run.facts.compiled}
     return [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,13 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.engine.stages import stage
+from stockpot.measure.parts import (
+    Piece,
+    Pieces,
+    Recalled,
+    as_range,
+    seen_again,
+)
 from stockpot.measure.samples.said import Note, Said, no_note
 from stockpot.measure.together.pictures import Pictures
 from stockpot.measure.together.steps import Steps, to_the_end
@@ -20,9 +29,10 @@ from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.results.resamples import Groups
-from stockpot.results.schema import Finding, Flag, Picture, Score
+from stockpot.results.schema import Finding, Flag, ForwardFacts, Picture, Score
 from stockpot.results.statistics import Interval, share_interval
 from stockpot.score.class_space import ClassSpace
+from stockpot.score.predictions import Watch, watching
 from stockpot.score.scorer import Scorer, scorer_for
 
 Flags = NDArray[np.bool_]
@@ -49,7 +59,7 @@ class Context:
     """Precision and compilation of forward passes; this alone may change a number, by rounding."""
     keeps: bool = False
     """Whether models and their weights stay as they are, so that fast copies of them may too."""
-    made: list[Passes] = field(default_factory=list)
+    made: list[Passes | Recalled] = field(default_factory=list)
     """What `passes` has given so far."""
     identity: str = ""
     """What tells the model of a cell from every other, where that is known without its weights."""
@@ -59,6 +69,8 @@ class Context:
     """What was answered, by record, where per-image records are asked for."""
     pictures: Pictures = field(default_factory=Pictures)
     """Where measures that go in steps find their batches: the same for all models of a group."""
+    pieces: Pieces = field(default_factory=lambda: Pieces(None))
+    """What is kept of the first pass over the images, where that is divided among workers."""
 
     def note(self, record: str, data: Dataset, scorer: Scorer) -> Note:
         """Where to put the answers to the images of a record, named as among the outcomes.
@@ -111,15 +123,51 @@ def forward_batches(
     To be gone through inside `evaluating(model)`. What is done with the logits on the device leaves
     a GPU no pause; bringing them over makes it wait.
     """
+    size = context.batch_size
+    known, keeps = context.pieces.begin(len(data), size)
+    if known is not None:
+        yield from _recalled(model, data, context, known)
+        return
     done = 0
     run = context.passes(model)
-    shown = context.pictures.of(data, context.batch_size, model.preprocess, context.device)
+    part = context.pieces.part if keeps else None
+    shown = context.pictures.of(data, size, model.preprocess, context.device, part)
     for pixels, batch in shown:
-        with stage("forward"):
+        with watching(model) if keeps else nullcontext(Watch()) as watch, stage("forward"):
             logits = run(pixels)
+        if keeps:
+            about = {**told_of(run), "seen": watch.seen, "broken": watch.broken}
+            context.pieces.keep(as_range(batch.rows), {"logits": logits}, about)
         done += len(batch.rows)
         context.progress(what, done, len(data))
         yield logits, batch
+    if keeps:
+        context.pieces.end()
+
+
+def _recalled(
+    model: Classifier, data: Dataset, context: Context, pieces: Sequence[Piece]
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Logits that workers have kept, with batches whose pictures nobody needs any more."""
+    nothing = torch.empty(0, 3, 0, 0, dtype=torch.uint8)
+    recall_passes(context, [piece.about for piece in pieces])
+    for piece in pieces:
+        seen_again(model, piece.about)
+        rows = torch.arange(piece.rows.start, piece.rows.stop)
+        logits = piece.found["logits"].to(context.device)
+        yield logits, Batch(nothing, data.labels[rows], rows)
+
+
+def told_of(run: Passes) -> dict[str, Any]:
+    """How passes were made, to be kept beside a piece."""
+    return {"facts": run.facts.model_dump(mode="json"), "notes": run.notes}
+
+
+def recall_passes(context: Context, told: Sequence[Mapping[str, Any]]) -> None:
+    """Say of a run by pieces how their passes were made, as `told_of` told it."""
+    notes = dict.fromkeys(note for about in told for note in about["notes"])
+    facts = ForwardFacts.model_validate(told[-1]["facts"])
+    context.made.append(Recalled(facts, list(notes)))
 
 
 def span(rows: Tensor) -> slice:

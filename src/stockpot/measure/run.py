@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from stockpot.checkpoints.hashes import hash_ahead
-from stockpot.checkpoints.member_names import by_name
-from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.stream import processes
-from stockpot.datasets.tasks.sets import TASK_SETS
-from stockpot.engine import engines, pick_device
+from stockpot.engine import pick_device
+from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
 from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, UserError
-from stockpot.measure import measures as registry
-from stockpot.measure.cells import Cell, DataSpec, ModelSpec
+from stockpot.measure.cells import Cell
 from stockpot.measure.failures import raise_failures
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, model_of, run_apart, run_group, split
+from stockpot.measure.specs import (
+    Measures,
+    Models,
+    data_specs,
+    has_files,
+    measure_specs,
+    model_specs,
+)
 from stockpot.measure.together.in_step import End
-from stockpot.models.adapted import is_adapter
-from stockpot.models.classifier import Classifier
+from stockpot.measure.together.jobs import Asked, divide, model_of, split
+from stockpot.measure.together.sent import carry_out, sent
 from stockpot.models.forward.options import chosen_forward
-from stockpot.models.load import load_model
 from stockpot.results.collection import Results
 from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
@@ -38,9 +40,6 @@ from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.types import BatchSize, PrecisionChoice
 
-Source = str | Path | Classifier | Callable[[Any], Any]
-Models = Source | Sequence[Source] | Mapping[str, Source]
-Measures = str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 Done = Callable[[CellResult, int, int], None]
 
 
@@ -55,7 +54,8 @@ def measure(
     batch_size: BatchSize = 256,
     precision: PrecisionChoice = "auto",
     compile: bool = False,
-    engine: str = "serial",
+    engine: EngineChoice = "serial",
+    shards: int = 1,
     unseen: bool = False,
     log_samples: bool = False,
     model_options: Mapping[str, Any] | None = None,
@@ -79,7 +79,10 @@ def measure(
         precision: of forward passes: `fp32`, `tf32` (NVIDIA GPUs), `bf16`, or `auto` by device.
             Attacks and searches have parameters of their own and decide in full precision.
         compile: compile the network first; worth it for many images.
-        engine: where the cells run: `serial` or `processes`.
+        engine: where the cells run: `serial`, `processes`, `ray` or `slurm`, or a mapping with its
+            `name` and options.
+        shards: into how many parts the images of a cell are divided, so that many workers share it;
+            needs `out`. Measures that cannot be divided are measured whole.
         unseen: leave out, for each model, the images that it has seen as its record tells; they are
             scored and marked otherwise.
         log_samples: also write what was answered to every image, as a parquet file beside each
@@ -99,6 +102,12 @@ def measure(
     if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
+        )
+    if shards < 1 or (shards > 1 and out is None):
+        raise BadParameterError(
+            f"shards: expected 1 or more, got {shards}."
+            if shards < 1
+            else "shards: the parts of a cell meet in a run folder; give out=FOLDER (-o)."
         )
     if log_samples and out is None:
         raise BadParameterError(
@@ -126,6 +135,7 @@ def measure(
             unseen=unseen,
             precision=precision,
             compile=compile,
+            shards=shards,
             samples=log_samples,
             index=told,
         )
@@ -135,7 +145,7 @@ def measure(
             measure_specs(measures),
         )
     ]
-    with Feed(to, out) as feed, processes.decoding(feeds and any(map(_has_files, sets))):
+    with Feed(to, out) as feed, processes.decoding(feeds and any(map(has_files, sets))):
         results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
     if out:
         store = ResultStore(Path(out) / "results")
@@ -149,16 +159,18 @@ def measure(
 def run_cells(
     cells: Sequence[Cell],
     *,
-    engine: str = "serial",
+    engine: EngineChoice = "serial",
     progress: Progress = no_progress,
     done: Done | None = None,
     feed: Feed | None = None,
 ) -> Results:
     """Run cells on an engine; what is already saved is read back.
 
-    Models that are asked the same are measured together (`together/group.py`).
+    Models that are asked the same are measured together (`together/group.py`). Cells that are to be
+    divided (`shards`) are gone through in parts first, beside those that are not.
     """
-    runner = engines.get(engine)()
+    runner = chosen_engine(engine)
+    here = engine_name(engine) == "serial"
     results: dict[int, CellResult] = {}
     failures: list[tuple[Cell, Exception]] = []
     asked: list[Asked] = []
@@ -176,7 +188,7 @@ def run_cells(
         # Finished cells are found here, so that no worker starts for nothing.
         key, known = _known(cell, identities)
         if known is None:
-            asked.append(Asked(index, cell, key))
+            asked.append(Asked(index, cell if here else sent(cell, key, runner), key))
         else:
             results[index] = known
             tell(known)
@@ -188,17 +200,21 @@ def run_cells(
             results[end.number] = end.result
             tell(end.result)
 
-    jobs = split(asked, runner.size)
-    here = engine == "serial"
-    job = partial(run_group, progress=progress, told=ended) if here else run_apart
-    for outcome in runner.run(job, jobs):
-        if outcome.error is not None:  # a worker was killed; what it had finished is saved
-            for one in jobs[outcome.job]:
-                _, known = _known(one.cell, identities)
-                ended(End(one.number, known, None if known else outcome.error))
-        elif not here:
-            for end in outcome.value:
-                ended(end)
+    work = partial(carry_out, progress=progress, told=ended) if here else carry_out
+    whole = [one for one in asked if not one.cell.divided]
+    divided = [one for one in asked if one.cell.divided]
+    parts = divide(divided, runner.size)
+    for jobs in ([*parts, *split(whole, runner.size)], split(divided, runner.size)):
+        for outcome in runner.run(work, jobs) if jobs else ():
+            if jobs[outcome.job][0].cell.part is not None:
+                continue  # what is missing of a part is made up for when its cell is measured
+            if outcome.error is not None:  # a worker was killed; what it had finished is saved
+                for one in jobs[outcome.job]:
+                    _, known = _known(one.cell, identities)
+                    ended(End(one.number, known, None if known else outcome.error))
+            elif not here:
+                for end in outcome.value:
+                    ended(end)
     if failures:
         raise_failures(failures, len(results))
     return Results(results[index] for index in range(len(cells)))
@@ -223,93 +239,3 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
         return key, store.find(key, samples=cell.samples) if store else None
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not
-
-
-def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> list[ModelSpec]:
-    """Names and sources; `member_names` says how a source without a name is called.
-
-    An option `base` is for the LoRA adapters among the models.
-    """
-    chosen = dict(options or {})
-    named = by_name(models)
-    for name, source in named.items():
-        if not isinstance(source, str | Path | Classifier):
-            named[name] = load_model(source, **chosen, name=name)
-    adapters = {
-        name: not isinstance(source, Classifier) and is_adapter(resolve(source_text(source)))
-        for name, source in named.items()
-        if "base" in chosen
-    }
-    if adapters and not any(adapters.values()):
-        raise BadParameterError("base: expected a LoRA adapter among the models, got none.")
-    whole = {key: value for key, value in chosen.items() if key != "base"}
-    return [
-        ModelSpec(
-            name,
-            source if isinstance(source, Classifier) else source_text(source),
-            chosen if adapters.get(name) else whole,
-        )
-        for name, source in named.items()
-    ]
-
-
-def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
-    """Datasets by name."""
-    chosen = dict(options or {})
-    if isinstance(data, str | Path | Dataset):
-        data = [data]
-    if isinstance(data, Mapping):
-        return [
-            spec
-            for name, source in data.items()
-            for spec in (
-                [DataSpec(name, source, chosen)]
-                if isinstance(source, Dataset)
-                else task_specs(name, str(source), chosen)
-            )
-        ]
-    return [
-        spec
-        for source in data
-        for spec in (
-            [DataSpec(source.name, source, {})]
-            if isinstance(source, Dataset)
-            else task_specs(_short(str(source)), str(source), chosen)
-        )
-    ]
-
-
-def _has_files(spec: DataSpec) -> bool:
-    """Whether a dataset may be pictures in files, which are decoded whenever they are wanted."""
-    if isinstance(spec.source, Dataset):
-        return isinstance(spec.source.images, EncodedImages)
-    return Path(spec.source).expanduser().is_dir() or "path" in spec.options
-
-
-def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:
-    """One dataset, or all those of a set of tasks such as `ta8`."""
-    if source not in TASK_SETS:
-        return [DataSpec(name, source, options)]
-    prefix = "" if name == source else f"{name}-"
-    return [DataSpec(f"{prefix}{task}", task, options) for task in TASK_SETS[source]]
-
-
-def measure_specs(measures: Measures) -> list[tuple[str, dict[str, Any]]]:
-    """Measure names with checked parameters, before any model is loaded."""
-    chosen: Iterable[tuple[str, Mapping[str, Any]]]
-    if isinstance(measures, str):
-        chosen = [(name.strip(), {}) for name in measures.split(",")]
-    elif isinstance(measures, Mapping):
-        chosen = list(measures.items())
-    else:
-        chosen = [
-            (item, {})
-            if isinstance(item, str)
-            else (str(item["measure"]), {k: v for k, v in item.items() if k != "measure"})
-            for item in measures
-        ]
-    return [(name, registry.get(name).validate(params)) for name, params in chosen]
-
-
-def _short(source: str) -> str:
-    return source.rstrip("/").rpartition("/")[2].removeprefix("zoo:")

@@ -27,11 +27,11 @@ from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import UserError
 from stockpot.measure import measures
-from stockpot.measure.adversarial.work import Work
+from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
 from stockpot.measure.overlap import with_unseen
-from stockpot.measure.run import Models, data_specs, model_specs
+from stockpot.measure.specs import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.results.packed import pack_bits, pack_groups
 from stockpot.results.provenance import provenance
@@ -182,7 +182,7 @@ def _attacked(
         seeds = (batch.rows + context.seed * _STRIDE).tolist()
         asked = {**params, "norm": ball.norm, "eps": ball.eps}
         found = attack_scored(maker, pixels, scorer, batch.rows, seed=seeds, **asked)
-        work.add(ball, found)
+        work.add(ball, Attacked.of(found))
         parts.append((found.images * 255).round().clamp(0, 255).to(torch.uint8).cpu())
         context.progress("attacks", int(batch.rows[-1]) + 1, len(data))
     pixels = torch.cat(parts)

@@ -126,6 +126,9 @@ class MeasureEntry(WithParams):
     unseen: bool = Field(
         False, description="Leave out, for each model, the images that it saw when it was made."
     )
+    shards: Count = Field(
+        1, description="Into how many parts images are divided, so that many workers share a cell."
+    )
 
 
 class MeasureBlock(Closed):
@@ -176,6 +179,9 @@ class Recipe(Closed):
     batch_size: BatchSize = Field(256, description="Images per forward pass, or `auto`.")
     precision: PrecisionChoice = Field("auto", description="Of a measure's forward passes.")
     compile: bool = Field(False, description="Compile networks before they are measured.")
+    engine: str | dict[str, Any] = Field(
+        "serial", description="Where work runs: a name, or a mapping with `name` and its options."
+    )
     data: dict[str, DataEntry] = Field(default_factory=dict, description="The datasets.")
     models: dict[str, ModelEntry] = Field(
         default_factory=dict, description="Models that exist or begin anew."

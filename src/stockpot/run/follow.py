@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from stockpot.engine import engines
+from stockpot.engine.choice import EngineChoice, checked_engine
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
@@ -54,7 +54,7 @@ def run(
     recipe: str | Path | Mapping[str, Any] | RecipeFile,
     *,
     out: str | Path | None = None,
-    engine: str = "serial",
+    engine: EngineChoice | None = None,
     fresh: bool = False,
     progress: Progress = no_progress,
     say: Say = keep_silent,
@@ -71,7 +71,8 @@ def run(
     Args:
         recipe: a file, the same as a mapping, or a recipe that was read.
         out: the run folder; `runs/NAME` for a file.
-        engine: where models and cells are made: `serial` or `processes`.
+        engine: where models and cells are made: `serial`, `processes`, `ray` or `slurm`, or a
+            mapping with its `name` and options; as the recipe says by default.
         fresh: remove what an earlier run left in the folder.
         progress: called as steps and images are done.
         say: called with one line for every model: reused, made, or made anew and why.
@@ -87,7 +88,8 @@ def run(
     """
     file = read(recipe, overrides)
     check(file)
-    engines.get(engine)
+    engine = engine or file.recipe.engine
+    checked_engine(engine)
     folder = folder_of(file, out)
     with held_alone(folder / LOCK, folder):
         if fresh:
@@ -98,7 +100,7 @@ def run(
 def _follow(
     file: RecipeFile,
     folder: Path,
-    engine: str,
+    engine: EngineChoice,
     progress: Progress,
     say: Say,
     done: Done | None,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from stockpot.engine import engines
+from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
 from stockpot.errors import UserError
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.recipe import Recipe, RecipeFile
@@ -37,7 +37,7 @@ def make_models(
     file: RecipeFile,
     folder: Path,
     *,
-    engine: str = "serial",
+    engine: EngineChoice = "serial",
     progress: Progress = no_progress,
     say: Say = keep_silent,
 ) -> dict[str, str]:
@@ -65,16 +65,16 @@ def make_models(
     return digests
 
 
-def _carry_out(tasks: list[Task], engine: str, progress: Progress, say: Say) -> None:
+def _carry_out(tasks: list[Task], engine: EngineChoice, progress: Progress, say: Say) -> None:
     # A fusion without data takes less time than starting a process for it; and one training alone
     # gains nothing elsewhere.
-    quick = [task for task in tasks if engine == "serial" or _is_quick(task)]
+    quick = [task for task in tasks if engine_name(engine) == "serial" or _is_quick(task)]
     quick = tasks if len(tasks) - len(quick) == 1 else quick
     for task in quick:
         say(carry_out(task, progress))
     others = [task for task in tasks if task not in quick]
     failed: list[Exception] = []
-    for outcome in engines.get(engine)().run(carry_out, others) if others else ():
+    for outcome in chosen_engine(engine).run(carry_out, others) if others else ():
         if outcome.error is not None:
             failed.append(outcome.error)
         else:

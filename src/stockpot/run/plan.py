@@ -11,7 +11,7 @@ from stockpot.harden import hardeners
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.mce import NAMED_BASELINES
-from stockpot.measure.run import task_specs
+from stockpot.measure.specs import task_specs
 from stockpot.recipe import MeasureEntry, Recipe, RecipeFile
 from stockpot.registry import Entry
 
@@ -153,6 +153,7 @@ def cells_of(recipe: Recipe, folder: Path, index: str = "") -> list[Cell]:
             unseen=entry.unseen,
             precision=recipe.precision,
             compile=recipe.compile,
+            shards=entry.shards,
             samples=recipe.measure is not None and recipe.measure.log_samples,
             index=index,
         )

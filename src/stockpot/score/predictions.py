@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +64,20 @@ class Watch:
         self.seen += len(outputs)
         self._broken = self._broken + (~finite(outputs)).sum()
 
+    def recall(self, seen: int, broken: int) -> None:
+        """Count what was seen at another time."""
+        self.seen += seen
+        self._broken = self._broken + broken
+
+
+_watches: WeakKeyDictionary[nn.Module, list[Watch]] = WeakKeyDictionary()
+
+
+def recall(model: nn.Module, seen: int, broken: int) -> None:
+    """Let all who watch a model now count answers that it gave at another time."""
+    for watch in _watches.get(model, ()):
+        watch.recall(seen, broken)
+
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[Watch]:
@@ -75,7 +90,10 @@ def watching(model: nn.Module) -> Iterator[Watch]:
             watch.add(outputs.detach())
 
     handle = model.register_forward_hook(see)
+    watches = _watches.setdefault(model, [])
+    watches.append(watch)
     try:
         yield watch
     finally:
         handle.remove()
+        watches[:] = [other for other in watches if other is not watch]

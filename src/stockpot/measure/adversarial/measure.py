@@ -11,7 +11,6 @@ from torch import Tensor
 
 from stockpot.attack.losses import LossName
 from stockpot.attack.methods.autoattack import Parts, Version
-from stockpot.attack.run import AttackResult
 from stockpot.attack.saved_images import ImagesRef, save_images
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import AttackRef, Norms, Threat, Threats
@@ -29,13 +28,15 @@ from stockpot.measure.adversarial.protocols import (
 )
 from stockpot.measure.adversarial.replay import replayed
 from stockpot.measure.adversarial.scores import measured, record_of
-from stockpot.measure.adversarial.work import Work
+from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.measurement import Context, Measurement
+from stockpot.measure.parts import as_range, seen_again, window
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from stockpot.results.provenance import provenance
 from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace
+from stockpot.score.predictions import watching
 from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, Natural
 
@@ -43,7 +44,7 @@ from stockpot.types import Count, Natural
 _STRIDE = 1 << 32
 
 
-@measures.register("adversarial", paper="arXiv:2302.10164")
+@measures.register("adversarial", paper="arXiv:2302.10164", splits=True)
 def adversarial(
     model: Classifier,
     data: Dataset,
@@ -113,38 +114,64 @@ def adversarial(
     correct: list[Tensor] = []
     seen: list[Tensor] = []
     work = Work()
+    # Images that are to be saved would be in the parts' memory: then nothing is divided.
+    known, keeps = (None, False) if save else context.pieces.begin(len(data), context.batch_size)
+    for piece in known or ():
+        seen_again(model, piece.about)
+        correct.append(piece.found["correct"])
+        for member in threats.members:
+            told = piece.found[str(member)], piece.about[str(member)]
+            again = Attacked.again(correct[-1], *told)
+            masks[member].append(again.robust)
+            work.add(member, again)
+    part = context.pieces.part if keeps else None
+    own_rows = window(data, part, context.batch_size)
+    todo = () if known else own_rows.batches(context.batch_size, model.preprocess.fit)
     notes_of = {member: context.note(record_of(member), data, scorer) for member in threats.members}
     note = context.note("correct", data, scorer)
     with evaluation_mode(model):
-        for batch in data.batches(context.batch_size, model.preprocess.fit):
+        for batch in todo:
             pixels = batch.images.to(context.device).float() / 255
             seeds = (batch.rows + context.seed * _STRIDE).tolist()
-            result: AttackResult
-            for member in threats.members:
-                own = {} if method else chosen.settings(member.norm)
-                result = attack_scored(
-                    model, pixels, scorer, batch.rows, norm=member.norm, eps=member.eps,
-                    seed=seeds, **{**own, **extra},
-                )  # fmt: skip
-                masks[member].append(result.robust.cpu())
-                if context.said is not None:
-                    outputs = asked_again(model, result.images)
-                    notes_of[member](scorer.logits(outputs), batch.rows)
-                work.add(member, result)
-                if save:
-                    found[member].append(result.images.cpu())
+            came: dict[Threat, Attacked] = {}
+            with watching(model) as watch:
+                for member in threats.members:
+                    own = {} if method else chosen.settings(member.norm)
+                    result = attack_scored(
+                        model, pixels, scorer, batch.rows, norm=member.norm, eps=member.eps,
+                        seed=seeds, **{**own, **extra},
+                    )  # fmt: skip
+                    came[member] = Attacked.of(result)
+                    masks[member].append(came[member].robust)
+                    work.add(member, came[member])
+                    if context.said is not None:
+                        outputs = asked_again(model, result.images)
+                        notes_of[member](scorer.logits(outputs), batch.rows)
+                    if save:
+                        found[member].append(result.images.cpu())
             if save:
                 seen.append(batch.images)
-            correct.append(result.correct.cpu())
+            correct.append(came[threats.members[-1]].correct)
             if context.said is not None:
                 note(scorer.logits(asked_again(model, pixels)), batch.rows)
+            if keeps:
+                robust_now = {str(member): one.robust for member, one in came.items()}
+                about = {str(member): one.about for member, one in came.items()}
+                context.pieces.keep(
+                    as_range(batch.rows),
+                    {"correct": correct[-1], **robust_now},
+                    {**about, "seen": watch.seen, "broken": watch.broken},
+                )
             context.progress("adversarial", int(batch.rows[-1]) + 1, len(data))
+    if keeps:
+        context.pieces.end()
     robust = {member: torch.cat(parts).numpy() for member, parts in masks.items()}
     convention = _convention(chosen, threats, extra, given, replaced=bool(method))
     if save:
         whole = {member: torch.cat(parts) for member, parts in found.items()}
-        about = _about(model, data, context, convention)
-        save_images(save, whole, torch.cat(seen), data.labels, about)
+        save_images(
+            save, whole, torch.cat(seen), data.labels, _about(model, data, context, convention)
+        )
     notes = [] if method or given else chosen.notes(data)
     return measured(
         torch.cat(correct).numpy(),

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
 from stockpot.attack.checks.flags import Flags, together
 from stockpot.attack.run import AttackResult
 from stockpot.attack.threat import Threat
 from stockpot.results.schema import Flag
+
+
+class Attacked(NamedTuple):
+    """What an attack on one batch came to."""
+
+    correct: Tensor
+    robust: Tensor
+    queries: int
+    saved: int
+    flags: Flags
+
+    @staticmethod
+    def of(result: AttackResult) -> Attacked:
+        """In short."""
+        queries = int(result.queries.sum())
+        return Attacked(
+            result.correct.cpu(), result.robust.cpu(), queries, result.saved, result.flags
+        )
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """All but the tensors, as plain values."""
+        return {"queries": self.queries, "saved": self.saved, "flags": asdict(self.flags)}
+
+    @staticmethod
+    def again(correct: Tensor, robust: Tensor, about: Mapping[str, Any]) -> Attacked:
+        """The inverse."""
+        flags = Flags(**about["flags"])
+        return Attacked(correct, robust, about["queries"], about["saved"], flags)
 
 
 class Work:
@@ -17,9 +52,9 @@ class Work:
         self._images: dict[Threat, int] = {}
         self._seen: dict[Threat, Flags] = {}
 
-    def add(self, member: Threat, result: AttackResult) -> None:
+    def add(self, member: Threat, result: Attacked) -> None:
         """Count one batch."""
-        self.queries += int(result.queries.sum())
+        self.queries += result.queries
         self.saved += result.saved
         self._images[member] = self._images.get(member, 0) + len(result.robust)
         self._seen[member] = together([self._seen.get(member, Flags()), result.flags])

@@ -21,10 +21,11 @@ from stockpot.measure.dynamic.answers import NO_ANSWERS, SIGNS, Answers, answere
 from stockpot.measure.dynamic.outcomes import Outcomes
 from stockpot.measure.dynamic.shards import IMAGES, PICTURED, Shards
 from stockpot.measure.measurement import Context
+from stockpot.measure.parts import Since, seen_again
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.folding import folded
 from stockpot.models.forward.memory import Halving
-from stockpot.score.predictions import predictions
+from stockpot.score.predictions import predictions, watching
 from stockpot.score.scorer import Model, Scorer
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
@@ -98,15 +99,20 @@ def evaluate(
         answers: further searches where a model seems to hide.
         place: which search of this measure it is, where there are several.
     """
-    shards = Shards(context.scratch / place if context.scratch else None)
+    own = context.pieces.part
+    mine = own.rows(len(data), context.batch_size) if own else range(len(data))
+    shards = Shards(context.scratch / place if context.scratch else None, mine.start)
     apart = 1 if keep_images else max(1, -(-len(data) // _PICTURED))
     halving = Halving(context.batch_size)
-    if shards.done:
+    if shards.done > mine.start and shards.done < mine.stop:
         halving.notes.append(f"the search went on after {shards.done} images of an earlier start")
     twin: Model | None = None
     gone = shards.done
-    rest = data.take(range(gone, len(data))) if gone else data  # taking copies
-    with evaluation_mode(model):
+    rest = data if len(mine) == len(data) and not gone else data.take(range(gone, mine.stop))
+    for told in shards.told():
+        seen_again(model, told)
+    with evaluation_mode(model), watching(model) as watch:
+        since = Since(watch)
         for batch in rest.batches(context.batch_size, model.preprocess.fit):
             pixels = batch.images.to(context.device).float() / 255
             rows = batch.rows + gone
@@ -115,6 +121,8 @@ def evaluate(
                 twin = folded(model, pixels)
                 few = pixels[:_LOOKED_AT]
                 halving.notes += _doubts(task, replace(task, model=twin), few, scorer)
+                if gone:  # the copy was looked at before, when the first image was searched for
+                    since.now()
             parts: list[dict[str, Tensor]] = []
             for part in scorer.parts(rows):
                 places = part.places.to(context.device)
@@ -134,8 +142,9 @@ def evaluate(
                     rows[part.places],
                 )
                 parts.append(answered(hunt, ready, answers, task.rules))
-            shards.add(_ordered(parts, apart), halving.notes, len(rows))
+            shards.add(_ordered(parts, apart), halving.notes, len(rows), since.now())
             context.progress("dynamic", shards.done, len(data))
+    context.pieces.end()
     return _gather(shards, data, scorer)
 
 

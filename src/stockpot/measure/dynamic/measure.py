@@ -62,7 +62,7 @@ _SAVED = (
 """What a result file holds of every image."""
 
 
-@measures.register("dynamic", paper="arXiv:2308.10632")
+@measures.register("dynamic", paper="arXiv:2308.10632", splits=True)
 def dynamic(
     model: Classifier,
     data: Dataset,

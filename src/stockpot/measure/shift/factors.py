@@ -25,7 +25,7 @@ from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("factors", paper="arXiv:2211.01866", passes=True)
+@measures.register("factors", paper="arXiv:2211.01866", passes=True, splits=True)
 @in_steps
 def factors(
     model: Classifier,

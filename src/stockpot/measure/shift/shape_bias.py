@@ -27,7 +27,7 @@ from stockpot.score.predictions import predictions
 from stockpot.score.scorer import SILENT, scorer_for
 
 
-@measures.register("shape_bias", paper="arXiv:1811.12231", passes=True)
+@measures.register("shape_bias", paper="arXiv:1811.12231", passes=True, splits=True)
 @in_steps
 def shape_bias(model: Classifier, data: Dataset, context: Context) -> Steps[Measurement]:
     """How often a model decides by shape where shape and texture disagree.

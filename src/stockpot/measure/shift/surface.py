@@ -24,7 +24,7 @@ from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 
 
-@measures.register("surface", paper="arXiv:1807.01697", passes=True)
+@measures.register("surface", paper="arXiv:1807.01697", passes=True, splits=True)
 @in_steps
 def surface(
     model: Classifier,

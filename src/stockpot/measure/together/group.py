@@ -9,83 +9,22 @@ soon as it is whole, and one that fails ends alone. The numbers are those of eve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
-from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.stream import ahead
 from stockpot.engine.stages import Clock, timed
-from stockpot.errors import UserError
-from stockpot.measure import measures
-from stockpot.measure.cells import Cell
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.together.in_step import End, alone, in_step
+from stockpot.measure.together.jobs import Asked, model_of, shares, task_of
 from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.measure.together.pictures import geometry
-from stockpot.measure.together.steps import steps_of
-from stockpot.models.classifier import Classifier
 from stockpot.models.forward.passes import kept_passes
 from stockpot.models.kept import holding_models, model_room, weight_bytes
-from stockpot.results.schema import CellKey, CellResult
+from stockpot.results.schema import CellResult
 
 MOST = 32
 """Models that are measured together at most: what a GPU needs beside their weights is theirs too,
 and what was done of a group is lost when it is killed."""
-
-
-class Asked(NamedTuple):
-    """A cell to be measured, by a number, with its key where that is known."""
-
-    number: int
-    cell: Cell
-    key: CellKey | None = None
-
-
-def shares(cell: Cell) -> bool:
-    """Whether a cell can be measured beside others; what a model has seen is its own."""
-    return not cell.unseen and steps_of(measures.get(cell.measure).function) is not None
-
-
-def task_of(cell: Cell) -> tuple[object, ...]:
-    """What a cell asks, whatever the model."""
-    data = cell.data
-    source = id(data.source) if isinstance(data.source, Dataset) else data.source
-    options = json.dumps([data.options, cell.params], sort_keys=True, default=repr)
-    return (
-        *(cell.measure, data.name, source, options),
-        *(cell.seed, cell.store, cell.device, cell.batch_size),
-        *(cell.precision, cell.compile, cell.samples),
-    )
-
-
-def model_of(cell: Cell) -> tuple[object, ...]:
-    """Which model a cell asks."""
-    source = cell.model.source
-    named = id(source) if isinstance(source, Classifier) else source
-    return (cell.model.name, named, json.dumps(cell.model.options, sort_keys=True, default=repr))
-
-
-def split(asked: Sequence[Asked], workers: int) -> list[list[Asked]]:
-    """Jobs for so many workers: cells that go together stay together while all have work.
-
-    One worker has one job. For several, the models are dealt out in equal parts, and where there
-    are fewer models than workers, their tasks too; a cell that shares nothing is a job.
-    """
-    alone = [[one] for one in asked if not shares(one.cell)]
-    shared = [one for one in asked if shares(one.cell)]
-    if workers == 1:
-        return [list(asked)] if asked else []
-    models = list(dict.fromkeys(model_of(one.cell) for one in shared))
-    tasks = list(dict.fromkeys(task_of(one.cell) for one in shared))
-    rows = min(len(models), workers)
-    columns = min(len(tasks), workers // max(rows, 1))
-    jobs: dict[tuple[int, int], list[Asked]] = {}
-    for one in shared:
-        row = models.index(model_of(one.cell)) * rows // len(models)
-        column = tasks.index(task_of(one.cell)) * columns // len(tasks)
-        jobs.setdefault((row, column), []).append(one)
-    return [*alone, *jobs.values()]
 
 
 def run_group(
@@ -110,18 +49,6 @@ def run_group(
     finally:
         ahead.end()  # of a cell that failed before it went through its pictures
     return ends
-
-
-def run_apart(asked: Sequence[Asked]) -> list[End]:
-    """The same in a worker process, whose answer must reach the one that asked."""
-    return [end._replace(error=_sendable(end.error)) for end in run_group(asked)]
-
-
-def _sendable(problem: Exception | None) -> Exception | None:
-    """An error as it can be sent; a foreign one may not be, and would cost the others theirs."""
-    if problem is None or isinstance(problem, UserError):
-        return problem
-    return RuntimeError(f"{type(problem).__name__}: {problem}")
 
 
 def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[End]:

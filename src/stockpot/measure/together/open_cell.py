@@ -16,6 +16,7 @@ from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
+from stockpot.measure.parts import Pieces
 from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.ahead import decode_ahead
@@ -51,6 +52,7 @@ class OpenCell:
     def context(self, progress: Progress, pictures: Pictures) -> Context:
         """How to run it."""
         cell, size = self.cell, self.model.preprocess.size
+        scratch = self.store.scratch(self.key) if self.store else None
         return Context(
             self.device,
             batch_of(
@@ -58,7 +60,7 @@ class OpenCell:
             ),
             cell.seed,
             progress,
-            self.store.scratch(self.key) if self.store else None,
+            scratch,
             cell.forward,
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
@@ -67,6 +69,7 @@ class OpenCell:
             ),
             sibling=cell.data.sibling,
             said={} if cell.samples and self.store else None,
+            pieces=Pieces(scratch / "pieces" if scratch and not cell.samples else None, cell.part),
         )
 
     def finish(self, ran: Ran, cost: Cost) -> CellResult:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
+from stockpot.measure.parts import Part, window
 from stockpot.models.preprocess import Preprocess
 
 
@@ -88,15 +89,21 @@ class Pictures:
         return self._loaded[key]
 
     def of(
-        self, data: Dataset, size: int, preprocess: Preprocess, device: torch.device
+        self,
+        data: Dataset,
+        size: int,
+        preprocess: Preprocess,
+        device: torch.device,
+        part: Part | None = None,
     ) -> Iterator[Seen]:
-        """The batches of a dataset at a model's size, on its device."""
+        """The batches of a dataset, or of a part of it, at a model's size, on its device."""
 
         def make() -> Iterator[Seen]:
-            for batch in data.batches(size, preprocess.fit, device):
+            for batch in window(data, part, size).batches(size, preprocess.fit, device):
                 yield Seen(batch.images, batch)
 
-        return self.shared((*told_apart(data, preprocess), size, str(device)), make, device)
+        what = (*told_apart(data, preprocess), size, str(device), part)
+        return self.shared(what, make, device)
 
 
 def told_apart(data: Dataset, preprocess: Preprocess) -> tuple[Hashable, ...]:

@@ -28,7 +28,7 @@ from stockpot.types import Count
 _WORST_BRIER = 2.0
 
 
-@measures.register("calibration", paper="arXiv:1706.04599", passes=True)
+@measures.register("calibration", paper="arXiv:1706.04599", passes=True, splits=True)
 def calibration(
     model: Classifier,
     data: Dataset,

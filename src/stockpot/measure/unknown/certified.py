@@ -14,13 +14,21 @@ from stockpot.corrupt.draws import Draws
 from stockpot.datasets.dataset import Dataset
 from stockpot.measure import measures
 from stockpot.measure.dynamic.shards import Shards
-from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
+from stockpot.measure.measurement import (
+    Context,
+    Measurement,
+    proportion,
+    recall_passes,
+    told_of,
+    with_interval,
+)
+from stockpot.measure.parts import Since, seen_again
 from stockpot.measure.unknown.smoothing import ABSTAIN, certify, largest_radius, predict
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.results.schema import Score
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
-from stockpot.score.predictions import NONE, predictions
+from stockpot.score.predictions import NONE, predictions, watching
 from stockpot.score.scorer import Scorer, scorer_for
 from stockpot.types import Positive
 
@@ -31,7 +39,7 @@ _MOST_DRAWS = 2**24
 Draw = Annotated[int, Field(ge=1, le=_MOST_DRAWS // 2)]
 
 
-@measures.register("certified", paper="arXiv:1902.02918", passes=True)
+@measures.register("certified", paper="arXiv:1902.02918", passes=True, splits=True)
 def certified(
     model: Classifier,
     data: Dataset,
@@ -58,9 +66,17 @@ def certified(
         class_space: as for `clean`.
     """
     scorer = scorer_for(model.classes, data, class_space)
-    shards = Shards(context.scratch)
-    with evaluating(model):
-        size = _count(model, data, context, scorer, Task(sigma, n0, n), shards)
+    part = context.pieces.part
+    mine = part.rows(len(data), _SHARD) if part else range(len(data))
+    shards = Shards(context.scratch, mine.start)
+    for about in (kept := shards.told()):
+        seen_again(model, about)
+    if kept and shards.done == len(data):
+        recall_passes(context, kept)
+    with evaluating(model), watching(model) as watch:
+        task, since = Task(sigma, n0, n), Since(watch)
+        size = _count(model, data, context, scorer, task, shards, mine.stop, since)
+    context.pieces.end()
     chosen, counted = (shards.column(name).numpy() for name in ("chosen", "counted"))
     classes, radii = certify(chosen, counted, sigma, alpha)
     answered = predict(counted, alpha)
@@ -99,11 +115,19 @@ class Task(NamedTuple):
 
 
 def _count(
-    model: Classifier, data: Dataset, context: Context, scorer: Scorer, task: Task, shards: Shards
+    model: Classifier,
+    data: Dataset,
+    context: Context,
+    scorer: Scorer,
+    task: Task,
+    shards: Shards,
+    stop: int,
+    since: Since,
 ) -> str:
-    """Fill the shards with how often each class is answered, from where they end."""
+    """Fill the shards with how often each class is answered, from where they end to a row."""
     columns, size = 0, ""
-    todo = data if not shards.done else data.take(range(shards.done, len(data)))
+    whole = not shards.done and stop == len(data)
+    todo = data if whole else data.take(range(shards.done, stop))
     if not len(todo):
         return "x".join(map(str, next(data.batches(1, model.preprocess.fit)).images.shape[2:]))
     for batch in todo.batches(_SHARD, model.preprocess.fit):
@@ -126,7 +150,8 @@ def _count(
             name: torch.stack(table).roll(-1, dims=1)
             for name, table in (("chosen", chosen), ("counted", counted))
         }
-        shards.add(found, (), len(pixels))
+        about = {**since.now(), **told_of(context.passes(model))}
+        shards.add(found, (), len(pixels), about)
     return size
 
 

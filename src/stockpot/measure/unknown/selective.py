@@ -21,7 +21,7 @@ _RESAMPLES = 1000
 Sureness = Literal["msp", "max_logit", "margin", "entropy"]
 
 
-@measures.register("selective", paper="arXiv:1705.08500", passes=True)
+@measures.register("selective", paper="arXiv:1705.08500", passes=True, splits=True)
 def selective(
     model: Classifier,
     data: Dataset,

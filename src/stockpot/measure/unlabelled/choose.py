@@ -16,7 +16,7 @@ from stockpot.errors import BadDataError, BadParameterError, UserError
 from stockpot.measure.cells import ModelSpec
 from stockpot.measure.chosen_data import load_chosen
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion
-from stockpot.measure.run import Models, data_specs, model_specs
+from stockpot.measure.specs import Models, data_specs, model_specs
 from stockpot.measure.unknown.held_out import kept_apart
 from stockpot.measure.unlabelled.estimates import Estimate, estimates
 from stockpot.measure.unlabelled.labels_file import Line, read_lines, write_lines
