@@ -15,7 +15,7 @@ ROOT = Path(stockpot.__file__).parent
 SOURCE = Source(ROOT)
 # A room may have its place before it is built.
 LAYERS = [
-    {"types", "errors", "files", "listings", "registry", "verbs"},
+    {"types", "errors", "files", "listings", "registry", "remote", "verbs"},
     {"results", "recipe", "charts", "engine"},
     {"datasets", "checkpoints"},
     {"models", "zoo"},

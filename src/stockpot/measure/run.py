@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -24,6 +25,7 @@ from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
 from stockpot.models.load import load_model
+from stockpot.remote.working_copy import working_copy
 from stockpot.results.collection import Results
 from stockpot.results.manifest import add_cells
 from stockpot.results.schema import CellKey, CellResult
@@ -64,7 +66,8 @@ def measure(
             `classes` and `size` among the model options; a list, or a mapping from names.
         measures: names, or a mapping from names to parameters.
         data: a dataset, its name or path; a list of them, or a mapping from names.
-        out: the run folder; results go to `out/results`, and what is there is not repeated.
+        out: the run folder, or its address in storage; results go to `out/results`, and what is
+            there is not repeated.
         seed: the seed of everything random.
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass, or `auto`; half of it whenever memory runs out.
@@ -95,32 +98,34 @@ def measure(
             "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
     chosen_forward(precision, compile, pick_device(device))
-    cells = [
-        Cell(
-            model=model,
-            measure=name,
-            data=dataset,
-            params=params,
-            seed=seed,
-            store=str(Path(out) / "results") if out else None,
-            device=device,
-            batch_size=batch_size,
-            unseen=unseen,
-            precision=precision,
-            compile=compile,
-            samples=log_samples,
-        )
-        for model, dataset, (name, params) in product(
-            model_specs(models, model_options),
-            data_specs(data, data_options),
-            measure_specs(measures),
-        )
-    ]
-    with Feed(to, out) as feed:
-        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
-    if out:
-        store = ResultStore(Path(out) / "results")
-        add_cells(out, [store.path(result.key).name for result in results])
+    with working_copy(out, weights=False) if out else nullcontext() as place:
+        folder = place.folder if place else None
+        cells = [
+            Cell(
+                model=model,
+                measure=name,
+                data=dataset,
+                params=params,
+                seed=seed,
+                store=str(folder / "results") if folder else None,
+                device=device,
+                batch_size=batch_size,
+                unseen=unseen,
+                precision=precision,
+                compile=compile,
+                samples=log_samples,
+            )
+            for model, dataset, (name, params) in product(
+                model_specs(models, model_options),
+                data_specs(data, data_options),
+                measure_specs(measures),
+            )
+        ]
+        with Feed(to, folder) as feed:
+            results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
+        if folder:
+            store = ResultStore(folder / "results")
+            add_cells(folder, [store.path(result.key).name for result in results])
     return results
 
 

@@ -17,6 +17,7 @@ from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Recipe, RecipeFile, load_recipe
+from stockpot.remote.working_copy import WorkingCopy, working_copy
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
 from stockpot.results.collection import Results
@@ -40,6 +41,8 @@ class Run:
     results: Results
     report: Path | None = None
     similarity: SimilarityReport | None = None
+    address: str | None = None
+    """Where the run lies in storage; `folder` is the copy of it on this machine then."""
 
 
 @timed()
@@ -62,7 +65,8 @@ def run(
 
     Args:
         recipe: a file, the same as a mapping, or a recipe that was read.
-        out: the run folder; `runs/NAME` for a file.
+        out: the run folder, or its address in storage (`s3://bucket/run`, docs/remote.md);
+            `runs/NAME` for a file.
         engine: where models and cells are made: `serial` or `processes`.
         fresh: remove what an earlier run left in the folder.
         progress: called as steps and images are done.
@@ -78,22 +82,28 @@ def run(
     file = read(recipe, overrides)
     check(file)
     engines.get(engine)
-    folder = folder_of(file, out)
-    if fresh:
-        clear(folder)
-    # Should the run be stopped while models are made, its folder already tells old cells from new.
-    known = survey(file, folder)
-    remember(file, folder, models=known.digests, cells=known.files)
-    # A tracker that cannot be had is found out before hours of training.
-    with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
-        with stage("make"):
-            digests = make_models(file, folder, engine=engine, progress=progress, say=say)
-        cells = cells_of(file.recipe, folder)
-        remember(file, folder, models=digests, cells=cell_files(cells))
-        alike = _compare_changes(file.recipe, folder)
-        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
-    models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
-    return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
+    with working_copy(folder_of(file, out)) as place:
+        folder = place.folder
+        if fresh:
+            clear(folder)
+        # Should the run be stopped while models are made, its folder already tells old cells from
+        # new.
+        known = survey(file, folder)
+        remember(file, folder, models=known.digests, cells=known.files)
+        # A tracker that cannot be had, or storage that takes nothing, is found out before hours of
+        # training.
+        place.push()
+        with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
+            with stage("make"):
+                digests = make_models(file, folder, engine=engine, progress=progress, say=say)
+            cells = cells_of(file.recipe, folder)
+            remember(file, folder, models=digests, cells=cell_files(cells))
+            alike = _compare_changes(file.recipe, folder)
+            results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
+        names = file.recipe.model_names
+        models = {name: str(model_spec(file.recipe, name, folder).source) for name in names}
+        page = _write_report(file.recipe, folder, results)
+    return Run(folder, models, results, page, alike, place.url)
 
 
 def preview(
@@ -105,7 +115,9 @@ def preview(
     """What `run` would do: which models and cells are there, which would be made, and why."""
     file = read(recipe, overrides)
     check(file)
-    return survey(file, folder_of(file, out))
+    copy = WorkingCopy(folder_of(file, out))
+    copy.pull()
+    return survey(file, copy.folder)
 
 
 def read(
