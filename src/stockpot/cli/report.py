@@ -50,6 +50,8 @@ def command(
 
     with ExitStack() as stack:
         places = [stack.enter_context(working_copy(each, weights=False)) for each in folders]
+        for place in places:
+            place.check_there()
         folders = [place.folder for place in places]
         first = folders[0] if folders[0].is_dir() else folders[0].parent
         recipes = [recipe for folder in folders if (recipe := _followed(folder)) is not None]

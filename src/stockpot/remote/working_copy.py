@@ -72,6 +72,11 @@ class WorkingCopy:
             return str(path)
         return f"{self.url}/{path.relative_to(self.folder).as_posix()}"
 
+    def check_there(self) -> None:
+        """Raise where an address holds nothing; of a folder whoever reads it says so."""
+        if self.url is not None and not self.folder.is_dir():
+            raise UserError(f"{self.url} holds no files.", hint="`stockpot run` writes them.")
+
     def pull(self) -> None:
         """Bring what is new in the store; what is new here stays."""
         if self.url is None:
@@ -229,8 +234,7 @@ def read_copy(place: str | Path) -> Path:
     """A run folder to read results, records and pages from; weights stay where they are."""
     copy = WorkingCopy(place, weights=False)
     copy.pull()
-    if copy.url is not None and not copy.folder.is_dir():
-        raise UserError(f"{copy.url} holds no files.", hint="Runs are written by `stockpot run`.")
+    copy.check_there()
     return copy.folder
 
 
