@@ -9,7 +9,6 @@ small pictures of one size (CIFAR-10, Tiny-ImageNet, icons) are corrupted as the
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.pictures import to_open
 from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -148,7 +148,7 @@ _sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
 def _one_size(images: EncodedImages) -> ImageSize | None:
     found: ImageSize | None = None
     for item in images.items:
-        with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as picture:
+        with Image.open(to_open(item)) as picture:
             size = ImageSize(picture.height, picture.width)
         if found not in (None, size):
             return None

@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Fit
-from stockpot.datasets.pictures import BROKEN, open_rgb
+from stockpot.datasets.pictures import BROKEN, Encoded, open_rgb
 from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
@@ -32,9 +31,9 @@ _AHEAD = 2
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Pictures by path or as encoded bytes, each with the name that messages use."""
+    """Pictures by path, in pieces of files or as encoded bytes, each with the name that messages use."""
 
-    items: tuple[Path | bytes, ...]
+    items: tuple[Encoded, ...]
     names: tuple[str, ...]
     contents: tuple[str, ...] = ()
     """The sha256 of each, where it is known: such pictures are decoded once, while there is room

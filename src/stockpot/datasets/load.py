@@ -9,6 +9,7 @@ from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
+from stockpot.datasets.shards.files import is_shards
 from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError
 from stockpot.registry import Entry
@@ -21,7 +22,8 @@ def load_dataset(
 
     Args:
         name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
-            written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file.
+            written by Hugging Face `datasets`, a .npz, .safetensors, idx or .parquet file, or tars
+            of samples (`shards/{000..009}.tar`).
         split: which part to take; when not given, `test`, or all of data that has no splits (asked
             for train, val or test, such data is parted by content).
         limit: take a random, seeded subset of at most so many images.
@@ -32,6 +34,8 @@ def load_dataset(
             out (docs/surface.md).
     """
     path = Path(name).expanduser()
+    if name not in datasets and is_shards(name):
+        return _load("webdataset", split, limit, {"path": name, **options})
     if name not in datasets and path.exists():
         return _load(reader(path), split, limit, {"path": str(path), **options})
     if name not in datasets and ("/" in name or path.suffix):
@@ -83,6 +87,8 @@ def reader(path: Path) -> str:
     """The dataset kind that reads what lies at a path."""
     if path.is_dir():
         kept = ("state.json", "dataset_dict.json", "*.parquet", "*/*.parquet")
+        if any(path.glob("*.tar")):
+            return "webdataset"
         return "hub" if any(any(path.glob(name)) for name in kept) else "imagefolder"
     if path.suffix in (".parquet", ".arrow"):
         return "hub"

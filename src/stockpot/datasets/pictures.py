@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -19,10 +21,41 @@ ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp
 """What a picture's facts hold when they may say which way is up; asking further is slow."""
 
 
-def open_rgb(source: Path | bytes) -> Image.Image:
+class Piece(NamedTuple):
+    """A picture inside a larger file, such as a tar; read when it is asked for."""
+
+    path: Path
+    start: int
+    size: int
+
+    def read_bytes(self) -> bytes:
+        """The encoded picture."""
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            return stream.read(self.size)
+
+    def stat(self) -> os.stat_result:
+        """The facts of the file that holds it."""
+        return self.path.stat()
+
+    def __str__(self) -> str:
+        return f"{self.path}[{self.start}:{self.start + self.size}]"
+
+
+Encoded = Path | bytes | Piece
+"""A picture that is not decoded yet."""
+
+
+def to_open(source: Encoded) -> Path | io.BytesIO:
+    """What Pillow opens."""
+    if isinstance(source, Path):
+        return source
+    return io.BytesIO(source if isinstance(source, bytes) else source.read_bytes())
+
+
+def open_rgb(source: Encoded) -> Image.Image:
     """The picture upright in RGB; what is transparent becomes white."""
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    with Image.open(stream) as picture:
+    with Image.open(to_open(source)) as picture:
         picture.load()
         if not ORIENTED.isdisjoint(picture.info) or picture.format in ("TIFF", "MPO"):
             return _as_rgb(ImageOps.exif_transpose(picture))

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from stockpot.datasets.pictures import BROKEN, check_whole
+from stockpot.datasets.pictures import BROKEN, Encoded, check_whole
 from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError
 from stockpot.files import cache_folder
@@ -55,11 +55,11 @@ class Inspection(NamedTuple):
     broken: dict[int, str]
 
 
-def inspect(items: Sequence[Path | bytes], root: Path | None = None) -> Inspection:
+def inspect(items: Sequence[Encoded], root: Path | None = None) -> Inspection:
     """Look at every file, in parallel; what was seen before is not read again.
 
     Args:
-        items: files, or their bytes.
+        items: files, pieces of files, or their bytes.
         root: the folder under whose name files are remembered; without it they are not.
     """
     memory = _Memory(root)
@@ -84,11 +84,11 @@ class _Memory:
             if not os.environ.get(CHECK_FILES):
                 self._known = _read(self._path)
 
-    def look(self, items: Sequence[Path | bytes]) -> list[tuple[str, str]]:
+    def look(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
         """For each file its sha256, or what is wrong with it."""
         return [self._look(item) for item in items]
 
-    def _look(self, item: Path | bytes) -> tuple[str, str]:
+    def _look(self, item: Encoded) -> tuple[str, str]:
         if isinstance(item, bytes):
             return _whole(item)
         if self._path is None:
