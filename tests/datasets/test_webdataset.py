@@ -65,18 +65,21 @@ def test_the_samples_are_those_of_the_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5, 7])
-def test_parts_are_disjoint_and_make_the_whole(tmp_path: Path, count: int) -> None:
+def test_parts_are_disjoint_and_make_the_whole(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pattern = write(tmp_path)
     whole = theirs(pattern)
     parts = [ours(load_dataset(pattern, shard=f"{i}/{count}", classes=3)) for i in range(count)]
     assert sorted(row for part in parts for row in part) == whole
     assert all(part == sorted(part) and part for part in parts)
     if count <= 5:  # whole tars, dealt as the package deals them to nodes
-        tars = named_files(pattern)
-        assert parts == [
-            [row for tar in list(peer.shardlists.split_by_node(tars, None))[i::count] for row in theirs(tar)]
-            for i in range(count)
-        ]  # fmt: skip
+        monkeypatch.setenv("WORLD_SIZE", str(count))
+        for rank, part in enumerate(parts):
+            monkeypatch.setenv("RANK", str(rank))
+            dealt = list(peer.split_by_node(named_files(pattern)))
+            monkeypatch.delenv("RANK")
+            assert part == [row for name in dealt for row in theirs(name)]
     else:
         assert parts == [whole[i::count] for i in range(count)]
 
@@ -97,7 +100,7 @@ def test_tars_in_storage_are_brought_once_and_only_those_of_the_part(
         load_dataset("memory://wds/part-{000..004}.tar", shard="1/4", classes=3)
         assert [path.stat().st_mtime_ns for path in brought] == times
         with pytest.raises(UserError, match=r"part-009\.tar cannot be read: there is no such"):
-            load_dataset("memory://wds/part-{008..009}.tar".replace("008", "009"))
+            load_dataset("memory://wds/part-009.tar")
     finally:
         files.rm("/wds", recursive=True)
 

@@ -31,7 +31,7 @@ _AHEAD = 2
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Pictures by path, in pieces of files or as encoded bytes, each with the name that messages use."""
+    """Pictures by path, in pieces of files or as bytes, each with the name that messages use."""
 
     items: tuple[Encoded, ...]
     names: tuple[str, ...]

@@ -126,7 +126,7 @@ def _opened(
         if name not in found:
             raise UnknownNameError(f"split of {path}", name, found)
         data = found[name]
-        features = data.features or {column: None for column in next(iter(data), {})}
+        features = data.features or dict.fromkeys(next(iter(data), {}))
         kinds = {column: type(feature).__name__ for column, feature in features.items()}
     except UserError:
         raise
@@ -197,7 +197,7 @@ def _numbered(
 ) -> tuple[tuple[str, ...], list[int]]:
     """The classes, and the number of each label among them."""
     if given is None and stated is not None and all(isinstance(value, int) for value in labels):
-        return stated, labels  # by number: two classes of ImageNet may share a name
+        return stated, labels
     known = resolve_classes([str(value) for value in labels], given or stated)
     numbers = LabelIndex(known)
     return known, [numbers.of(str(v), f"{path} row {row}") for row, v in enumerate(labels)]
