@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 # a minute, and compiling it anew in every process takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-data lint format bench study clean
+.PHONY: demo test test-data lint format bench study docs clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Stockpot needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -49,5 +49,15 @@ study:
 	@for page in studies/*/README.md; do echo "== $$page"; \
 	sed -n '/^```/,/^```/{/^```/d;p;}' $$page; done
 
+# The site, into site/: links and the tutorial's outputs are checked, nothing is fetched meanwhile.
+docs: $(VENV)/.docs
+	$(BIN)/python docs/site/transcripts.py --check docs/tutorial.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group docs
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runs dist site .mypy_cache .ruff_cache .pytest_cache

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from stockpot.board import leaderboard
+from stockpot.results.packed import pack_bits
 from stockpot.results.schema import (
     CellKey,
     CellResult,
@@ -27,7 +28,6 @@ from stockpot.results.schema import (
     ModelFacts,
     Provenance,
     Score,
-    pack_bits,
 )
 from stockpot.results.statistics import wilson
 from stockpot.results.store import ResultStore

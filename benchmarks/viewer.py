@@ -19,16 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from stockpot.report.viewer.site import write_site
+from stockpot.results.packed import pack_bits
 from stockpot.results.provenance import provenance
 from stockpot.results.samples import Answered, Coded, digest_of, encode_samples
-from stockpot.results.schema import (
-    CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
-    ModelFacts,
-    pack_bits,
-)
+from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, ModelFacts
 from stockpot.results.store import ResultStore, result_files
 
 CORRUPTIONS = 15

@@ -1,6 +1,7 @@
 """Draws docs/corruptions.jpg: the 19 corruptions at 5 severities, beside the clean picture.
 
-The families that came later are drawn smaller, at severities 1, 3 and 5.
+The families that came later are drawn smaller, at severities 1, 3 and 5, and the sequences of
+ImageNet-P by their first and last frames and two between.
 
     python docs/contact_sheet.py
 
@@ -18,6 +19,9 @@ from PIL import Image, ImageDraw, ImageFont
 from stockpot.corrupt import BENCHMARK, EXTRA, SEVERITIES
 from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.ranges import chosen_corruptions
+from stockpot.corrupt.sequences.frames import frames
+from stockpot.corrupt.sequences.steps import PERTURBATIONS
+from stockpot.types import ImageSize
 
 TILE, GAP, LABEL = 92, 3, 132
 HERE = Path(__file__).parent
@@ -30,6 +34,7 @@ def main() -> None:
     draw_nineteen(clean)
     for family in ("imagenet-c-bar", "cifar-10-c-bar", "laion-c,style"):
         draw_later(clean, family)
+    draw_sequences(clean)
 
 
 def draw_later(clean: torch.Tensor, family: str) -> None:
@@ -47,6 +52,24 @@ def draw_later(clean: torch.Tensor, family: str) -> None:
             picture = Image.fromarray(made.numpy()).resize((tile, tile), Image.Resampling.LANCZOS)
             sheet.paste(picture, (left + column * (tile + 2), top + 18))
     sheet.save(HERE / f"{family.partition(',')[0]}.jpg", quality=82, optimize=True)
+
+
+def draw_sequences(clean: torch.Tensor) -> None:
+    """Two sequences side by side in a row, four frames each."""
+    tile, width = 72, 4 * 74 + 12
+    rows = -(-len(PERTURBATIONS) // 2)
+    sheet = Image.new("RGB", (2 * width, rows * (tile + 20)), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
+    for number, name in enumerate(PERTURBATIONS):
+        left, top = number % 2 * width, number // 2 * (tile + 20)
+        pen.text((left + 2, top + 3), name, "black", font)
+        shown = [frame[0] for frame in frames(clean, name, side=ImageSize(192, 192), seed=[12])]
+        last = len(shown) - 1
+        for column, at in enumerate((0, last // 3, 2 * last // 3, last)):
+            picture = Image.fromarray(shown[at].permute(1, 2, 0).numpy())
+            picture = picture.resize((tile, tile), Image.Resampling.LANCZOS)
+            sheet.paste(picture, (left + column * (tile + 2), top + 18))
+    sheet.save(HERE / "imagenet-p.jpg", quality=78, optimize=True)
 
 
 def draw_nineteen(clean: torch.Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stockpot.results.packed import pack_bits
 from stockpot.results.schema import (
     CellKey,
     CellResult,
@@ -12,7 +13,6 @@ from stockpot.results.schema import (
     ModelFacts,
     Provenance,
     Score,
-    pack_bits,
 )
 from stockpot.types import Variant
 

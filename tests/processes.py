@@ -53,6 +53,11 @@ class Running:
     def poll(self) -> int | None:
         return self._process.exitcode
 
+    def told(self) -> str:
+        """What came on standard error so far."""
+        path = self._streams[1]
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
     def send(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
         os.kill(self._process.pid, number)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from stockpot.run.follow import run
     from stockpot.season.run import season
 
+    __version__: str
+
 _ROOMS = (
     "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure", "report", "run",
     "season",
@@ -49,6 +51,7 @@ _FUNCTIONS = {
 
 __all__ = [
     "UserError",
+    "__version__",
     "attack",
     "audit",
     "card",
@@ -72,6 +75,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("stockpot")
+        except PackageNotFoundError:
+            return "unknown"  # sources on a path that were never installed
     if name in _ROOMS:
         return importlib.import_module(f"stockpot.{name}")
     if name in _FUNCTIONS:

@@ -1,29 +1,104 @@
-"""The adaptation study: methods on streams, as recipes/adaptation.yaml has them.
+"""The adaptation study: methods on streams, as recipes/adaptation.yaml has them, several at a time.
 
     stockpot data get cifar10
-    python studies/adaptation/study.py runs/adaptation
+    python studies/adaptation/study.py --workers 8
     python studies/adaptation/tables.py runs/adaptation
 
-What is finished lies in the run folder; stopped and started again, it goes on.
+What is finished lies in runs/adaptation; stopped and started again, it goes on. `--small` is for
+two cores.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import time
 from pathlib import Path
 
-import stockpot
+from stockpot.engine.processes import Processes
+from stockpot.engine.schedule import Step, schedule
+from stockpot.measure.cells import Cell
+from stockpot.measure.run import run_cells
+from stockpot.recipe import RecipeFile, load_recipe
+from stockpot.run.check import check
+from stockpot.run.plan import cells_of
 
+RECIPE = "recipes/adaptation.yaml"
 METHODS = ("source", "bn", "tent", "sar", "eata", "cotta", "roid")
 STREAMS = {
-    ("single", "shuffled", 50): "single",
-    ("continual", "shuffled", 50): "continual",
-    ("mixed", "shuffled", 50): "mixed",
-    ("continual", "dirichlet", 50): "continual, runs of labels",
-    ("continual", "shuffled", 4): "continual, batches of 4",
+    ("single", "shuffled", False): "single",
+    ("continual", "shuffled", False): "continual",
+    ("mixed", "shuffled", False): "mixed",
+    ("continual", "dirichlet", False): "continual, runs of labels",
+    ("continual", "shuffled", True): "continual, batches of 4",
 }
-"""Stream, order and batch -> how tables call it."""
+"""Stream, order and whether few pictures come at once -> how tables call it."""
+FEW = "-few"
+"""Ends the name of data of which few pictures are shown, in small batches."""
+
+
+def smaller(file: RecipeFile) -> list[str]:
+    """Overrides for two cores: fewer pictures, corruptions and pictures in a batch."""
+    found = [f"data.{name}.limit=250" for name in file.recipe.data]
+    names = "[gaussian_noise,defocus_blur,fog,jpeg_compression]"
+    for at, entry in enumerate(file.raw["measure"]["with"]):
+        asked = {"corruptions": names, "attacked": 0, "batch": min(entry["batch"], 50)}
+        found += [f"measure.with.{at}.{key}={value}" for key, value in asked.items()]
+    return found
+
+
+def fewer(file: RecipeFile, limit: int) -> list[str]:
+    """Overrides for a processor: so many pictures, half of the larger ones, 64 attacked."""
+    found = [f"data.cifar10.limit={limit}", f"data.icons.limit={limit // 2}"]
+    for at, entry in enumerate(file.raw["measure"]["with"]):
+        found.append(f"measure.with.{at}.attacked={min(entry['attacked'], 64)}")
+    return found
+
+
+def carry_out(cell: Cell) -> None:
+    """Measure one method on one stream."""
+    run_cells([cell])
+
+
+def cheap_first(cells: list[Cell]) -> list[Cell]:
+    """One dataset after the other; then small batches (many steps), then CoTTA (35 passes)."""
+
+    def place(cell: Cell) -> tuple[bool, bool, bool]:
+        slow, few = cell.model.name.endswith("cotta"), cell.data.name.endswith(FEW)
+        return slow, few, cell.data.name.startswith("icons")
+
+    return sorted(cells, key=place)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="start none after these"
+    )
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--small", action="store_true", help="fewer pictures and corruptions")
+    parser.add_argument("--limit", type=int, default=0, help="so many pictures of CIFAR-10")
+    given = parser.parse_args()
+    file = load_recipe(RECIPE, [])
+    if given.small or given.limit:
+        less = smaller(file) if given.small else fewer(file, given.limit)
+        file = load_recipe(RECIPE, less)
+    check(file)
+    folder = given.runs / ("adaptation_small" if given.small else "adaptation")
+    cells = cheap_first(cells_of(file.recipe, folder))
+    steps = [Step(f"{number} {_named(cell)}", (), cell) for number, cell in enumerate(cells)]
+    start = time.monotonic()
+    for end in schedule(
+        carry_out, steps, engine=Processes(given.workers), deadline=start + given.seconds
+    ):
+        passed = time.monotonic() - start
+        print(f"{passed:4.0f} s  {end.name}: {end.state} {end.error or ''}", flush=True)
+
+
+def _named(cell: Cell) -> str:
+    asked = cell.params
+    return f"{cell.model.name} {cell.data.name} {asked['stream']} {asked['order']} {asked['batch']}"
 
 
 if __name__ == "__main__":
-    stockpot.run("recipes/adaptation.yaml", out=Path(sys.argv[1]))
+    main()

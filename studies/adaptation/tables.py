@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from study import METHODS, STREAMS
+from study import FEW, METHODS, STREAMS
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, paired
@@ -33,15 +33,18 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """One row for each method and stream, with paired differences to `source` and `single`."""
     cells = {_place(cell): cell for cell in results}
     rows = []
-    for (data, method, stream), cell in cells.items():
-        row = {"data": data, "method": method, "stream": stream}
+    for place, cell in cells.items():
+        if place.stream is None:
+            continue  # measured for the comparison with small batches alone
+        row = {"data": place.data, "method": place.method, "stream": place.stream}
         scores = score_row(cell, ("stream_accuracy", "nll", "ece", *ATTACKS))
         row |= {key: _rounded(value) for key, value in scores.items()}
-        for other, name in (
-            ((data, "source", stream), "gain"),
-            ((data, method, "single"), "change"),
-        ):
-            if other in cells and other != (data, method, stream):
+        alone = place._replace(stream=None if place.few else "single")
+        whole = place._replace(stream="single", few=False)
+        if alone not in cells and whole in cells and _same_pictures(cell, cells[whole]):
+            alone = whole
+        for other, name in ((place._replace(method="source"), "gain"), (alone, "change")):
+            if other in cells and other != place:
                 found = paired(_by_picture(cell), _by_picture(cells[other]))
                 ends = (found.value, found.low, found.high)
                 names = (name, f"{name}_low", f"{name}_high")
@@ -49,8 +52,8 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
         rows.append(row)
     at = {(row["data"], row["method"], row["stream"]): row for row in rows}
     for (data, method, stream), row in at.items():
-        if method != "source":
-            source, single = at[data, "source", stream], at.get((data, method, "single"))
+        source, single = at.get((data, "source", stream)), at.get((data, method, "single"))
+        if method != "source" and source is not None:
             row["by the rules"] = judged(row, source, single)
     order = list(STREAMS.values())
     rows.sort(
@@ -59,10 +62,23 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def _place(cell: CellResult) -> tuple[str, str, str]:
-    asked = cell.key.params
-    stream = STREAMS[asked["stream"], asked["order"], asked["batch"]]
-    return cell.key.data, cell.key.model.removeprefix("icons-"), stream
+def _same_pictures(one: CellResult, other: CellResult) -> bool:
+    return one.key.data_fingerprint == other.key.data_fingerprint
+
+
+class _Place(NamedTuple):
+    data: str
+    method: str
+    stream: str | None
+    """None: few pictures, each corruption alone."""
+    few: bool
+
+
+def _place(cell: CellResult) -> _Place:
+    asked, few = cell.key.params, cell.key.data.endswith(FEW)
+    stream = STREAMS.get((asked["stream"], asked["order"], few))
+    method = cell.key.model.removeprefix("icons-")
+    return _Place(cell.key.data.removesuffix(FEW), method, stream, few)
 
 
 def _by_picture(cell: CellResult) -> NDArray[np.float64]:
@@ -139,7 +155,7 @@ def verdicts(rows: Sequence[Row]) -> str:
     found = [
         (row["data"], f"`{row['method']}`", row["stream"], row["by the rules"])
         for row in rows
-        if row["method"] != "source"
+        if row.get("by the rules")
     ]
     return markdown(("data", "method", "stream", "by the rules"), found)
 

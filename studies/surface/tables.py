@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from study import EQUAL_COMPUTE
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, Verdict, mean_contrast
@@ -27,6 +28,9 @@ HERE = Path(__file__).parent
 KINDS = ("style", "subtype", "version")
 REDRAWN, CUT = "noto", "fluent"
 SHAKEN, PLAIN = "shake", "unshaken"
+SMALLEST = "resnet20"
+MISSING = "Not run yet."
+COMPUTE = EQUAL_COMPUTE.rstrip("-")
 Row = dict[str, Any]
 
 
@@ -92,53 +96,106 @@ def reordered(rows: Sequence[Row], networks: Sequence[str]) -> tuple[Verdict, st
     return ("did not hold", "") if same == len(pairs) else ("not told apart", "")
 
 
+def shared(rows: Sequence[Row]) -> list[Row]:
+    """Rows of hold-outs that every network has: means over others would not compare."""
+    networks = {row["network"] for row in rows}
+    had = Counter((row["protocol"], row["held out"]) for row in rows)
+    return [row for row in rows if had[row["protocol"], row["held out"]] == len(networks)]
+
+
 def from_data(rows: Sequence[Row]) -> dict[str, str]:
-    """The tables of the page by name; networks that lack a hold-out are left out."""
-    counts = Counter(row["network"] for row in rows)
-    networks = [name for name, count in counts.items() if count == max(counts.values())]
-    families = list(dict.fromkeys(r["held out"] for r in rows if r["protocol"] == "style"))
-    accuracy = []
-    for network in networks:
-        held = [share(r).value for r in rows if (r["network"], r["protocol"]) == (network, "style")]
-        spread = f"{100 * float(np.std(held, ddof=1)):.1f}" if len(held) > 1 else "-"
-        style, subtype = (mean_of(rows, network, kind) for kind in ("style", "subtype"))
-        editions = [mean_of(rows, network, "version", held) for held in (REDRAWN, CUT)]
-        others = map(_percent, (subtype, *editions))
-        accuracy.append([network, _percent(style), spread, *others])
+    """The tables of the page by name; each set of rows over the hold-outs that all of it have."""
+    epochs = shared([row for row in rows if not row["network"].endswith(COMPUTE)])
+    compute = shared([row for row in rows if row["network"].endswith(COMPUTE)])
+    families = list(dict.fromkeys(r["held out"] for r in epochs if r["protocol"] == "style"))
     by_family = [
-        [network, *(_percent(mean_of(rows, network, "style", held)) for held in families)]
-        for network in networks
+        [network, *(_percent(mean_of(epochs, network, "style", held)) for held in families)]
+        for network in _networks(epochs)
     ]
-    headings = ["style, mean of all", "spread", "subtype", "edition redrawn", "flat cut"]
-    findings = _findings(rows, networks)
+    findings = [*_findings(epochs), *_at_equal_compute(compute)]
     return {
-        "accuracy": markdown(["network", *headings], accuracy),
+        "accuracy": _accuracy(epochs),
+        "compute": _accuracy(compute),
         "families": markdown(["network", *families], by_family),
         "findings": markdown(["finding", "difference in points", "verdict"], findings),
     }
 
 
-def _findings(rows: Sequence[Row], networks: Sequence[str]) -> list[list[str]]:
+def _whole(rows: Sequence[Row]) -> bool:
+    """Whether every kind of hold-out is there, of which tables and findings are made."""
+    return {row["protocol"] for row in rows} == set(KINDS)
+
+
+def _networks(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["network"] for row in rows))
+
+
+def _accuracy(rows: Sequence[Row]) -> str:
+    if not _whole(rows):
+        return MISSING
+    kinds = Counter(row["protocol"] for row in rows if row["network"] == rows[0]["network"])
+    found = []
+    for network in _networks(rows):
+        held = [share(r).value for r in rows if (r["network"], r["protocol"]) == (network, "style")]
+        spread = f"{100 * float(np.std(held, ddof=1)):.1f}" if len(held) > 1 else "-"
+        style, subtype = (mean_of(rows, network, kind) for kind in ("style", "subtype"))
+        editions = [
+            _percent(mean_of(rows, network, "version", row["held out"]))
+            for row in rows
+            if (row["network"], row["protocol"]) == (network, "version")
+        ]
+        name = network.removesuffix(COMPUTE)
+        found.append([name, _percent(style), spread, _percent(subtype), *editions])
+    named = {REDRAWN: "edition redrawn", CUT: "flat cut"}
+    headings = [
+        f"style, mean of {kinds['style']}",
+        "spread",
+        f"subtype, mean of {kinds['subtype']}",
+    ]
+    headings += [
+        named[h] for h in dict.fromkeys(r["held out"] for r in rows if r["protocol"] == "version")
+    ]
+    return markdown(["network", *headings], found)
+
+
+def _findings(rows: Sequence[Row]) -> list[list[str]]:
+    networks = _networks(rows)
     style = {name: mean_of(rows, name, "style") for name in networks}
     subtype = {name: mean_of(rows, name, "subtype") for name in networks}
     redrawn = {name: mean_of(rows, name, "version", REDRAWN) for name in networks}
-    cut = {name: mean_of(rows, name, "version", CUT) for name in networks}
-    found = []
-    for text, first, second in (
+    asked = [
         ("1 a new edition is easier than a new style", redrawn, style),
         ("2 a new edition is easier than a new subtype", redrawn, subtype),
-        ("3 a cut of known drawings is easier than a redrawn edition", cut, redrawn),
-    ):
-        gaps = {name: less(first[name], second[name]) for name in networks}
-        said = "; ".join(f"{name} {gap}" for name, gap in gaps.items())
-        found.append([text, said, together([gap.verdict for gap in gaps.values()])])
+    ]
+    if any((row["protocol"], row["held out"]) == ("version", CUT) for row in rows):
+        cut = {name: mean_of(rows, name, "version", CUT) for name in networks}
+        asked.append(("3 a cut of known drawings is easier than a redrawn edition", cut, redrawn))
+    found = [_by_network(text, first, second) for text, first, second in asked]
     verdict, pair = reordered(rows, networks)
     found.append(["4 networks rank otherwise by style than by subtype", pair, verdict])
-    if {SHAKEN, PLAIN} <= set(networks):
-        for number, name, values in ((5, "styles", style), (6, "subtypes", subtype)):
-            gap = less(values[SHAKEN], values[PLAIN])
-            found.append([f"{number} shaking helps with new {name}", str(gap), gap.verdict])
+    for number, name, values in ((5, "styles", style), (6, "subtypes", subtype)):
+        gap = less(values[SHAKEN], values[PLAIN])
+        found.append([f"{number} shaking helps with new {name}", str(gap), gap.verdict])
     return found
+
+
+def _at_equal_compute(rows: Sequence[Row]) -> list[list[str]]:
+    """Findings 7 and 8: each larger network less the smallest, for the same computation."""
+    found: list[list[str]] = []
+    for number, kind in ((7, "style"), (8, "subtype")) if _whole(rows) else ():
+        own = {name.removesuffix(COMPUTE): mean_of(rows, name, kind) for name in _networks(rows)}
+        smallest = own.pop(SMALLEST)
+        text = f"{number} for equal computation larger networks know a new {kind} better"
+        found.append(_by_network(text, own, dict.fromkeys(own, smallest)))
+    return found
+
+
+def _by_network(
+    text: str, first: Mapping[str, Contrast], second: Mapping[str, Contrast]
+) -> list[str]:
+    gaps = {name: less(first[name], second[name]) for name in first}
+    said = "; ".join(f"{name} {gap}" for name, gap in gaps.items())
+    return [text, said, together([gap.verdict for gap in gaps.values()])]
 
 
 def _percent(share: Contrast) -> str:

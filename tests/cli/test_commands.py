@@ -216,7 +216,7 @@ def test_interrupt_is_one_line(recipe: Path, tmp_path: Path) -> None:
     while not list((tmp_path / "run").rglob(".*.partial/*.pt")) and process.poll() is None:
         time.sleep(0.01)
     process.send(signal.SIGINT)
-    assert "interrupted" in error_of(process.wait())
+    assert "interrupted" in error_of(process.wait(), 130)
 
 
 def test_fresh_leaves_other_folders_alone(recipe: Path, tmp_path: Path) -> None:

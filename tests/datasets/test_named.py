@@ -17,7 +17,8 @@ import pytest
 import torch
 from PIL import Image
 
-from stockpot.datasets.catalogue import catalogue, describe, fetch, find, is_present
+from commands import invoke
+from stockpot.datasets.catalogue import catalogue, fetch, find, is_present
 from stockpot.datasets.dataset import pixel_fingerprint
 from stockpot.datasets.fetch.source import Progress, SourceFailedError
 from stockpot.datasets.named.cifar10 import CIFAR10
@@ -27,6 +28,7 @@ from stockpot.datasets.named.decoded import Part, read_part, write_decoded
 from stockpot.datasets.named.definition import NamedSet, Offer
 from stockpot.datasets.named.held_out import last, last_of_each_class
 from stockpot.datasets.named.quickdraw import QUICKDRAW, _test_rows
+from stockpot.datasets.told.describe import describe
 from stockpot.errors import BadDataError, UnknownNameError, UserError
 
 PARTS = {
@@ -251,3 +253,40 @@ def test_fit_and_val_share_out_the_training_images(cache: Path) -> None:
 
 def test_the_last_images_are_held_out() -> None:
     assert last(2)(torch.tensor([5, 5, 5])).tolist() == [False, True, True]
+
+
+def test_the_list_says_what_is_really_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_sets: Path
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    (tmp_path / "datasets" / "tanganke___dtd").mkdir(parents=True)
+    found = {row["name"]: row for row in json.loads(invoke("data", "list", "--json").output)}
+    states = {name: row["state"] for name, row in found.items()}
+    assert states["icons"] == "embedded"
+    assert {states[name] for name in (*catalogue, "domains", "captions", "dtd")} == {"in cache"}
+    assert (states["eurosat"], states["imagenet"], states["imagefolder"]) == (
+        "to fetch", "not here", "not here",
+    )  # fmt: skip
+    assert "tanganke/eurosat" in found["eurosat"]["how"]
+    assert "path=" in found["imagenet"]["how"]
+
+    monkeypatch.setenv("STOCKPOT_CACHE", str(tmp_path / "empty"))
+    found = {row["name"]: row for row in json.loads(invoke("data", "list", "--json").output)}
+    assert {found[name]["state"] for name in (*catalogue, "domains", "captions")} == {"to fetch"}
+    assert found["domains"]["how"] == "stockpot data get cifar10"
+
+
+def test_info_of_ones_own_folder(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("val", 2)):
+        for row in range(count):
+            folder = tmp_path / "photos" / split / ("cat" if row else "dog")
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (9, 9 + row), (row, 0, 0)).save(folder / f"{row}.png")
+    done = invoke("data", "info", tmp_path / "photos")
+    assert done.exit_code == 0, done.output
+    told = done.output.splitlines()[1].split()
+    assert told[:8] == ["photos", "3", "train", "+", "2", "val", "2", "2"]
+    assert "2 to 3" in done.output
+    whole = invoke("data", "info", tmp_path / "photos" / "train", "--json").output
+    assert json.loads(whole)[0]["counts"] == {"train": 3}
+    assert "no such file or folder" in invoke("data", "info", tmp_path / "nowhere").output

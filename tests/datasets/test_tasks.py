@@ -125,3 +125,41 @@ def test_the_wrong_data_is_refused(tmp_path: Path) -> None:
         load_dataset("gtsrb", path=str(folder))
     with pytest.raises(BadParameterError, match=r"gtsrb: split: .*Did you mean test"):
         load_dataset("gtsrb", split="tset", path=str(folder))
+
+
+def published_dtd(folder: Path, *, lists: bool) -> Path:
+    """The layout of DTD's archive with two of its classes; each picture is of one grey level."""
+    files = [
+        f"{name}/{name}_{number:04d}.jpg" for name in ("banded", "zigzagged") for number in range(3)
+    ]
+    for level, file in enumerate(files):
+        place = folder / "images" / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (12, 8), (40 * level,) * 3).save(place)
+    if lists:
+        (folder / "labels").mkdir()
+        for name, own in (("train1", files[::3]), ("val1", files[1::3]), ("test1", files[2::3])):
+            (folder / "labels" / f"{name}.txt").write_text("\n".join(own) + "\n")
+    return folder
+
+
+def test_textures_are_read_as_their_authors_publish_them(tmp_path: Path) -> None:
+    folder = published_dtd(tmp_path / "listed", lists=True)
+    train, test = (
+        load_dataset("dtd", split=split, path=str(folder)) for split in ("train", "test")
+    )
+    assert test.columns["file"] == ("banded/banded_0002.jpg", "zigzagged/zigzagged_0002.jpg")
+    assert [test.classes[label] for label in test.labels] == ["banded", "zigzagged"]
+    assert {str(file)[-8:-4] for file in train.columns["file"]} == {"0000", "0001"}
+    assert test.templates == fusionbench_words("dtd").templates
+    assert len(load_dataset("dtd", path=str(published_dtd(tmp_path / "bare", lists=False)))) == 6
+
+
+def test_a_folder_of_textures_without_lists_has_no_training_split(tmp_path: Path) -> None:
+    folder = published_dtd(tmp_path, lists=False)
+    with pytest.raises(BadDataError, match=r"train1\.txt"):
+        load_dataset("dtd", split="train", path=str(folder))
+    (folder / "images" / "cats").mkdir()
+    Image.new("RGB", (8, 8)).save(folder / "images" / "cats" / "a.png")
+    with pytest.raises(BadDataError, match="cats is no class of DTD"):
+        load_dataset("dtd", path=str(folder))

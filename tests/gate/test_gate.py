@@ -20,7 +20,8 @@ from stockpot.gate.rules_file import read_rules
 from stockpot.gate.written.junit import junit
 from stockpot.gate.written.markdown import markdown
 from stockpot.measure import measures
-from stockpot.results.schema import CellResult, pack_labels
+from stockpot.results.packed import pack_labels
+from stockpot.results.schema import CellResult
 from stockpot.results.store import ResultStore
 
 HOSTILE = "<img src=x onerror=alert(1)>|@all`"

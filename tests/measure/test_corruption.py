@@ -16,6 +16,7 @@ from stockpot.corrupt.apply import corrupt
 from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
 from stockpot.corrupt.stored.files import write_array, write_pictures
 from stockpot.datasets.dataset import TensorImages
+from stockpot.defend.defended import Defended
 from stockpot.errors import UserError
 from stockpot.measure.corruption import corruption
 from stockpot.measure.corruption_scores import Grid, grid_scores
@@ -129,6 +130,19 @@ def test_names_and_severities() -> None:
     for wrong in ("0-5", "6", "a", ""):
         with pytest.raises(UserError, match="severities"):
             chosen_severities(wrong)
+
+
+def test_one_model_behind_two_defences_is_two_models(perfect) -> None:
+    # Both have the same weights under the same names; the second shows the network black pictures.
+    data = make_dataset(12)
+    as_it_is = Defended(perfect, "as it is", lambda pixels: pixels)
+    black = Defended(perfect, "black", lambda pixels: 0 * pixels)
+    asked = {"corruption": {**FEW, "baseline": "none"}}
+    (first,) = measure({"a": as_it_is}, asked, data=data)
+    (second,) = measure({"b": black}, asked, data=data)
+    assert first.outcome("correct").all()
+    assert (second.outcome("correct") == (data.labels == 0).numpy()).all()
+    assert first.key.model_fingerprint != second.key.model_fingerprint
 
 
 def test_foreign_baselines_are_noted(toy_data) -> None:

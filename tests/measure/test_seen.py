@@ -22,7 +22,8 @@ from stockpot.measure.overlap import unseen_scores
 from stockpot.measure.rescore import rescored
 from stockpot.measure.run import measure
 from stockpot.measure.transfer import transfer
-from stockpot.results.schema import CellResult, Flag, pack_bits, unpack_bits
+from stockpot.results.packed import pack_bits, unpack_bits
+from stockpot.results.schema import CellResult, Flag
 
 
 def flag(cell: CellResult, name: str) -> Flag | None:

@@ -15,7 +15,7 @@ from stockpot.results.agreement import (
     rank_agreement,
     self_agreement,
 )
-from stockpot.results.schema import pack_bits
+from stockpot.results.packed import pack_bits
 
 LEVELS = (0.2, 0.4, 0.6, 0.8)
 

@@ -27,7 +27,8 @@ from stockpot.results.contrast import (
     verdict,
 )
 from stockpot.results.groups import by_group, group_means
-from stockpot.results.schema import CellResult, pack_bits, pack_groups, unpack_groups
+from stockpot.results.packed import pack_bits, pack_groups, unpack_groups
+from stockpot.results.schema import CellResult
 from stockpot.results.statistics import bootstrap_mean, paired_bootstrap, wilson
 from stockpot.results.store import ResultStore, load_results
 

@@ -11,7 +11,8 @@ from hand_made import clean_cell
 from stockpot.report.page import render
 from stockpot.report.sections.scatter import Axes, scatter_section
 from stockpot.results.groups import group_means
-from stockpot.results.schema import CellResult, pack_bits
+from stockpot.results.packed import pack_bits
+from stockpot.results.schema import CellResult
 
 
 def flags(rate: float, n: int = 400, seed: int = 0) -> np.ndarray:

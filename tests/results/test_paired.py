@@ -11,10 +11,11 @@ from scipy import stats
 import stockpot
 from commands import invoke
 from hand_made import clean_cell
+from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
 from stockpot.results.paired.significance import holm, sign_test
 from stockpot.results.paired.words import as_markdown, word
-from stockpot.results.schema import CellResult, pack_bits, pack_labels
+from stockpot.results.schema import CellResult
 from stockpot.results.store import ResultStore
 
 

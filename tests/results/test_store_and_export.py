@@ -14,6 +14,7 @@ import yaml
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.results.exports import FORMATS, export
+from stockpot.results.packed import pack_bits, unpack_bits
 from stockpot.results.schema import (
     CellKey,
     CellResult,
@@ -22,8 +23,6 @@ from stockpot.results.schema import (
     ModelFacts,
     Provenance,
     Score,
-    pack_bits,
-    unpack_bits,
 )
 from stockpot.results.store import ResultStore, load_results
 

@@ -8,7 +8,8 @@ from scipy import stats
 
 from hand_made import clean_cell
 from stockpot.results.headline import headline_columns, headline_rows
-from stockpot.results.schema import CellResult, Flag, Score, pack_bits
+from stockpot.results.packed import pack_bits
+from stockpot.results.schema import CellResult, Flag, Score
 from stockpot.results.summary.best import Entrant, best_beyond_noise, entrant
 from stockpot.results.summary.cautions import cautions
 from stockpot.results.summary.comparable import comparable

@@ -18,7 +18,7 @@ from stockpot.results.tables import filled, read_csv
 
 STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
-LABELS = ("point", "threshold", "runs", "n", "n outside", "labels", "seeds")
+LABELS = ("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds")
 Tables = Callable[[float], dict[str, str]]
 
 
@@ -33,7 +33,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     make = part(study, "tables").from_data
     if study == "robust_soups":
         return lambda nudge: make()
-    if study == "adaptation":
+    if study in ("adaptation", "surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "fmr":
         return lambda nudge: make(rows(study, "rows", nudge))
@@ -53,6 +53,8 @@ PLACES = {
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
+    "surface": {"accuracy", "compute", "families", "findings"},
+    "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
     "robust_soups": {"choosing full", "choosing quarter", "choosing quarter-affine"},
 }  # fmt: skip
 

@@ -12,7 +12,8 @@ from commands import invoke
 from hand_made import clean_cell
 from pico import make_dataset
 from stockpot.cli import compared_pictures
-from stockpot.results.schema import CellResult, DataFacts, pack_bits, pack_labels
+from stockpot.results.packed import pack_bits, pack_labels
+from stockpot.results.schema import CellResult, DataFacts
 from stockpot.results.store import ResultStore
 
 HOSTILE = '"><img src=x onerror=alert(1)></script><script>alert(2)</script>'

@@ -44,6 +44,14 @@ class AttackResult:
     stages: Mapping[str, Tensor] = field(default_factory=dict)
     """For attacks made of several: the robust images after each."""
 
+    def __repr__(self) -> str:
+        count, queries = len(self.robust), int(self.queries.sum())
+        return (
+            f"AttackResult({count:,} images: {int(self.correct.sum()):,} right, "
+            f"{int(self.robust.sum()):,} robust; {queries:,} forward passes; "
+            f"flags: {', '.join(self.flags.raised()) or 'none'})"
+        )
+
     @property
     def accuracy(self) -> float:
         """The share of robust images."""

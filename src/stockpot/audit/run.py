@@ -42,6 +42,14 @@ class Audit:
     queries: int
     """Forward passes, counted in images."""
 
+    def __repr__(self) -> str:
+        against = ", ".join(each.name for each in self.findings if each.verdict != "cleared")
+        return (
+            f"Audit({self.verdict}{f' by {against}' if against else ''}: "
+            f"{int(self.correct.sum()):,} of {len(self.correct):,} right, "
+            f"{int(self.robust.sum()):,} robust; {self.queries:,} forward passes)"
+        )
+
     def finding(self, name: str) -> Finding:
         """The finding of that name."""
         return next(each for each in self.findings if each.name == name)

@@ -116,20 +116,23 @@ def _show(found: Comparison) -> None:
         interval,
         p_text,
         told_apart,
-        word,
     )
 
+    # One pair of models is named above the table, which is wide enough without them.
+    pairs = {(row.first, row.second) for row in found.rows}
+    named = "" if len(pairs) > 1 else " (A: {}, B: {})".format(*next(iter(pairs), ("", "")))
+    both = ["A", "B"] if len(pairs) > 1 else []
     table(
-        ["A", "B", "data", "measure", "score", "A (%)", "B (%)", "A - B, points [95 %]", "p (Holm)",
-         "n", "verdict", "A is"],
+        [*both, "data", "measure", "score", "A (%)", "B (%)", "A - B, points [95 %]", "p (Holm)",
+         "n", "verdict"],
         [
-            [row.first, row.second, row.data, row.measure, row.metric, f"{100 * row.a:.1f}",
-             f"{100 * row.b:.1f}", interval(row), p_text(row.p_adjusted),
+            [*([row.first, row.second] if both else []), row.data, row.measure, row.metric,
+             f"{100 * row.a:.1f}", f"{100 * row.b:.1f}", interval(row), p_text(row.p_adjusted),
              str(row.n) if row.clusters == row.n else f"{row.n} in {row.clusters} groups",
-             row.verdict, word(row)]
+             row.verdict]
             for row in found.rows
         ],
-        title=claim(found),
+        title=f"Claim: {claim(found)}{named}",
     )  # fmt: skip
     out.print(correction(found))
     for part in found.changes:

@@ -1,15 +1,33 @@
-"""What the command line prints: tables, progress and the one line of an error."""
+"""What the command line prints: tables, and how far it is."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
+
+from stockpot.cli.progress import cell_row, progress_line, rate_text, subject
+
+if TYPE_CHECKING:
+    from stockpot.results.schema import CellResult
+    from stockpot.types import PrecisionChoice
 
 # Text in brackets, such as stockpot[timm] or an interval, is text and not markup.
 out = Console(soft_wrap=True, highlight=False, markup=False)
@@ -82,40 +100,126 @@ def _is_number(text: str) -> bool:
     return text.strip()[:1].isdigit() or text.strip() in ("", "-") or text.strip().startswith("-")
 
 
-class ImageProgress:
-    """A bar on a terminal; elsewhere a plain line every ten seconds."""
+def say_where(device: str, precision: str = "fp32", compiled: bool = False) -> None:
+    """Name the device and the precision in which the work will be done."""
+    from stockpot.engine import device_name, pick_device
+    from stockpot.models.forward.options import chosen_forward
 
-    def __init__(self) -> None:
+    place = pick_device(device)
+    forward = chosen_forward(cast("PrecisionChoice", precision), compiled, place)
+    err.print(f"on {device_name(place)}, {forward}")
+
+
+EVERY_SECONDS = 10.0
+"""Between plain lines: a log of an hour stays short."""
+_ROWS = 12
+"""Finished cells that stay in sight; the whole table comes at the end."""
+
+
+class ImageProgress:
+    """Told how far the work is; what it shows depends on who looks.
+
+    Nobody sees a bar move in a log or in a file, so there a line comes every ten seconds.
+    """
+
+    def __init__(self, out: Path | None = None) -> None:
+        """Nothing is shown before it is entered.
+
+        Args:
+            out: the run folder in which cells are saved, if they are.
+        """
+        self._out = out
         self._bar: Progress | None = None
-        self._tasks: dict[str, Any] = {}
+        self._live: Live | None = None
+        self._task: tuple[str, TaskID] | None = None
+        self._begun: tuple[str, float, int] = ("", 0.0, 0)
         self._last = time.monotonic()
-        self.prefix = ""
+        self._rows: list[tuple[str, ...]] = []
+        self._count = (0, 0)
 
     def __enter__(self) -> ImageProgress:
         if err.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TimeRemainingColumn(),
+                _Rate(),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                TextColumn("left"),
+                console=err,
+            )
+            self._live = Live(
                 console=err,
                 transient=True,
+                refresh_per_second=4,
+                get_renderable=self._shown,
+                vertical_overflow="crop",
             )
-            self._bar.start()
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Say that `done` of `total` images (or steps) are behind us."""
         if self._bar is not None:
-            if what not in self._tasks:
-                for task in self._tasks.values():
-                    self._bar.remove_task(task)
-                self._tasks = {what: self._bar.add_task(what, total=total)}
-            self._bar.update(self._tasks[what], completed=done, total=total)
-        elif time.monotonic() - self._last > 10:
-            self._last = time.monotonic()
-            err.print(f"  {what}: {done} of {total}")
+            self._move(self._bar, what, done, total)
+            return
+        now = time.monotonic()
+        if self._begun[0] != subject(what) or done < self._begun[2]:
+            self._begun = (subject(what), now, done)
+        elif now - self._last > EVERY_SECONDS and done < total:
+            self._last = now
+            _, since, first = self._begun
+            err.print(f"  {what}: {progress_line(done, total, done - first, now - since)}")
+
+    def finished(self, result: CellResult, count: int, total: int) -> None:
+        """A cell is done, the `count`th of `total`."""
+        self._count = (count, total)
+        row = cell_row(result)
+        if self._live is None:
+            err.print(f"[{count}/{total}] {' x '.join(row[:3])}: {row[3]}, {row[4]}")
+            return
+        self._rows.append(row)
+
+    def saved(self) -> str:
+        """What is saved if the command is interrupted now."""
+        count, total = self._count
+        if self._out is None:
+            return "Nothing is saved, for want of -o FOLDER."
+        if not total:
+            return f"What was finished is saved in {self._out}."
+        return f"{count} of {total} cells are saved in {self._out}."
+
+    def _move(self, bar: Progress, what: str, done: int, total: int) -> None:
+        if self._task is None or self._task[0] != subject(what):
+            if self._task is not None:
+                bar.remove_task(self._task[1])
+            self._task = (subject(what), bar.add_task(what, total=total, completed=done))
+        if done < bar.tasks[0].completed:
+            bar.reset(self._task[1])
+        bar.update(self._task[1], description=what, completed=done, total=total)
+
+    def _shown(self) -> RenderableType:
+        parts: list[RenderableType] = []
+        if self._rows:
+            count, total = self._count
+            table = Table(box=None, pad_edge=False, title_justify="left")
+            table.title = f"{count} of {total} cells"
+            for name in ("model", "measure", "data", "score", "took"):
+                table.add_column(name, no_wrap=True, overflow="ellipsis")
+            for row in self._rows[-_ROWS:]:
+                table.add_row(*(Text(text) for text in row))
+            parts.append(table)
+        if self._bar is not None and self._bar.tasks:
+            parts.append(self._bar.get_renderable())
+        return Group(*parts)
+
+
+class _Rate(ProgressColumn):
+    """How many a second, over the last moments."""
+
+    def render(self, task: Task) -> Text:
+        return Text(rate_text(task.speed) if task.speed else "")

@@ -28,22 +28,28 @@ app = typer.Typer(
     ),
 )
 def list_(as_json: AsJson = False) -> None:
-    """List the datasets and whether they are here."""
+    """List the datasets, whether they are here, and what brings those that are not."""
     import json
 
     from stockpot.cli.console import table
     from stockpot.datasets import datasets
-    from stockpot.datasets.catalogue import catalogue, is_present
+    from stockpot.datasets.told.presence import presence
 
-    rows = []
-    for row in datasets.listings():
-        here = "to fetch" if row.name in catalogue and not is_present(row.name) else "here"
-        rows.append((row.name, here, row.summary))
+    found = [(row, presence(row)) for row in datasets.listings()]
     if as_json:
-        keys = ("name", "state", "summary")
-        typer.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
-    else:
-        table(["name", "state", "what it is"], rows)
+        rows = [
+            {"name": row.name, "state": here.state, "how": here.how, "summary": row.summary}
+            for row, here in found
+        ]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    # What can be used at once stands first.
+    order = ("embedded", "in cache", "to fetch", "not here")
+    found.sort(key=lambda pair: order.index(pair[1].state))
+    table(
+        ["name", "state", "what it is", "how to get it"],
+        [(row.name, here.state, row.summary, here.how) for row, here in found],
+    )
 
 
 @app.command(
@@ -137,31 +143,39 @@ def split(
 @app.command(
     "info",
     epilog=examples(
-        "stockpot data info",
+        "stockpot data info photos/",
         "stockpot data info icons --json",
+        "stockpot data info imagenet -d path=imagenet/",
     ),
 )
 def info(
-    names: Annotated[list[str] | None, typer.Argument(help="All that are here if none.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names, folders or files; the named ones that are here if none."),
+    ] = None,
+    data_option: DataOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Counts, classes, licence and fingerprint of datasets."""
+    """Counts, classes, licence and fingerprint of datasets, also of a folder of your own."""
     import json
 
     from stockpot.cli.console import table
-    from stockpot.datasets.catalogue import describe, described_names
+    from stockpot.datasets.catalogue import described_names
+    from stockpot.datasets.told.describe import describe
 
-    rows = [describe(name) for name in names or described_names()]
+    options = key_values(data_option, "-d")
+    rows = [describe(name, **options) for name in names or described_names()]
     if as_json:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=1, default=str))
         return
     table(
-        ["name", "images", "classes", "licence", "fingerprint", "where"],
+        ["name", "images", "classes", "a class", "licence", "fingerprint", "where"],
         [
             (
                 row.name,
                 " + ".join(f"{count:,} {split}" for split, count in row.counts.items()),
                 row.classes,
+                " to ".join(f"{count:,}" for count in dict.fromkeys(row.per_class)) or "-",
                 row.licence,
                 row.fingerprint[:16],
                 row.location,

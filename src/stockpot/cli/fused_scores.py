@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stockpot.cli.console import ImageProgress, err
+from stockpot.cli.console import ImageProgress
 from stockpot.cli.scores import print_scores
+from stockpot.engine.interrupt import telling
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
@@ -31,10 +32,8 @@ def measure_fused(
     # Scores stand beside the model's folder, or inside the sweep's, which is not a model.
     run = out if sweep else out.with_name(f"{out.name}-scores")
 
-    def done(result: CellResult, count: int, total: int) -> None:
-        err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
-
-    with ImageProgress() as progress:
+    progress = ImageProgress(run)
+    with telling(progress.saved), progress:
         results = measure(
             {label: str(folder) for label, folder in made.items()},
             measures,
@@ -42,7 +41,7 @@ def measure_fused(
             out=run,
             data_options=options,
             progress=progress,
-            done=done,
+            done=progress.finished,
         )
     print_scores(results)
     typer.echo(f"\nfused: {out}   results: {run / 'results'}")

@@ -36,13 +36,15 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Train a model with a hardening method; killed and started again, it goes on."""
-    from stockpot.cli.console import ImageProgress
+    from stockpot.cli.console import ImageProgress, say_where
     from stockpot.cli.options import key_values, nested
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import pick_device
     from stockpot.harden.run import harden
 
     options = key_values(data_option, "-d")
+    settings = nested(key_values(params, "-p"), "-p")
+    say_where(device, settings.get("precision", "fp32"))
     with ImageProgress() as bar:
 
         def report(step: int, total: int, seen: dict[str, float]) -> None:
@@ -58,7 +60,8 @@ def command(
             out=out,
             device=str(pick_device(device)),
             report=report,
+            progress=lambda what, step, total: bar(f"{method}: {what}", step, total),
             command=shlex.join(["stockpot", *sys.argv[1:]]),
-            **nested(key_values(params, "-p"), "-p"),
+            **settings,
         )
     typer.echo(f"model: {out}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import shlex
 import sys
 import traceback
 import warnings
-from types import FrameType
 from typing import Annotated, TextIO
 
 import typer
@@ -50,6 +49,7 @@ from stockpot.cli import (
 )
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
+from stockpot.engine.interrupt import Interrupted, listen
 from stockpot.engine.stages import process_age, timed
 from stockpot.errors import PartialResultsError, UserError
 
@@ -109,9 +109,10 @@ def main() -> None:
     """The entry point: turns errors into one line and an exit code.
 
     0 done, 1 the user can fix it, 2 usage, 3 some cells failed and the rest is saved, 4 a check
-    found the model worse than required.
+    found the model worse than required; 130 stopped by Ctrl-C and 143 by SIGTERM (128 and the
+    signal's number, as shells have it).
     """
-    signal.signal(signal.SIGINT, _interrupt)
+    listen(_say_that_it_waits)
     keep_freed_memory()
     warnings.showwarning = _warn
     try:
@@ -121,8 +122,10 @@ def main() -> None:
         _fail(problem, str(problem), 3)
     except UserError as problem:
         _fail(problem, str(problem), 1)
-    except Interrupted as problem:
-        _fail(problem, "interrupted. What was finished is saved; the same command goes on.", 1)
+    except Interrupted as stop:
+        saved = stop.saved or "Nothing was left half-written."
+        again = shlex.join(["stockpot", *sys.argv[1:]])
+        _fail(stop, f"interrupted. {saved} To go on: {again}", 128 + stop.number)
     except OSError as problem:
         if problem.errno not in OF_THE_DISK:
             raise
@@ -137,12 +140,8 @@ OF_THE_DISK = {
 """A full disk, or a path that cannot be written or read: for the user to mend."""
 
 
-class Interrupted(BaseException):
-    """Ctrl-C. Not a KeyboardInterrupt, which typer would answer with its own exit code."""
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
+def _say_that_it_waits() -> None:
+    sys.stderr.write("\nstopping when the step under way is saved; once more stops at once\n")
 
 
 def _warn(

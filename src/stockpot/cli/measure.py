@@ -23,10 +23,10 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
-    from stockpot.results.schema import CellResult
     from stockpot.types import PrecisionChoice
 
 NAME = "measure"
@@ -82,17 +82,15 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
         from stockpot.measure.run import measure
 
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
-    with profiled(profile, check_files=check_files), ImageProgress() as progress:
-
-        def done(result: CellResult, count: int, total: int) -> None:
-            err.print(f"[{count}/{total}] {result.key.model} x {result.key.measure}")
-
+    say_where(device, precision, compiled)
+    progress = ImageProgress(out)
+    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         results = measure(
             named(models, "model"),
             _with_params(measures, key_values(params, "-p")),
@@ -109,7 +107,7 @@ def command(
             model_options=({"base": base} if base else {}) | key_values(model_option, "-m"),
             data_options=options,
             progress=progress,
-            done=done,
+            done=progress.finished,
             to=to,
         )
     if as_json:

@@ -9,12 +9,12 @@ import typer
 
 from stockpot.cli.options import To, examples
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.fuse.similarity import SimilarityReport
     from stockpot.recipe import RecipeFile
-    from stockpot.results.schema import CellResult
 
 NAME = "run"
 EXAMPLES = examples(
@@ -57,34 +57,25 @@ def command(
     method, parameters or inputs changed is made anew.
     """
     with stage("start"):
-        from stockpot.cli.console import ImageProgress, err
+        from stockpot.cli.console import ImageProgress, err, say_where
         from stockpot.cli.scores import print_scores
         from stockpot.engine import engines
-        from stockpot.recipe import load_recipe
-        from stockpot.run.follow import run
+        from stockpot.run.follow import folder_of, read, run
 
     asked = ["measure.log_samples=true"] if log_samples else []
-    file = load_recipe(recipe, [*(overrides or ()), *asked])
+    file = read(recipe, [*(overrides or ()), *asked])
     engines.get(engine)
     if dry_run:
         _say_plan(file, out)
         return
-    with profiled(profile, check_files=check_files), ImageProgress() as progress:
-
-        def done(result: CellResult, count: int, total: int) -> None:
-            key = result.key
-            err.print(f"[{count}/{total}] {key.model} x {key.measure} x {key.data}")
-
+    recipe_says = file.recipe
+    say_where(recipe_says.device, recipe_says.precision, recipe_says.compile)
+    progress = ImageProgress(folder_of(file, out))
+    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
         came = run(
-            file,
-            out=out,
-            engine=engine,
-            fresh=fresh,
-            progress=progress,
-            say=err.print,
-            done=done,
-            to=to,
-        )
+            file, out=out, engine=engine, fresh=fresh,
+            progress=progress, say=err.print, done=progress.finished, to=to,
+        )  # fmt: skip
     if came.similarity is not None and file.recipe.similarity is not None:
         _print_cosines(came.similarity, file.recipe.similarity.base)
     if came.results:

@@ -28,8 +28,9 @@ def command(
 ) -> None:
     """Check a recipe without running it: keys, names, methods and their parameters."""
     from stockpot.errors import UserError
-    from stockpot.recipe import json_schema, load_recipe
+    from stockpot.recipe import json_schema
     from stockpot.run.check import check
+    from stockpot.run.follow import read
 
     if schema:
         typer.echo(json.dumps(json_schema(_parameters()), indent=1))
@@ -41,7 +42,7 @@ def command(
         return
     if recipe is None:
         raise UserError("expected a recipe file (or --schema, --reference).")
-    file = load_recipe(recipe, overrides or ())
+    file = read(recipe, overrides or ())
     check(file)
     found = file.recipe
     cells = len(found.measure.with_) if found.measure else 0

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from stockpot.corrupt import corruptions
 from stockpot.corrupt.between import constants_at, plain
 from stockpot.corrupt.constants import TABLES, Constants, Profile, profile_for
 from stockpot.corrupt.draws import Draws
+from stockpot.datasets.pictures import as_rgb
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import ImageSize
 
@@ -26,6 +29,7 @@ _HALF_A_LEVEL = 0.5 / 255  # what rounding to the 256 levels takes back
 _CPU_PORTION = 2 * 3 * 224 * 224
 
 
+@overload
 def corrupt(
     images: Tensor,
     name: str,
@@ -34,14 +38,38 @@ def corrupt(
     seed: int | Sequence[int] = 0,
     profile: Profile | Literal["auto"] = "auto",
     **params: Any,
-) -> Tensor:
+) -> Tensor: ...
+
+
+@overload
+def corrupt(
+    images: Image.Image,
+    name: str,
+    severity: float,
+    *,
+    seed: int | Sequence[int] = 0,
+    profile: Profile | Literal["auto"] = "auto",
+    **params: Any,
+) -> Image.Image: ...
+
+
+def corrupt(
+    images: Tensor | Image.Image,
+    name: str,
+    severity: float,
+    *,
+    seed: int | Sequence[int] = 0,
+    profile: Profile | Literal["auto"] = "auto",
+    **params: Any,
+) -> Tensor | Image.Image:
     """Corrupt a batch; dtype, shape and device stay.
 
     The benchmark is defined on 8-bit pictures: floats are rounded to the nearest of the 256 levels
     first, and the result lies on these levels again. So `corrupt(x / 255)` is `corrupt(x) / 255`.
 
     Args:
-        images: N x 3 x H x W, uint8 or float in [0, 1], at least 16 px a side.
+        images: N x 3 x H x W, uint8 or float in [0, 1], at least 16 px a side; or one PIL image,
+            which gives a PIL image back.
         name: a corruption by its ImageNet-C folder name, such as `gaussian_noise`.
         severity: 1 (mild) to 5; 2.5 lies halfway between the constants of 2 and 3.
         seed: an int (image i uses seed + i) or one int per image. The pixels of an image depend on
@@ -50,6 +78,10 @@ def corrupt(
             (`tinyimagenet`) or 32 px (`cifar`); `auto` takes those of the nearest size.
         params: the corruption's own parameters, such as frost's `overlays`.
     """
+    if isinstance(images, Image.Image):
+        pixels = torch.from_numpy(np.array(as_rgb(images))).permute(2, 0, 1)[None]
+        (changed,) = corrupt(pixels, name, severity, seed=seed, profile=profile, **params)
+        return Image.fromarray(changed.permute(1, 2, 0).numpy())
     entry = corruptions.get(name)
     settings = entry.validate(params)
     _check_images(images)

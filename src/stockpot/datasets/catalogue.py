@@ -1,15 +1,11 @@
-"""The datasets that can be fetched by name, and what there is to say of a named one.
-
-Nothing here imports torch until a dataset is fetched or described.
-"""
+"""The datasets that can be fetched by name. Nothing here imports torch until one is fetched."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.datasets.fetch.progress import shown_progress
@@ -28,19 +24,6 @@ catalogue: Mapping[str, str] = {
 """Name -> where its definition stands."""
 
 EMBEDDED = ("icons",)
-
-
-class DatasetInfo(NamedTuple):
-    """What a named dataset holds and where it lies."""
-
-    name: str
-    counts: dict[str, int]
-    classes: int
-    licence: str
-    fingerprint: str
-    """One for the whole dataset, made of those of its splits."""
-    fingerprints: dict[str, str]
-    location: str
 
 
 def find(name: str) -> NamedSet:
@@ -68,45 +51,6 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
 def described_names() -> list[str]:
     """The named datasets that are here."""
     return [name for name in (*EMBEDDED, *catalogue) if is_present(name)]
-
-
-def describe(name: str) -> DatasetInfo:
-    """Counts, classes, licence and fingerprints of a named dataset."""
-    if name not in EMBEDDED and name not in catalogue:
-        raise UnknownNameError("named dataset", name, (*EMBEDDED, *catalogue))
-    if name in EMBEDDED:
-        return _describe_icons()
-    chosen = find(name)
-    return DatasetInfo(
-        name=name,
-        counts=dict(chosen.counts),
-        classes=len(chosen.classes),
-        licence=chosen.licence,
-        fingerprint=_combined(chosen.fingerprints),
-        fingerprints=dict(chosen.fingerprints),
-        location=str(chosen.path) if is_present(name) else "not fetched",
-    )
-
-
-def _describe_icons() -> DatasetInfo:
-    from stockpot.datasets.icons.loader import icons
-
-    splits = {split: icons(split=split) for split in ("train", "val", "test")}
-    marks = {split: part.fingerprint for split, part in splits.items()}
-    return DatasetInfo(
-        name="icons",
-        counts={split: len(part) for split, part in splits.items()},
-        classes=len(splits["test"].classes),
-        licence=splits["train"].licence,
-        fingerprint=_combined(marks),
-        fingerprints=marks,
-        location="embedded",
-    )
-
-
-def _combined(marks: Mapping[str, str]) -> str:
-    text = "\n".join(f"{split} {mark}" for split, mark in marks.items())
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _stored(name: str) -> Path:

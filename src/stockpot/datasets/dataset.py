@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 import torch
@@ -41,6 +41,13 @@ class Batch(NamedTuple):
     images: Tensor
     labels: Tensor
     rows: Tensor
+
+
+class Example(NamedTuple):
+    """One picture as it is, and the number of its class."""
+
+    image: Image.Image
+    label: int
 
 
 class Images(Protocol):
@@ -76,6 +83,9 @@ class TensorImages:
 
     def __len__(self) -> int:
         return len(self.pixels)
+
+    def __repr__(self) -> str:
+        return f"TensorImages({' x '.join(map(str, self.pixels.shape))})"
 
     def take(self, index: Sequence[int]) -> TensorImages:
         """The pictures of these rows, in this order."""
@@ -142,6 +152,33 @@ class Dataset:
 
     def __str__(self) -> str:
         return f"{self.name}:{self.split}"
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.classes[:3]) + (", ..." if len(self.classes) > 3 else "")
+        return (
+            f"Dataset({self}, {len(self):,} images, {len(self.classes):,} classes ({shown}), "
+            f"fingerprint {self.fingerprint[:12]})"
+        )
+
+    def _repr_html_(self) -> str:
+        from stockpot.datasets.told.gallery import dataset_html
+
+        return dataset_html(self)
+
+    @overload
+    def __getitem__(self, row: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Dataset: ...
+
+    def __getitem__(self, row: int | slice) -> Example | Dataset:
+        """A picture with its label, `image, label = data[0]`; the dataset of a slice of rows."""
+        if isinstance(row, slice):
+            return self.take(range(len(self))[row])
+        place = range(len(self))[row]  # counts from the end too, and says where there is none
+        (pixels,) = next(iter(self.images.take([place]).batches(1, None)))
+        picture = Image.fromarray(pixels.permute(1, 2, 0).numpy())
+        return Example(picture, int(self.labels[place]))
 
     def batches(
         self, size: int = 256, fit: Fit | None = None, device: torch.device | None = None

@@ -42,6 +42,9 @@ class EncodedImages:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __repr__(self) -> str:
+        return f"EncodedImages({len(self):,} pictures, {', '.join(self.names[:2])}, ...)"
+
     def take(self, index: Sequence[int]) -> EncodedImages:
         """The pictures of these rows, in this order."""
         return EncodedImages(

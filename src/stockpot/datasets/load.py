@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.datasets import datasets
+from stockpot.datasets.by_content.parts import WHOLE
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.from_pictures import Given, dataset_of
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
 from stockpot.datasets.shards.files import is_shards
@@ -16,14 +18,15 @@ from stockpot.registry import Entry
 
 
 def load_dataset(
-    name: str, *, split: str | None = None, limit: int | None = None, **options: Any
+    name: str | Path | Given, *, split: str | None = None, limit: int | None = None, **options: Any
 ) -> Dataset:
     """Load one split of a dataset.
 
     Args:
         name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
             written by Hugging Face `datasets`, a .npz, .safetensors, idx or .parquet file, or tars
-            of samples (`shards/{000..009}.tar`).
+            of samples (`shards/{000..009}.tar`). Or PIL images: a mapping from class names to lists
+            of them, or pairs of an image and its class.
         split: which part to take; when not given, `test`, or all of data that has no splits (asked
             for train, val or test, such data is parted by content).
         limit: take a random, seeded subset of at most so many images.
@@ -33,7 +36,11 @@ def load_dataset(
             `exclude_families` and `exclude_concepts` (lists) and a `protocol` with what it holds
             out (docs/surface.md).
     """
-    path = Path(name).expanduser()
+    if not isinstance(name, str | Path):
+        if split not in (None, WHOLE):
+            raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
+        return dataset_of(name, **options).limited(limit)
+    name, path = str(name), Path(name).expanduser()
     if name not in datasets and is_shards(name):
         return _load("webdataset", split, limit, {"path": name, **options})
     if name not in datasets and path.exists():

@@ -58,8 +58,8 @@ def open_rgb(source: Encoded) -> Image.Image:
     with Image.open(to_open(source)) as picture:
         picture.load()
         if not ORIENTED.isdisjoint(picture.info) or picture.format in ("TIFF", "MPO"):
-            return _as_rgb(ImageOps.exif_transpose(picture))
-        return _as_rgb(picture)
+            return as_rgb(ImageOps.exif_transpose(picture))
+        return as_rgb(picture)
 
 
 def check_whole(data: bytes) -> None:
@@ -79,7 +79,8 @@ def check_whole(data: bytes) -> None:
         picture.load()
 
 
-def _as_rgb(picture: Image.Image) -> Image.Image:
+def as_rgb(picture: Image.Image) -> Image.Image:
+    """Any mode as RGB; what is transparent becomes white."""
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode.startswith("I"):

@@ -29,6 +29,7 @@ class Wrapped(Classifier):
         )
         super().__init__(inner.network, preprocess or inner.preprocess, inner.classes, origin)
         self.inner = inner
+        self.behind = f"{inner.behind} + {label}"
 
     def save(self, folder: str | Path) -> Path:
         """A defence is not part of a checkpoint."""

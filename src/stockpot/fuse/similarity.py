@@ -20,6 +20,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.request import split_options
 from stockpot.fuse.stream import Stream, device_for
+from stockpot.notebook import table_html
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec
@@ -38,6 +39,22 @@ class SimilarityReport:
     """The share of the weights that both change in which both have one sign."""
     layers: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensor name -> the cosine matrix of that tensor alone."""
+
+    def __repr__(self) -> str:
+        mean = sum(self.profile.values()) / max(len(self.layers), 1)
+        return (
+            f"SimilarityReport({len(self.names)} models: {', '.join(self.names)}; mean cosine over "
+            f"{len(self.layers)} tensors {mean:.3f})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [name, f"{float(norm):.3f}", *(f"{value:.3f}" for value in cosines)]
+            for name, norm, cosines in zip(
+                self.names, self.norms, self.cosine.tolist(), strict=True
+            )
+        ]
+        return table_html(["model", "length", *self.names], rows, "cosine of the changes")
 
     @property
     def profile(self) -> dict[str, float]:

@@ -15,6 +15,7 @@ from stockpot.gate.judge import judge
 from stockpot.gate.outcome import Checked, Outcome
 from stockpot.gate.rules_file import UNDECIDED, Rules, RulesError, Undecided, load_rules
 from stockpot.measure import measures
+from stockpot.models.classifier import Classifier
 from stockpot.results.paired.pairing import Results, by_model
 from stockpot.results.schema import CellResult
 
@@ -96,7 +97,9 @@ def check(
 def _named(model: Source | None, cells: Sequence[CellResult] | None = None) -> str:
     if model is None:
         return cells[0].key.model if cells else ""
-    return str(model) if isinstance(model, str | Path) else model.origin.source
+    if isinstance(model, Classifier):
+        return model.origin.source
+    return str(model) if isinstance(model, str | Path) else str(getattr(model, "__name__", model))
 
 
 def _side(given: Results, option: str) -> list[CellResult]:

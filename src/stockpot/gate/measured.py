@@ -15,8 +15,9 @@ from stockpot.errors import UserError
 from stockpot.gate.rules_file import Rules
 from stockpot.measure.from_outcomes import part_of
 from stockpot.measure.run import Source, measure
+from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
-from stockpot.results.schema import CellResult, pack_bits, pack_labels
+from stockpot.results.schema import CellResult
 
 _MODEL, _BASELINE = "model", "baseline"
 

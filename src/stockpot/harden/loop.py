@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from torch import Generator, Tensor, nn
 from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
+from stockpot.engine.interrupt import stop_asked, stop_if_asked
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden.augment import Augmentations, augment
 from stockpot.harden.budget import epochs_within
@@ -46,6 +48,10 @@ from stockpot.types import Count, Epochs, Fraction01, Natural, NonNegative, Part
 
 Report = Callable[[int, int, dict[str, float]], None]
 """Called after every epoch with the step, the number of steps, and what was seen."""
+Progress = Callable[[str, int, int], None]
+"""Called between epochs with the loss so far in words, the step and the number of steps."""
+PULSE = 1.0
+"""Seconds between two such calls at least: to know the loss, a GPU must be waited for."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ def train(
     validation: Dataset | None = None,
     resume: Resume | None = None,
     report: Report | None = None,
+    progress: Progress | None = None,
     question: str = "",
     epochs: Epochs = 30,
     compute: NonNegative = 0.0,
@@ -163,7 +170,7 @@ def train(
     records = not drop_path and _is_same(objective)
     slopes = Slopes(model, learned, records)
     seen: dict[str, float] = {}
-    steps, saved = start, time.monotonic()
+    steps, saved, shown = start, time.monotonic(), -math.inf
     model.train()
     for step, rows, pixels in _batches(feed, batch_size, per_epoch, start, total, seed):
         if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
@@ -212,9 +219,12 @@ def train(
                     best = {"score": deciding(found), "weights": weights, "step": step + 1} | found
             if report:
                 report(step + 1, total, seen)
+        elif progress and time.monotonic() - shown > PULSE and is_first():
+            shown = time.monotonic()
+            progress(f"loss {float(losses[0] / losses[1]):.4f}", step + 1, total)
         late = resume and time.monotonic() - saved > resume.seconds
-        due = (step + 1) % resume.every == 0 or step + 1 == total or late if resume else False
-        if resume and due and is_first():
+        due = late or stop_asked() or step + 1 == total
+        if resume and (due or (step + 1) % resume.every == 0) and is_first():
             saved = time.monotonic()
             save_state(
                 resume.path,
@@ -229,6 +239,9 @@ def train(
                     "best": best,
                 },
             )
+        stop_if_asked(
+            f"Step {step + 1:,} of {total:,} is saved." if resume else "Nothing is saved."
+        )
     if averaged is not None and total:
         model.load_state_dict(averaged.state_dict())
     if best["weights"] is not None:

@@ -19,12 +19,13 @@ from stockpot.defend.wrapped import Wrapped
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
+from stockpot.engine.interrupt import held_back
 from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import HardenerTags, hardeners
 from stockpot.harden.augment import edition_of
 from stockpot.harden.contrastive import dual_encoder
 from stockpot.harden.distributed import is_first, together, wait
-from stockpot.harden.loop import Report, Resume, train
+from stockpot.harden.loop import Progress, Report, Resume, train
 from stockpot.harden.optimise import fast_layout
 from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.models.classifier import Classifier
@@ -46,6 +47,7 @@ def harden(
     out: str | Path | None = None,
     device: str = "cpu",
     report: Report | None = None,
+    progress: Progress | None = None,
     command: str | None = None,
     **params: Any,
 ) -> Classifier:
@@ -62,13 +64,14 @@ def harden(
         out: a folder for the model; a run killed before its end resumes from there.
         device: where to train.
         report: called after every epoch.
+        progress: called at most once a second between them, with the loss so far as a text, the
+            step and the number of steps.
         command: the command line to write into the model's card.
         params: the method's own parameters and the loop's.
     """
     with together(pick_device(device)) as place:
-        trained = _train(
-            *(method, model, data, validation, defend, out, str(place), report, command, params)
-        )
+        asked = (method, model, data, validation, defend, out, str(place), report, progress)
+        trained = _train(*asked, command, params)
         wait()  # for the first process, which writes the folder
     return trained
 
@@ -82,6 +85,7 @@ def _train(
     out: str | Path | None,
     device: str,
     report: Report | None,
+    progress: Progress | None,
     command: str | None,
     params: Mapping[str, Any],
 ) -> Classifier:
@@ -108,7 +112,7 @@ def _train(
     seen_by = behind(classifier, defence)
     work = target.with_name(f".{target.name}.partial") if target else None
     start = time.perf_counter()
-    with fast_layout(classifier, classifier.device):
+    with fast_layout(classifier, classifier.device), held_back():
         seen = train(
             seen_by,
             images,
@@ -117,6 +121,7 @@ def _train(
             # Each question keeps its own state: an edit that is taken back loses nothing.
             resume=Resume(work / f"{record.digest}.pt") if work and record else None,
             report=report,
+            progress=progress,
             question=record.digest if record else "",
             **common,
         )
@@ -168,7 +173,7 @@ training = Entry(
     "hardeners",
     "train",
     train,
-    Tags(given=("validation", "resume", "report", "question")),
+    Tags(given=("validation", "resume", "report", "progress", "question")),
 )
 """The loop's own parameters; every method takes them besides its own."""
 

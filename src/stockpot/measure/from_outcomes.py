@@ -21,7 +21,8 @@ from stockpot.measure.dynamic.outcomes import Outcomes, headline
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, named_baseline
 from stockpot.measure.measurement import proportion
 from stockpot.measure.shift.shift import INSIDE, Line, outside_scores
-from stockpot.results.schema import CellResult, Score, pack_bits, pack_groups, pack_labels
+from stockpot.results.packed import pack_bits, pack_groups, pack_labels
+from stockpot.results.schema import CellResult, Score
 
 Scores = list[Score]
 OUTSIDE = "outside:"

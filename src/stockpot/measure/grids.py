@@ -111,7 +111,7 @@ class Grids(ABC):
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identify(model), *setting, *how)
+        key = (identify(model), model.preprocess, model.classes, *setting, *how)
         noted = noted and context.said is not None
         if key in _KEPT and not noted:  # a grid from memory does not say what was answered
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go

@@ -33,17 +33,9 @@ from stockpot.measure.measurement import Context, Progress, no_progress, proport
 from stockpot.measure.overlap import with_unseen
 from stockpot.measure.run import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
+from stockpot.results.packed import pack_bits, pack_groups
 from stockpot.results.provenance import provenance
-from stockpot.results.schema import (
-    CellResult,
-    Cost,
-    DataFacts,
-    Flag,
-    ModelFacts,
-    Score,
-    pack_bits,
-    pack_groups,
-)
+from stockpot.results.schema import CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.results.trust import UNAUDITED
 from stockpot.score.predictions import NON_FINITE, watching

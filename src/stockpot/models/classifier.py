@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.seen import Seen
 from stockpot.errors import UserError
+from stockpot.models.given_pictures import Pictures, as_batches
 from stockpot.models.preprocess import Preprocess
+from stockpot.notebook import facts_html
 
 
 class Network(Protocol):
@@ -42,6 +44,15 @@ class Origin(NamedTuple):
     fingerprint: str
 
 
+class Prediction(NamedTuple):
+    """What a picture is taken for."""
+
+    name: str
+    confidence: float
+    """The softmax share of the class."""
+    label: int
+
+
 class Classifier(nn.Module):
     """Pixels (float in [0, 1] or uint8, NCHW, any size) to logits."""
 
@@ -59,6 +70,8 @@ class Classifier(nn.Module):
         self.origin = origin
         self.history = Seen()
         """What it has seen since it was loaded; what it saw before is written where it lay."""
+        self.behind = ""
+        """The defences around it with their parameters: the same weights answer otherwise there."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         return cast(Tensor, self.network(self.seen(pixels)))
@@ -78,6 +91,40 @@ class Classifier(nn.Module):
         target = Path(folder)
         cast(Network, self.network).save(target)
         return target
+
+    def predict(self, images: Pictures) -> list[Prediction]:
+        """What each picture is taken for: its likeliest class.
+
+        Args:
+            images: a PIL image or a file, several of them, a batch of pixels, or a dataset.
+        """
+        found: list[Prediction] = []
+        with evaluating(self):
+            for pixels in as_batches(images, self.preprocess.fit):
+                shares = self(pixels.to(self.device)).float().softmax(dim=-1)
+                best = shares.max(dim=-1)
+                pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                for share, place in pairs:
+                    name = self.classes[place] if self.classes else str(place)
+                    found.append(Prediction(name, share, place))
+        return found
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({self.origin.source}: {facts})"
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"{type(self).__name__} {self.origin.source}", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        first = next(self.parameters(), None)
+        return {
+            "architecture": self.origin.architecture,
+            "parameters": f"{self.parameter_count:,}",
+            "classes": f"{len(self.classes):,}",
+            "input": f"{self.preprocess.size} px",
+            "device": str(first.device) if first is not None else "none",
+        }
 
     @property
     def device(self) -> torch.device:

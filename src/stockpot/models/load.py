@@ -6,6 +6,7 @@ the classes, and is what everything that has data calls.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -232,7 +233,9 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
         # Weights in memory may have changed since they were loaded; a model that can only be
         # asked has none.
         held = source.state_dict()
-        return fingerprint_tensors(held.items()) if held else source.origin.fingerprint
+        known = fingerprint_tensors(held.items()) if held else source.origin.fingerprint
+        whole = f"{known}:{source.behind}".encode()
+        return hashlib.sha256(whole).hexdigest() if source.behind else known
     given = dict(options or {})
     place = _place(source, given)
     if place.has_files:

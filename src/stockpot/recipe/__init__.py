@@ -15,11 +15,12 @@ Every complaint names the line it is about.
 from __future__ import annotations
 
 from stockpot.recipe.blocks import FuseEntry, MeasureEntry, Recipe, json_schema
-from stockpot.recipe.file import RecipeError, RecipeFile, load_recipe
+from stockpot.recipe.file import Overrides, RecipeError, RecipeFile, load_recipe
 
 __all__ = [
     "FuseEntry",
     "MeasureEntry",
+    "Overrides",
     "Recipe",
     "RecipeError",
     "RecipeFile",

@@ -214,6 +214,14 @@ class Recipe(_Closed):
         names = [given] if isinstance(given, str) else given
         return dict.fromkeys(names) if isinstance(names, list) else names
 
+    def __repr__(self) -> str:
+        measures = len(self.measure.with_) if self.measure else 0
+        made = f"{len(self.model_names)} models, {measures} measures"
+        return f"Recipe({len(self.data)} datasets, {made}, seed {self.seed})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def with_variants(self, variants: Mapping[str, Variant]) -> Recipe:
         """The recipe, told which of its models are written out from entries for several."""
         self._variants = dict(variants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +17,10 @@ Overrides = Sequence[str] | Mapping[str, Any]
 """Values to change: texts such as `data.test.limit=8`, or values by such a path."""
 
 
+Place = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the values of a recipe to the same with paths that hold from here."""
+
+
 class RecipeError(UserError):
     """A recipe that cannot be followed; the message starts with file and line."""
 
@@ -24,8 +28,11 @@ class RecipeError(UserError):
 class RecipeFile:
     """A recipe with the place of each key, so that a complaint can name its line."""
 
-    def __init__(self, text: str, name: str, overrides: Overrides = ()) -> None:
+    def __init__(
+        self, text: str, name: str, overrides: Overrides = (), place: Place | None = None
+    ) -> None:
         self.name = name
+        self._place = place
         self._text = text
         self._overrides = _parsed(overrides)
         try:
@@ -37,22 +44,27 @@ class RecipeFile:
         if not isinstance(raw, dict):
             raise RecipeError(f"{name}:1: expected a mapping with version, data, models, ...")
         self._node = node
+        raw = place(raw) if place else raw
         for path, value in self._overrides.items():
             _apply(raw, path, value)
         self.raw: dict[str, Any] = raw
         written = write_out(raw)
         self._variants = written.variants
-        for place in written.clashes:
-            self.fail(place, "this name is used twice.")
+        for twice in written.clashes:
+            self.fail(twice, "this name is used twice.")
         try:
             self.recipe = Recipe.model_validate(written.recipe).with_variants(written.variants)
         except ValidationError as problem:
             self._complain(problem)
         self._check_references()
 
+    def __repr__(self) -> str:
+        return f"RecipeFile({self.name}: {self.recipe})"
+
     def changed(self, overrides: Overrides) -> RecipeFile:
         """The same recipe with further values changed."""
-        return RecipeFile(self._text, self.name, self._overrides | _parsed(overrides))
+        given = self._overrides | _parsed(overrides)
+        return RecipeFile(self._text, self.name, given, self._place)
 
     def fail(self, path: Sequence[str | int], message: str) -> NoReturn:
         """Raise a complaint about the value at a path of keys."""
@@ -112,8 +124,16 @@ class RecipeFile:
                 self.fail(path, f"no {kind} named {name!r} here.{near} Known: {listing}.")
 
 
-def load_recipe(path: str | Path, overrides: Overrides = ()) -> RecipeFile:
-    """Read a recipe file and apply overrides: `a.b=c` as text, or values by their path `a.b`."""
+def load_recipe(
+    path: str | Path, overrides: Overrides = (), place: Place | None = None
+) -> RecipeFile:
+    """Read a recipe file and apply overrides: `a.b=c` as text, or values by their path `a.b`.
+
+    Args:
+        path: the file.
+        overrides: values to change.
+        place: brings paths in the file to where they lie, before values are changed.
+    """
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -123,7 +143,7 @@ def load_recipe(path: str | Path, overrides: Overrides = ()) -> RecipeFile:
         raise RecipeError(f"no recipe at {path}.{near}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise RecipeError(f"{path} cannot be read: {problem}.") from problem
-    return RecipeFile(text, str(path), overrides)
+    return RecipeFile(text, str(path), overrides, place)
 
 
 def _parsed(overrides: Overrides) -> dict[str, Any]:

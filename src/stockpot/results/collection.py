@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stockpot.results.in_notebooks import results_html, results_line
 from stockpot.results.schema import CellResult
 
 if TYPE_CHECKING:
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
 
 class Results(list[CellResult]):
     """Results in the order in which they were asked for."""
+
+    def __repr__(self) -> str:
+        return results_line(self)
+
+    def _repr_html_(self) -> str:
+        return results_html(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """A pandas frame with one row per score: value, interval, n, the whole condition."""

@@ -7,16 +7,19 @@ fractions here; pages print percents.
 
 from __future__ import annotations
 
-import base64
-import zlib
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from stockpot.notebook import table_html
+from stockpot.results.packed import unpack_bits, unpack_groups
+
 Scalar = str | int | float | bool | None
+
+SHOWN_SCORES = 20
+"""Of a cell, in a notebook; a corruption measure has hundreds."""
 
 
 class _Document(BaseModel):
@@ -40,6 +43,17 @@ class Score(_Document):
     condition: dict[str, Scalar] = Field(
         default_factory=dict, description="Corruption, severity, norm, eps, class, ..."
     )
+
+    @property
+    def told(self) -> str:
+        """The score in a few words."""
+        interval = f" {self.interval_told}" if self.interval_told else ""
+        return f"{self.metric} {self.value:.4g}{interval}, n = {self.n:,}"
+
+    @property
+    def interval_told(self) -> str:
+        """The ends of the interval; nothing where there is none."""
+        return "" if self.ci_low is None else f"[{self.ci_low:.4g}, {self.ci_high:.4g}]"
 
 
 class CellKey(_Document):
@@ -239,6 +253,30 @@ class CellResult(_Document):
     findings: list[Finding] = Field(default_factory=list, description="Of an audit.")
     pictures: list[Picture] = Field(default_factory=list)
 
+    def __repr__(self) -> str:
+        cell = f"{self.key.model} x {self.key.measure} x {self.key.data}"
+        first = f"{self.scores[0].told}, " if self.scores else ""
+        return f"CellResult({cell}: {first}{len(self.scores)} scores)"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        shown = [
+            [
+                score.metric,
+                ", ".join(f"{key} {value}" for key, value in score.condition.items()),
+                f"{score.value:.4g}",
+                score.interval_told,
+                f"{score.n:,}",
+            ]
+            for score in self.scores[:SHOWN_SCORES]
+        ]
+        more = len(self.scores) - len(shown)
+        title = f"{self.key.model} x {self.key.measure} x {self.key.data}"
+        title += f": the first {len(shown)} of {len(self.scores)} scores" if more else ""
+        return table_html(["metric", "condition", "value", "95 % interval", "n"], shown, title)
+
     def outcome(self, name: str) -> NDArray[np.bool_]:
         """A per-image record, such as `correct`, as booleans."""
         return unpack_bits(self.outcomes[name], self.outcome_sizes.get(name, self.data.n))
@@ -264,42 +302,3 @@ class CellResult(_Document):
             if score.metric == metric and condition.items() <= score.condition.items():
                 return score
         raise KeyError(f"{metric} {condition}")
-
-
-def pack_bits(flags: NDArray[np.bool_]) -> str:
-    """Booleans as base64 text, eight to a byte."""
-    return base64.b64encode(np.packbits(flags).tobytes()).decode("ascii")
-
-
-def unpack_bits(text: str, length: int) -> NDArray[np.bool_]:
-    """The inverse of `pack_bits`."""
-    packed = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
-    return np.unpackbits(packed, count=length).astype(bool)
-
-
-def pack_groups(labels: Sequence[str] | None) -> str:
-    """Labels as text, equal ones as equal numbers; nothing where no image belongs to another.
-
-    Copies mostly lie in the order of their originals, so that the differences are few numbers.
-    """
-    if labels is None or len(set(labels)) == len(labels):
-        return ""
-    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    return _packed(np.array([numbers[label] for label in labels]))
-
-
-def pack_labels(labels: NDArray[np.int64], classes: Sequence[str]) -> tuple[str, list[str]]:
-    """Class numbers as text, and the names of the classes that occur, which they are places in."""
-    known, places = np.unique(labels, return_inverse=True)
-    return _packed(places), [classes[number] for number in known]
-
-
-def _packed(numbers: NDArray[np.int64]) -> str:
-    steps = np.diff(numbers.astype("<i8"), prepend=0)
-    return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
-
-
-def unpack_groups(text: str) -> NDArray[np.int64]:
-    """The numbers that `pack_groups` gave the labels."""
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
-    return np.cumsum(steps).astype(np.int64)

@@ -16,7 +16,7 @@ from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
-from stockpot.recipe import Recipe, RecipeFile, load_recipe
+from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
 from stockpot.remote.working_copy import WorkingCopy, working_copy
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
@@ -27,6 +27,7 @@ from stockpot.run.check import check
 from stockpot.run.folder import clear, remember
 from stockpot.run.make import Say, keep_silent, make_models
 from stockpot.run.pictures import pictures_of
+from stockpot.run.places import beside
 from stockpot.run.plan import cells_of, checkpoint, model_spec
 from stockpot.run.survey import Survey, cell_files, survey
 
@@ -43,6 +44,10 @@ class Run:
     similarity: SimilarityReport | None = None
     address: str | None = None
     """Where the run lies in storage; `folder` is the copy of it on this machine then."""
+
+    def __repr__(self) -> str:
+        page = f", report {self.report}" if self.report else ""
+        return f"Run({self.folder}: {len(self.models)} models, {len(self.results)} results{page})"
 
 
 @timed()
@@ -121,15 +126,18 @@ def preview(
 
 
 def read(
-    recipe: str | Path | Mapping[str, Any] | RecipeFile, overrides: Mapping[str, Any] | None = None
+    recipe: str | Path | Mapping[str, Any] | RecipeFile, overrides: Overrides = ()
 ) -> RecipeFile:
-    """A recipe from wherever it is, with values changed."""
+    """A recipe from wherever it is, with values changed.
+
+    Paths in a file are meant from its folder; those that are not there, from where one stands.
+    """
     if isinstance(recipe, RecipeFile):
         return recipe.changed(overrides) if overrides else recipe
     if isinstance(recipe, Mapping):
         text = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
-        return RecipeFile(text, "recipe", overrides or {})
-    return load_recipe(recipe, overrides or {})
+        return RecipeFile(text, "recipe", overrides)
+    return load_recipe(recipe, overrides, beside(Path(recipe)))
 
 
 def folder_of(file: RecipeFile, out: str | Path | None = None) -> Path:

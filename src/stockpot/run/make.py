@@ -138,6 +138,7 @@ def _harden(order: Order, recipe: Recipe, name: str, out: Path, bar: Progress) -
         out=out,
         device=str(pick_device(recipe.device)),
         report=report,
+        progress=bar,
         **order.settings,
     )
     parent = recipe.harden[name].model

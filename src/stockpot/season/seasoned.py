@@ -46,6 +46,11 @@ class Seasoned:
     record: Record
     """What was asked, and under `details` what came of it."""
 
+    def __repr__(self) -> str:
+        parts = zip(self.members, self.weights, strict=True)
+        soup = ", ".join(f"{name} {weight:.2f}" for name, weight in parts)
+        return f"Seasoned({self.method}: {soup}; {self.accuracy.told})"
+
     def save(self, folder: str | Path) -> Path:
         """Write the soup as a folder that `load_model` reads, with its card and its record.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.tasks.definition import HubTask, TaskSplit
+from stockpot.datasets.tasks.dtd_folder import is_published, published_dtd
 from stockpot.types import Split
 
 
@@ -86,8 +87,11 @@ def dtd(*, split: TaskSplit = "test", path: str | None = None) -> Dataset:
 
     Args:
         split: train or test.
-        path: a hub id or a local copy; tanganke/dtd when not given.
+        path: a hub id or a local copy, also a folder as published (`images/`, `labels/`), from
+            which classes may be missing; tanganke/dtd when not given.
     """
+    if path is not None and is_published(path):
+        return published_dtd(path, split)
     return HubTask("dtd", "tanganke/dtd").load(split, path)
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.resume import read_state, save_state
+from stockpot.engine.interrupt import stop_asked
 from stockpot.errors import BadCheckpointError
 
 EVERY_SECONDS = 20.0
@@ -104,9 +105,14 @@ class Bookmark:
         self._saved = None  # read for the last time, and it may be large
         return int(saved["step"])
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether steps are saved at all."""
+        return self._path is not None
+
     def keep(self, stage: str, step: int, parts: Mapping[str, Stateful]) -> None:
         """Save the parts, if it is time to."""
-        if self._path is None or time.monotonic() < self._due:
+        if self._path is None or (time.monotonic() < self._due and not stop_asked()):
             return
         start = time.monotonic()
         states = {name: part.state_dict() for name, part in parts.items()}

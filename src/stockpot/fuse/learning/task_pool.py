@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Fit
+from stockpot.engine.interrupt import held_back, stop_if_asked
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.fuse.finite import Inputs
 from stockpot.fuse.learning.bookmark import Bookmark, Stateful
@@ -185,7 +187,9 @@ class TaskPool(Pool):
                 will not make again.
         """
         for step in range(self.bookmark.restore(stage, steps, parts), steps):
-            yield step
-            self.progress(stage, step + 1, steps)
-            self.bookmark.keep(stage, step + 1, parts)
+            with held_back() if self.bookmark.is_kept else nullcontext():
+                yield step
+                self.progress(stage, step + 1, steps)
+                self.bookmark.keep(stage, step + 1, parts)
+                stop_if_asked(f"Step {step + 1:,} of {steps:,} ({stage}) is saved.")
         self.bookmark.finish(stage)

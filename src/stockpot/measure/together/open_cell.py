@@ -20,20 +20,10 @@ from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.memory import batch_of
+from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
 from stockpot.results.samples import digest_of
-from stockpot.results.schema import (
-    CellKey,
-    CellResult,
-    Cost,
-    DataFacts,
-    Flag,
-    ModelFacts,
-    Score,
-    pack_bits,
-    pack_groups,
-    pack_labels,
-)
+from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.score.predictions import NON_FINITE
 

@@ -48,6 +48,13 @@ class Choice:
     """The best model after no label, one, two, ..."""
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        share = self.probability.get(self.best, 0.0)
+        return (
+            f"Choice({self.best}, {100 * share:.0f} % sure by {self.method}: {self.labels:,} "
+            f"labels of {self.images:,} images, {len(self.probability)} models)"
+        )
+
     def plain(self) -> dict[str, Any]:
         """All of it as values that JSON knows."""
         told = {
