@@ -11,10 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from stockpot.errors import UserError
+from stockpot.remote.address import refuse_address
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file or nothing: a temporary file beside it, then a rename."""
+    refuse_address(path)
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_stream_is_the_data_and_its_parts_make_the_whole(library: Any, tmp_pat
         ]
         if count <= 4:  # whole files
             files = [rows(whole)[start : start + 3] for start in range(0, 12, 3)]
-            assert parts == [sum(files[index::count], []) for index in range(count)]
+            assert parts == [list(chain(*files[index::count])) for index in range(count)]
         else:
             assert parts == [rows(whole)[index::count] for index in range(count)]
 
@@ -105,8 +106,8 @@ def test_what_cannot_be_streamed_is_said(library: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(UserError, match="cannot be streamed"):
         load_dataset("hub_stream", path=str(tmp_path / "bad.parquet"))
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "few.parquet")
     with pytest.raises(BadDataError, match="Name them with image="):
-        pq.write_table(pa.table({"a": [1]}), tmp_path / "few.parquet")
         load_dataset("hub_stream", path=str(tmp_path / "few.parquet"))
     with pytest.raises(UserError, match="no split of"):
         load_dataset("hub_stream", path=str(parquet(tmp_path / "set")), split="dev")

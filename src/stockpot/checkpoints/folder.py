@@ -18,6 +18,7 @@ from stockpot.checkpoints.record import MEMBER, RECORD, Record, write_record
 from stockpot.checkpoints.seen import Seen, write_seen
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import is_running
+from stockpot.remote.address import refuse_address
 
 _COMPANIONS = (
     "config.json",
@@ -71,6 +72,7 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
 
 def check_free(out: Path) -> None:
     """Raise if something stands where a folder is to be made."""
+    refuse_address(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadCheckpointError(
             f"{out} exists already.", hint="Choose another output or remove it."

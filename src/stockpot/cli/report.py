@@ -39,19 +39,14 @@ def command(
     scores, corruptions, attacks, soups and where it all came from. Where a run folder keeps the
     recipe it followed, the page has the title and the scatter charts that the recipe asks for.
     """
-    from contextlib import ExitStack
-
-    from stockpot.remote.working_copy import working_copy
+    from stockpot.remote.working_copy import run_copies
     from stockpot.report.page import write_page
     from stockpot.report.pictures import NONE
     from stockpot.report.sections.scatter import Axes
     from stockpot.results.store import load_results
     from stockpot.run.pictures import pictures_of
 
-    with ExitStack() as stack:
-        places = [stack.enter_context(working_copy(each, weights=False)) for each in folders]
-        for place in places:
-            place.check_there()
+    with run_copies(folders) as places:
         folders = [place.folder for place in places]
         first = folders[0] if folders[0].is_dir() else folders[0].parent
         recipes = [recipe for folder in folders if (recipe := _followed(folder)) is not None]

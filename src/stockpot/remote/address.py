@@ -39,3 +39,12 @@ def local_path(place: str | Path) -> Path:
     """A folder of this machine, also where it is written as `file:///folder`."""
     found = _ADDRESS.fullmatch(str(place))
     return Path("/" + found[2]) if found and found[1].lower() in _HERE else Path(place)
+
+
+def refuse_address(path: Path) -> None:
+    """Raise for an address where only a folder of this machine will do."""
+    if (found := _ADDRESS.fullmatch(str(path))) is not None:
+        raise UserError(
+            f"{found[1]}://{found[2]}: expected a place on this machine.",
+            hint="Run folders may lie in storage: -o of run, measure and card.",
+        )

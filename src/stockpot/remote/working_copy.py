@@ -18,7 +18,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -228,6 +228,16 @@ def working_copy(place: str | Path, *, weights: bool = True) -> Iterator[Working
     except UserError as problem:
         problem.hint += f" All is in {copy.folder}; the same command again sends it."
         raise
+
+
+@contextmanager
+def run_copies(places: Iterable[str | Path]) -> Iterator[list[WorkingCopy]]:
+    """Runs that are there, without their weights; what is written into them is sent."""
+    with ExitStack() as stack:
+        copies = [stack.enter_context(working_copy(each, weights=False)) for each in places]
+        for copy in copies:
+            copy.check_there()
+        yield copies
 
 
 def read_copy(place: str | Path) -> Path:
