@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from stockpot.errors import BadParameterError
 
 T = TypeVar("T")
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Part `index` of `count`, counted from 0."""
 
     index: int = 0

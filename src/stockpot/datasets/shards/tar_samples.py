@@ -37,7 +37,8 @@ def tar_samples(path: Path, name: str = "") -> Iterator[Sample]:
     try:
         with tarfile.open(path, "r:") as tar:
             while (member := tar.next()) is not None:
-                tar.members.clear()  # else every header of a large tar stays in memory
+                # Else every header of a large tar stays in memory.
+                tar.members.clear()  # type: ignore[attr-defined]
                 found = _NAME.fullmatch(member.name)
                 if found is None or not member.isreg() or member.name.startswith("__"):
                     continue
