@@ -3,6 +3,7 @@
     python benchmarks/corrupted_evaluation.py --device cuda --model resnet50 --images 1000,4000
     python benchmarks/corrupted_evaluation.py --device cuda --model vit-b16 --images 1000,2000
     python benchmarks/corrupted_evaluation.py --device cuda --models 10 --with clean --images 10000
+    python benchmarks/corrupted_evaluation.py --device cuda --with clean --images 50000
     python benchmarks/corrupted_evaluation.py --device cpu --model tiny --images 50 --no-compile
 
 The command runs as a user runs it: a process of its own, from JPEG files, start and loading
@@ -11,14 +12,18 @@ fills caches of kernels; the time of that is printed apart. The floor is taken i
 many forward passes of the same network, whole in bf16, compiled, on pixels that are on the device
 already, by transformers' network (scaled dot product attention) or by ours, whichever is faster.
 Pictures are about 500 x 375; networks have random weights, which take the same time as trained
-ones. With two numbers of images the slope between them says what 50,000 would take, and what is
-fixed.
+ones, and of several models those after the first have another head. With `--scenes` there are no
+more different pictures than that, in files of different bytes, which are all decoded. `--keep`
+leaves pictures and models in a folder for the next benchmark. With two numbers of images the slope
+between them says what 50,000 would take, and what is fixed.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +36,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from stockpot.models.config import read_config
@@ -50,22 +56,36 @@ NETWORKS: dict[str, tuple[str, int, dict[str, object]]] = {
 """Architecture, size of pictures, and what is not as transformers has it."""
 
 
-def photographs(folder: Path, count: int) -> None:
-    """JPEG files with the spectrum of photographs, a hundred classes of them."""
+def photographs(folder: Path, count: int, different: int | None = None) -> None:
+    """JPEG files with the spectrum of photographs, a hundred classes of them.
+
+    Args:
+        folder: where to; what is there already stays.
+        count: how many files.
+        different: how many pictures; further files repeat them with a few bytes after their end.
+    """
     generator = np.random.default_rng(0)
     scenes = [_scene(generator) for _ in range(16)]
+    if folder.is_dir():
+        return
     for name in CLASSES[: min(100, count)]:
         (folder / name).mkdir(parents=True)
-    shifts = generator.integers(0, (HIGH, WIDE), size=(count, 2))
+    most = min(count, different or count)
+    shifts = generator.integers(0, (HIGH, WIDE), size=(most, 2))
 
     def write(number: int) -> None:
-        down, right = shifts[number]
-        pixels = np.roll(scenes[number % len(scenes)], (down, right), axis=(0, 1))
-        place = folder / CLASSES[number % 100] / f"{number:06d}.jpg"
-        Image.fromarray(pixels).save(place, quality=90)
+        down, right = shifts[number % most]
+        pixels = np.roll(scenes[number % most % len(scenes)], (down, right), axis=(0, 1))
+        files = [
+            folder / CLASSES[place % 100] / f"{place:06d}.jpg"
+            for place in range(number, count, most)
+        ]
+        Image.fromarray(pixels).save(stream := io.BytesIO(), "JPEG", quality=90)
+        for turn, file in enumerate(files):
+            file.write_bytes(stream.getvalue() + (turn.to_bytes(4, "big") if turn else b""))
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(write, range(count)))
+        list(pool.map(write, range(most)))
 
 
 def _scene(generator: np.random.Generator) -> NDArray[np.uint8]:
@@ -87,12 +107,19 @@ def checkpoints(folder: Path, name: str, count: int) -> list[Path]:
     architecture, size, config = NETWORKS[name]
     side = ImageSize(size, size)
     preprocess = Preprocess(side, int(size / 0.875), IMAGENET_MEAN, IMAGENET_STD)
-    return [
+    first, *others = (folder / f"{name}-{seed}" for seed in range(count))
+    if not first.is_dir():
         new_huggingface(
-            architecture, classes=CLASSES, preprocess=preprocess, seed=seed, **config
-        ).save(folder / f"{name}-{seed}")
-        for seed in range(count)
-    ]
+            architecture, classes=CLASSES, preprocess=preprocess, seed=0, **config
+        ).save(first)
+    for turn, other in enumerate(others, start=1):
+        if not other.is_dir():
+            shutil.copytree(first, other)
+            weights = load_file(first / "model.safetensors")
+            head = next(key for key in weights if "classifier" in key and key.endswith("weight"))
+            weights[head] = weights[head].roll(turn, 0).contiguous()
+            save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    return [first, *others]
 
 
 def command(models: list[Path], photos: Path, out: Path, options: argparse.Namespace) -> float:
@@ -142,15 +169,16 @@ class Bare(nn.Module):
 
 def floor(folder: Path, options: argparse.Namespace) -> tuple[float, str]:
     """Images per second of the bare network, compiled, and whose network that is."""
+    rates: dict[str, float] = {}
     architecture, size, config = NETWORKS[options.model]
     side = ImageSize(size, size)
-    theirs = new_huggingface(
-        architecture, classes=CLASSES, preprocess=Preprocess(side, side), seed=0, **config
-    ).network
-    own: Any = theirs
-    own.model.config._attn_implementation = "sdpa"
-    rates = {"transformers' network": rate(theirs, options)}
-    ours = plain_network(folder, read_config(folder))
+    if options.floor != "ours":
+        theirs: Any = new_huggingface(
+            architecture, classes=CLASSES, preprocess=Preprocess(side, side), seed=0, **config
+        ).network
+        theirs.model.config._attn_implementation = "sdpa"
+        rates["transformers' network"] = rate(theirs, options)
+    ours = plain_network(folder, read_config(folder)) if options.floor != "transformers" else None
     if ours is not None:
         rates["our network"] = rate(HuggingFaceNetwork(ours, Preprocess(side, side)), options)
     for name, found in rates.items():
@@ -201,6 +229,10 @@ def main() -> None:
     parser.add_argument("--batch", default="auto")
     parser.add_argument("--no-compile", action="store_true", help="a floor that is not compiled")
     parser.add_argument("--mode", default=None, help="of torch.compile, for the floor")
+    parser.add_argument("--floor", default="faster", choices=["faster", "ours", "transformers"],
+                        help="whose network is the floor")  # fmt: skip
+    parser.add_argument("--scenes", type=int, help="so many different pictures at most")
+    parser.add_argument("--keep", type=Path, help="a folder for pictures and models")
     parser.add_argument("--warm", type=int, default=64, help="pictures of the first run; 0: none")
     options = parser.parse_args()
     counts = sorted(int(number) for number in options.images.split(","))
@@ -208,7 +240,7 @@ def main() -> None:
     looks = (75 if options.measure == "corruption" else 1) * options.models
     taken: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = options.keep or Path(name)
         models = checkpoints(folder, options.model, options.models)
         fastest, whose = floor(models[0], options)
         kind = "" if options.no_compile else ", compiled"
@@ -216,12 +248,12 @@ def main() -> None:
               f"the floor is {whose}{kind}: {fastest:,.0f} images/s")  # fmt: skip
         if options.warm:
             photographs(folder / "first", options.warm)
-            first = command(models, folder / "first", folder / "out-first", options)
+            first = command(models, folder / "first", Path(name) / "out-first", options)
             print(f"first use, {options.warm} pictures: command {first:.1f} s, "
                   "caches of kernels being filled")  # fmt: skip
         for count in counts:
-            photos, out = folder / f"photos{count}", folder / f"out{count}"
-            photographs(photos, count)
+            photos, out = folder / f"photos{count}", Path(name) / f"out{count}"
+            photographs(photos, count, options.scenes)
             taken[count] = command(models, photos, out, options)
             least = looks * count / fastest
             print(f"{count} pictures: command {taken[count]:.1f} s, its {looks} x {count} passes "

@@ -15,11 +15,11 @@ from commands import invoke
 from pico import make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.corrupt.apply import corrupt
-from stockpot.corrupt.sizes import published_crop
 from stockpot.corrupt.stored import files
 from stockpot.corrupt.stored.names import class_folders, picture_names
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.natural.classes import imagenet_names
+from stockpot.datasets.stream.geometry import published_crop
 
 FEW = ("--name", "contrast,gaussian_noise", "--severity", "2", "--engine", "serial")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +16,17 @@ import pytest
 import torch
 from PIL import Image
 
-from stockpot.corrupt.sizes import published_crop, sizing
+from stockpot.corrupt.sizes import sizing
 from stockpot.datasets import encoded
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.load import load_dataset
-from stockpot.datasets.stream import file_check
+from stockpot.datasets.stream import ahead, file_check, processes
 from stockpot.datasets.stream.decoded import DecodedPictures, fit_key
 from stockpot.datasets.stream.file_check import inspect, reading_again
-from stockpot.datasets.stream.transfer import moved
+from stockpot.datasets.stream.geometry import published_crop
+from stockpot.datasets.stream.transfer import moved, one_ahead
+from stockpot.errors import BadDataError
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
@@ -205,3 +209,135 @@ def test_batches_arrive_whole_while_the_gpu_works() -> None:
         big = (big @ big).clamp(-1, 1)  # keeps the stream busy
         del there  # its memory may be given to the next batch
     assert [int(one) for one in sums] == [int(batch.long().sum()) for batch in pictures]
+
+
+def test_pictures_decoded_ahead_are_found_there(decodings: list[object]) -> None:
+    images, fits = known(20), [preprocess(16).fit, partial(published_crop, side=24)]
+    images.decode_ahead(fits)
+    running = ahead._running
+    assert running is not None
+    images.decode_ahead(fits)
+    assert ahead._running is running  # nothing is begun twice
+    running[1].wait()
+    assert len(decodings) == 20
+    first, second = (torch.cat(parts) for parts in zip(*images.several(7, fits), strict=True))
+    assert len(decodings) == 20
+    assert ahead._running is None
+    for found, fit in ((first, fits[0]), (second, fits[1])):
+        plain = [np.asarray(fit(Image.open(io.BytesIO(data)))) for data in images.items]
+        assert np.array_equal(found.permute(0, 2, 3, 1).numpy(), np.stack(plain))
+
+
+def test_what_is_decoded_ahead_ends_when_there_is_no_room_or_a_picture_is_broken(
+    decodings: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoded, "DECODED", DecodedPictures(room=3 * 16 * 16 * 3))
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 1)
+    known(40).decode_ahead([preprocess(16).fit])
+    assert ahead._running is not None
+    ahead._running[1].wait()
+    assert len(decodings) == 8  # one portion, in which room ended
+    images = known(10)
+    broken = EncodedImages((b"no picture", *images.items[1:]), images.names, images.contents)
+    broken.decode_ahead([preprocess(12).fit])
+    with pytest.raises(BadDataError, match=r"^0 cannot be decoded"):
+        list(broken.batches(4, preprocess(12).fit))
+    # Without contents nothing would be kept, and nothing is begun.
+    EncodedImages(images.items, images.names).decode_ahead([preprocess(12).fit])
+    assert ahead._running is None
+
+
+@pytest.fixture
+def decoders() -> Iterator[processes.Decoders]:
+    assert processes.start(2)
+    assert not processes.start(2)
+    found = processes.running()
+    assert found is not None
+    yield found
+    processes.stop()
+
+
+def test_processes_give_what_threads_give(
+    tmp_path: Path, decoders: processes.Decoders, decodings: list[object]
+) -> None:
+    for row in range(6):
+        (tmp_path / f"{row}.png").write_bytes(png(row, 40 + row))
+    files = tuple(sorted(tmp_path.iterdir()))
+    images = EncodedImages(files, tuple(file.name for file in files))
+    exact = Preprocess(ImageSize(16, 20), ImageSize(18, 22), interpolation="bilinear")
+    fits = [preprocess(16).fit, exact.fit, partial(published_crop, side=24)]
+    found = [torch.cat(parts) for parts in zip(*images.several(4, fits), strict=True)]
+    assert decodings == []
+    processes.stop()
+    here = [torch.cat(parts) for parts in zip(*images.several(4, fits), strict=True)]
+    assert len(decodings) == 6
+    assert all(map(torch.equal, found, here))
+    assert [tuple(part.shape[1:]) for part in here] == [(3, 16, 16), (3, 16, 20), (3, 24, 24)]
+
+
+def test_processes_that_fail_or_end_cost_no_picture(
+    tmp_path: Path, decoders: processes.Decoders, decodings: list[object]
+) -> None:
+    files = tuple(tmp_path / f"{row}.png" for row in range(4))
+    for row, file in enumerate(files):
+        file.write_bytes(png(row))
+    images = EncodedImages(files, tuple(file.name for file in files))
+    # A fit without plain words, and pictures that are no files, are for threads.
+    whole = torch.cat(list(images.batches(3, lambda picture: picture.resize((8, 8)))))
+    assert len(decodings) == 4
+    files[2].write_bytes(files[2].read_bytes()[:200])
+    with pytest.raises(BadDataError, match=r"^2\.png cannot be decoded"):
+        list(images.batches(4, preprocess(16).fit))
+    assert len(decodings) == 4
+    files[2].write_bytes(png(2))
+    for worker in decoders._workers:
+        worker._end.shutdown(socket.SHUT_RDWR)
+    again = torch.cat(list(images.batches(3, preprocess(16).fit)))
+    assert (len(decodings), len(again), len(whole)) == (8, 4, 4)
+
+
+def test_processes_look_at_files_as_threads_do(
+    tmp_path: Path, decoders: processes.Decoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_check, "_ahead", {})
+    monkeypatch.setattr(file_check, "_looking", None)
+    for row in range(3):
+        (tmp_path / f"{row}.png").write_bytes(png(row))
+    (tmp_path / "3.png").write_bytes(png(3)[:100])
+    files = sorted(tmp_path.iterdir())
+    file_check.look_ahead(tmp_path)
+    found = inspect([*files, tmp_path / "4.png"], tmp_path)
+    processes.stop()
+    with reading_again(True):
+        assert inspect([*files, tmp_path / "4.png"], tmp_path) == found
+    assert found.digests[0] == hashlib.sha256(png(0)).hexdigest()
+    assert sorted(found.broken) == [3, 4]
+    # What was read ahead is believed while the file is as it was, and no longer.
+    monkeypatch.setattr(file_check, "_SETTLED", -1.0)
+    state = file_check.look_at(files[0])[0]
+    monkeypatch.setattr(file_check, "_ahead", {str(files[0]): [state, "f" * 64]})
+    assert inspect(files[:1], tmp_path).digests == ["f" * 64]
+    files[0].write_bytes(png(9, 50))
+    assert inspect(files[:1], tmp_path).digests == [hashlib.sha256(png(9, 50)).hexdigest()]
+
+
+def test_one_item_is_made_ahead_and_what_fails_is_told_in_its_turn() -> None:
+    made: list[int] = []
+
+    def source() -> Generator[int]:
+        try:
+            for number in range(4):
+                made.append(number)
+                yield number
+            raise ValueError("no more")
+        finally:
+            made.append(-1)
+
+    items = one_ahead(source())
+    assert next(items) == 0
+    assert list(islice(items, 2)) == [1, 2]
+    items.close()  # type: ignore[attr-defined]
+    assert made[-1] == -1
+    with pytest.raises(ValueError, match="no more"):
+        list(one_ahead(source()))
+    assert list(one_ahead(number for number in range(3))) == [0, 1, 2]

@@ -85,8 +85,9 @@ def test_members_take_turns_and_answer_as_themselves(recordings, kind, precision
             with evaluating(model):
                 meant = model(part)
                 assert off(run(part), meant) < (1e-5 if precision == "fp32" else TOLERANCE["bf16"])
-    # A ResNet's first member is recorded with each kernel; nobody is after it.
-    assert len(recordings) == (3 if kind == "resnet" else 1)
+    # A ResNet's first member is recorded with each kernel where none is known to be the fastest;
+    # nobody is after it.
+    assert len(recordings) == (3 if (kind, precision) == ("resnet", "fp32") else 1)
     assert {str(run.facts) for run in runs} == {str(runs[0].facts)}
     assert runs[0].facts.graph
     assert all(run.notes == [] for run in runs)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from stockpot.results.resamples import resampled_means
 from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.results.statistics import (
     bootstrap_grand_mean,
     bootstrap_mean,
     paired_bootstrap,
-    resampled_means,
     share_interval,
     wilson,
 )

@@ -1,11 +1,18 @@
 """The `stockpot` command. Commands import what they need when they run, so `--help` is quick."""
 
+# What is imported below takes as long as what begins here.
+# ruff: noqa: E402
 from __future__ import annotations
+
+import sys
+
+from stockpot.cli.beginning import begin, leave
+
+begin(sys.argv[1:])
 
 import errno
 import os
 import shlex
-import sys
 import traceback
 import warnings
 from typing import Annotated, TextIO
@@ -118,6 +125,9 @@ def main() -> None:
     try:
         with timed(age=process_age()):
             app()
+    except SystemExit as end:
+        leave(end.code)
+        raise
     except PartialResultsError as problem:
         _fail(problem, str(problem), 3)
     except UserError as problem:
@@ -161,4 +171,5 @@ def _fail(problem: BaseException, message: str, code: int) -> None:
         traceback.print_exception(problem)
     sys.stderr.write(f"error: {' '.join(message.split())}\n")
     sys.stderr.flush()
+    leave(code)
     sys.exit(code)

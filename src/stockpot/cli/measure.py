@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from stockpot.cli.beginning import has_begun
 from stockpot.cli.options import (
     AsJson,
     BatchSize,
@@ -23,6 +24,7 @@ from stockpot.cli.options import (
     library_defaults,
 )
 from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.cli.reading import read_ahead
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
 
@@ -82,6 +84,8 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
+        if engine == "serial" and has_begun():
+            read_ahead(models, data, again=check_files)
         from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores

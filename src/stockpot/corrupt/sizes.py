@@ -22,7 +22,13 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.pictures import to_open
+from stockpot.datasets.pictures import Encoded, to_open
+from stockpot.datasets.stream.geometry import (
+    INCEPTION_SIDE,
+    PUBLISHED_SIDE,
+    Fit,
+    published_crop,
+)
 from stockpot.datasets.stream.transfer import moved
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -30,10 +36,6 @@ from stockpot.types import ImageSize
 SizeRule = Literal["published", "model"]
 """`published`: as the benchmark was made. `model`: at the size and crop of the model."""
 
-PUBLISHED_SIDE = 224
-INCEPTION_SIDE = 299
-TINY_SIDE = 64
-_SHARE = 0.875
 _CROPPED = (PUBLISHED_SIDE, INCEPTION_SIDE)
 
 
@@ -58,19 +60,36 @@ class Sizing:
 
         Both are on the device, if one is given.
         """
-        own = self.preprocess.fit
-        if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
-            for batch in data.batches(size, own, device):
+        fits = self.fits(data)
+        if len(fits) == 1:
+            for batch in data.batches(size, fits[0], device):
                 yield batch, batch.images
             return
-        cut = None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
-        for batch, other in data.several(size, (own, cut)):
-            images = other.images if self.native else _cropped_tensor(other.images, PUBLISHED_SIDE)
+        if not isinstance(data.images, TensorImages):
+            for batch, other in data.several(size, fits, device):
+                yield batch, other.images
+            return
+        for batch in data.batches(size, None):
+            cut = _cropped_tensor(batch.images, PUBLISHED_SIDE)
             if device is None:
-                yield batch, images
+                yield batch, cut
             else:
-                there = batch._replace(images=moved(batch.images, device))
-                yield there, moved(images, device)
+                yield batch._replace(images=moved(batch.images, device)), moved(cut, device)
+
+    def fits(self, data: Dataset) -> tuple[Fit | None, ...]:
+        """How pictures are brought to the model's size, and to the one at which they are corrupted;
+        one fit where both are the same.
+        """
+        own = self.preprocess.fit
+        if self.rule == "model" or (self.native and isinstance(data.images, TensorImages)):
+            return (own,)
+        return own, None if self.native else partial(published_crop, side=PUBLISHED_SIDE)
+
+    def corrupted_size(self, data: Dataset) -> ImageSize:
+        """The size at which its pictures are corrupted."""
+        if self.rule == "published":
+            return self.native or ImageSize(PUBLISHED_SIDE, PUBLISHED_SIDE)
+        return _decoded_size(data.images) or self.preprocess.size
 
     def seen(self, corrupted: Tensor) -> Tensor:
         """Corrupted pictures as they are given to the model."""
@@ -102,7 +121,10 @@ def sizing(data: Dataset, preprocess: Preprocess, rule: SizeRule) -> Sizing:
 
 def native_size(data: Dataset, side: int) -> ImageSize | None:
     """The size of a set of pictures of one size smaller than `side`; they are not enlarged."""
-    size = one_size(data.images)
+    images = data.images
+    if isinstance(images, EncodedImages) and images.items and min(_header(images.items[0])) >= side:
+        return None  # one is enough to know it; fifty thousand headers take seconds
+    size = one_size(images)
     return size if size is not None and min(size) < side else None
 
 
@@ -132,13 +154,15 @@ def _batches(data: Dataset, size: int, native: ImageSize | None, side: int) -> I
 
 def one_size(images: Images) -> ImageSize | None:
     """The size that all pictures have, from their headers; none where they differ."""
-    if isinstance(images, TensorImages):
-        return ImageSize(*images.pixels.shape[2:])
     if not isinstance(images, EncodedImages):
-        return None
+        return _decoded_size(images)
     if images not in _sizes:
         _sizes[images] = _one_size(images)
     return _sizes[images]
+
+
+def _decoded_size(images: Images) -> ImageSize | None:
+    return ImageSize(*images.pixels.shape[2:]) if isinstance(images, TensorImages) else None
 
 
 _sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
@@ -148,37 +172,16 @@ _sizes: WeakKeyDictionary[EncodedImages, ImageSize | None] = WeakKeyDictionary()
 def _one_size(images: EncodedImages) -> ImageSize | None:
     found: ImageSize | None = None
     for item in images.items:
-        with Image.open(to_open(item)) as picture:
-            size = ImageSize(picture.height, picture.width)
+        size = _header(item)
         if found not in (None, size):
             return None
         found = size
     return found
 
 
-def published_crop(image: Image.Image, side: int = PUBLISHED_SIDE) -> Image.Image:
-    """A picture as the benchmark's authors cut it: the short side to 8/7, then the centre.
-
-    For 299 px they took the centre first, 87.5 % of both sides, and squeezed it to a square; for
-    64 px they squeezed the whole. A picture that has the size already is left alone.
-    """
-    if image.size == (side, side):
-        return image
-    bilinear = Image.Resampling.BILINEAR
-    if side == TINY_SIDE:
-        return image.resize((side, side), bilinear)
-    if side == INCEPTION_SIDE:
-        share = _centre(image, int(image.width * _SHARE), int(image.height * _SHARE))
-        return share.resize((side, side), bilinear)
-    short, target = min(image.size), side * 8 // 7
-    size = tuple(target if one == short else int(target * one / short) for one in image.size)
-    return _centre(image.resize((size[0], size[1]), bilinear), side, side)
-
-
-def _centre(image: Image.Image, width: int, height: int) -> Image.Image:
-    # Rounded half to even, as torchvision's crop does, with which the files were made.
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
+def _header(item: Encoded) -> ImageSize:
+    with Image.open(to_open(item)) as picture:
+        return ImageSize(picture.height, picture.width)
 
 
 def _cropped_tensor(images: Tensor, side: int) -> Tensor:

@@ -8,7 +8,7 @@ encoded (`EncodedImages`) and are decoded by a few threads as batches are asked 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, overload
 
@@ -17,13 +17,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from stockpot.datasets.stream.transfer import moved
+from stockpot.datasets.stream.geometry import Fit
+from stockpot.datasets.stream.transfer import all_moved
 from stockpot.datasets.words.words import Words
 from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError, BadParameterError
-
-Fit = Callable[[Image.Image], Image.Image]
-"""Brings a decoded picture to the size a model wants."""
 
 ACCEPTED = "accepted"
 """The column of all classes that are right for a picture, by number with spaces between; data
@@ -184,31 +182,29 @@ class Dataset:
         self, size: int = 256, fit: Fit | None = None, device: torch.device | None = None
     ) -> Iterator[Batch]:
         """All rows in order, `size` at a time, with the images on a device if one is given."""
-        start = 0
-        source = self.images.batches(size, fit)
-        while True:
-            with stage("decode"):
-                images = next(source, None)
-            if images is None:
-                return
-            rows = torch.arange(start, start + len(images))
-            start += len(rows)
-            yield Batch(_on(images, device), self.labels[rows], rows)
+        source = ((images,) for images in self.images.batches(size, fit))
+        for (batch,) in self._batches(source, device):
+            yield batch
 
     def several(
         self, size: int, fits: Sequence[Fit | None], device: torch.device | None = None
     ) -> Iterator[tuple[Batch, ...]]:
         """The same through several fits; encoded pictures are decoded once for all of them."""
+        return self._batches(self.images.several(size, fits), device)
+
+    def _batches(
+        self, source: Iterator[tuple[Tensor, ...]], device: torch.device | None
+    ) -> Iterator[tuple[Batch, ...]]:
         start = 0
-        source = self.images.several(size, fits)
+        there = source if device is None else all_moved(source, device)
         while True:
             with stage("decode"):
-                found = next(source, None)
+                found = next(there, None)
             if found is None:
                 return
             rows = torch.arange(start, start + len(found[0]))
             start += len(rows)
-            yield tuple(Batch(_on(images, device), self.labels[rows], rows) for images in found)
+            yield tuple(Batch(images, self.labels[rows], rows) for images in found)
 
     def take(self, index: Sequence[int] | Tensor) -> Dataset:
         """The dataset of these rows; its fingerprint says which were taken."""
@@ -267,10 +263,6 @@ class Dataset:
             values = self.columns[key]
             rows = [row for row in rows if values[row] == wanted]  # type: ignore[assignment]
         return self.take(list(rows))
-
-
-def _on(images: Tensor, device: torch.device | None) -> Tensor:
-    return images if device is None else moved(images, device)
 
 
 def limited_rows(count: int, limit: int, seed: int = 0) -> Tensor:

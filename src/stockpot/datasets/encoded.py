@@ -8,17 +8,19 @@ mode, which decodes at half the size, is left alone: it changes pixels, and pict
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Fit
 from stockpot.datasets.pictures import BROKEN, Encoded, open_rgb
+from stockpot.datasets.stream import ahead, processes
 from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
+from stockpot.datasets.stream.geometry import Fit, told
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
@@ -60,60 +62,112 @@ class EncodedImages:
 
     def several(self, size: int, fits: Sequence[Fit | None]) -> Iterator[tuple[Tensor, ...]]:
         """The same batches through several fits, every picture decoded once for all of them."""
+        ahead.end()
         DECODED.begin()
         workers = usable_cores()
         # A small batch is cut into more tasks, and more batches are under way.
         chunk = min(CHUNK, max(1, -(-size // workers)))
-        ahead = max(_AHEAD, -(-workers * chunk // size)) + 1
+        depth = max(_AHEAD, -(-workers * chunk // size)) + 1
         starts = deque(range(0, len(self), size))
-        waiting: deque[list[Future[list[Pixels]]]] = deque()
-        with ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads:
+        waiting: deque[Future[tuple[Tensor, ...]]] = deque()
+        with (
+            ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads,
+            ThreadPoolExecutor(1, thread_name_prefix="join") as joiner,
+        ):
             try:
                 while starts or waiting:
-                    while starts and len(waiting) < ahead:
+                    while starts and len(waiting) < depth:
                         start = starts.popleft()
                         stop = min(start + size, len(self))
-                        waiting.append(
-                            [
-                                threads.submit(self._decode, at, min(at + chunk, stop), fits)
-                                for at in range(start, stop, chunk)
-                            ]
-                        )
-                    parts = [task.result() for task in waiting.popleft()]
-                    yield tuple(
-                        _joined(each, fit)
-                        for each, fit in zip(zip(*parts, strict=True), fits, strict=True)
-                    )
+                        tasks = [
+                            threads.submit(self._decode, at, min(at + chunk, stop), fits)
+                            for at in range(start, stop, chunk)
+                        ]
+                        waiting.append(joiner.submit(_all_joined, tasks, fits))
+                    yield waiting.popleft().result()
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
+                joiner.shutdown(wait=False, cancel_futures=True)
+
+    def decode_ahead(self, fits: Sequence[Fit | None]) -> None:
+        """Begin to decode for who will go through them with these fits; nobody waits for it.
+
+        Pictures that would not be kept, since their content is not known, are left alone.
+        """
+        keys = [fit_key(fit) for fit in fits]
+        if not self.contents or not keys or None in keys:
+            return
+
+        def decode(start: int, stop: int) -> bool:
+            self._decode(start, stop, fits)
+            last = self.contents[stop - 1]
+            return all(DECODED.find(last, key) is not None for key in keys)
+
+        ahead.begin((id(self.items), *keys), len(self), decode)
 
     @stage("decode")
     def _decode(self, start: int, stop: int, fits: Sequence[Fit | None]) -> list[Pixels]:
-        rows = [self._pictures(row, fits) for row in range(start, stop)]
-        found = []
+        """For each fit the pictures of some rows, N x 3 x H x W."""
+        keys = [fit_key(fit) if self.contents else None for fit in fits]
+        known = {row: self._known(row, keys) for row in range(start, stop)}
+        missing = [row for row, pictures in known.items() if pictures is None]
+        if missing:
+            parts = self._elsewhere(missing, fits)
+            for place, row in enumerate(missing):
+                found = [part[place] for part in parts] if parts else self._here(row, fits)
+                known[row] = found
+                for key, pixels in zip(keys, found, strict=True):
+                    if key:
+                        DECODED.keep(self.contents[row], key, pixels)
+            if parts and len(missing) == stop - start:
+                return parts
+        rows = [pictures for pictures in known.values() if pictures is not None]
+        stacked = []
         for pictures, fit in zip(zip(*rows, strict=True), fits, strict=True):
-            _check_sizes([picture.shape[:2] for picture in pictures], fit)
-            found.append(np.ascontiguousarray(np.stack(pictures).transpose(0, 3, 1, 2)))
-        return found
+            _check_sizes([picture.shape[1:] for picture in pictures], fit)
+            stacked.append(np.stack(pictures))
+        return stacked
 
-    def _pictures(self, row: int, fits: Sequence[Fit | None]) -> list[Pixels]:
-        content = self.contents[row] if self.contents else ""
-        keys = [fit_key(fit) if content else None for fit in fits]
-        known = [DECODED.find(content, key) if key else None for key in keys]
-        if all(pixels is not None for pixels in known):
-            return [pixels for pixels in known if pixels is not None]
+    def _known(self, row: int, keys: Sequence[Hashable]) -> list[Pixels] | None:
+        """A picture through all fits, if it was decoded before."""
+        if not self.contents or None in keys:
+            return None
+        found = [DECODED.find(self.contents[row], key) for key in keys]
+        here = [pixels for pixels in found if pixels is not None]
+        return here if len(here) == len(keys) else None
+
+    def _here(self, row: int, fits: Sequence[Fit | None]) -> list[Pixels]:
         try:
             picture = open_rgb(self.items[row])
         except BROKEN as problem:
-            raise BadDataError(f"{self.names[row]} cannot be decoded ({problem}).") from None
-        found = []
-        for fit, key, pixels in zip(fits, keys, known, strict=True):
-            if pixels is None:
-                pixels = np.asarray(fit(picture) if fit else picture)
-                if key:
-                    DECODED.keep(content, key, pixels)
-            found.append(pixels)
-        return found
+            raise self._broken(row, problem) from None
+        fitted = (np.asarray(fit(picture) if fit else picture) for fit in fits)
+        return [np.ascontiguousarray(pixels.transpose(2, 0, 1)) for pixels in fitted]
+
+    def _elsewhere(self, rows: list[int], fits: Sequence[Fit | None]) -> list[Pixels] | None:
+        """The same by other processes, where they run and can do it."""
+        decoders = processes.running()
+        words = [told(fit) for fit in fits] if decoders else []
+        files = [item for row in rows if isinstance(item := self.items[row], Path)]
+        plain = [one for one in words if one is not None]
+        if decoders is None or len(plain) < len(fits) or len(files) < len(rows):
+            return None
+        try:
+            return decoders.decode(files, plain)
+        except processes.BrokenPictureError as problem:
+            raise self._broken(rows[problem.row], problem) from None
+
+    def _broken(self, row: int, problem: Exception) -> BadDataError:
+        return BadDataError(f"{self.names[row]} cannot be decoded ({problem}).")
+
+
+def _all_joined(
+    tasks: Sequence[Future[list[Pixels]]], fits: Sequence[Fit | None]
+) -> tuple[Tensor, ...]:
+    parts = [task.result() for task in tasks]
+    return tuple(
+        _joined(each, fit) for each, fit in zip(zip(*parts, strict=True), fits, strict=True)
+    )
 
 
 def _joined(parts: Sequence[Pixels], fit: Fit | None) -> Tensor:

@@ -15,7 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Fit, Images, TensorImages
+from stockpot.datasets.dataset import Images, TensorImages
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.datasets.stream.transfer import moved
 
 RESIDENT = 2 * 2**30

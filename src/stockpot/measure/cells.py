@@ -104,7 +104,7 @@ class Cell:
     def overlap(self) -> Overlap | None:
         """What the model has seen of the data."""
         spec = self.model
-        return overlap(seen_of(spec.source, _undefended(spec.options)), self.data.load())
+        return overlap(seen_of(spec.source, undefended(spec.options)), self.data.load())
 
     def images(self) -> tuple[Dataset, Overlap | None]:
         """The images to measure on, and what was seen of them."""
@@ -126,7 +126,7 @@ class Cell:
             references = all_references(measures.get(self.measure), self.params)
         data = self.images()[0] if self.unseen else self.data.load()
         spec = self.model
-        own = _undefended(spec.options)
+        own = undefended(spec.options)
         words = words_for(spec.source, data, own)
         variant = spec.variant or Variant(spec.name)
         forward = self.forward
@@ -162,12 +162,12 @@ def model_for(
     spec: ModelSpec, data: Dataset, device: torch.device, state: str | None = None
 ) -> Classifier:
     """The model, with a head for the data's classes where it needs one, and its defences."""
-    own = _undefended(spec.options)
+    own = undefended(spec.options)
     model = load_for(spec.source, data, options=_plain(own), device=device, keep=True, state=state)
     return behind(model, _defence(spec))
 
 
-def _undefended(options: Mapping[str, Any]) -> dict[str, Any]:
+def undefended(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of `load_model`: all but the defences around the model."""
     return {key: value for key, value in options.items() if key != "defend"}
 

@@ -19,6 +19,7 @@ from stockpot.measure.measurement import (
 from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.calibration import calibration_error, calibration_interval
+from stockpot.results.resamples import draw_ahead
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
@@ -49,6 +50,8 @@ def clean(
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
     scorer = scorer_for(model.classes, data, class_space).to(context.device)
+    if context.device.type != "cpu":
+        draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []
     note = context.note("correct", data, scorer)
     for logits, batch in forward_batches(model, data, context, "clean"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from stockpot.corrupt.apply import image_size
 from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import (
     Severities,
@@ -24,7 +23,8 @@ from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
 from stockpot.measure.together.steps import Steps, in_steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.load import load_for
+from stockpot.models.fingerprint import identity_in_use
+from stockpot.models.load import identify, load_for, words_for
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 from stockpot.types import ModelRef
@@ -80,7 +80,7 @@ def corruption(
         cells = [(name, severity) for name in names for severity in levels]
         measured = MadeGrids(data, context, cells, class_space, size, profile, overlays)
         recipe = _recipe(names, profile, overlays, data, sizing(data, model.preprocess, size))
-    grid = yield from measured.of(model, noted=True)
+    grid = yield from measured.of(model, context.identity, noted=True)
     known: Baseline | None
     notes = [f"corruptions: {recipe}"]
     if baseline in NAMED_BASELINES:
@@ -93,8 +93,11 @@ def corruption(
     else:
         yield  # it may be one of the models beside this one, whose grid is whole after this step
         yardstick = load_for(baseline, data, device=context.device)
+        told = str(words_for(baseline, data) or "")
         with evaluating(yardstick):
-            other = to_the_end(measured.of(yardstick))
+            other = to_the_end(
+                measured.of(yardstick, identity_in_use(identify(baseline), {}, told))
+            )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
     scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
@@ -119,8 +122,7 @@ def _recipe(
     way: Sizing,
 ) -> str:
     """What the numbers depend on: whose constants at which size, and which frost."""
-    _, first = next(iter(way.batches(data, 1)))
-    size = image_size(first)
+    size = way.corrupted_size(data)
     chosen = profile_for(size) if profile == "auto" else profile
     frost = f", {overlays} frost" if "frost" in names else ""
     return f"{chosen} constants {way.description(size)}{frost}"

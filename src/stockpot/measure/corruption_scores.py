@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from stockpot.datasets.corrupted.families import Family
 from stockpot.measure.mce import IMAGENET_C, Baseline, mean_accuracy, score
 from stockpot.measure.measurement import proportion, with_interval
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Groups, bootstrap_mean
+from stockpot.results.statistics import bootstrap_means
 
 Cell = tuple[str, float]
 
@@ -62,35 +64,31 @@ def grid_scores(
     wrong = {cell: (~right).astype(np.float64) for cell, right in grid.cells.items()}
     chosen = [cell for cell in wrong if cell[0] in benchmark] or list(wrong)
     mean_right = 1 - np.mean([wrong[cell] for cell in chosen], axis=0)
-    scores = [
-        proportion("accuracy", grid.clean, groups=groups),
-        with_interval(
-            "mean_corruption_accuracy",
-            mean_accuracy(errors, family),
-            n,
-            bootstrap_mean(mean_right, seed=seed, groups=groups),
-        ),
-    ]
     condition = {"baseline": named}
     per_image = _contributions(wrong, (~grid.clean).astype(np.float64), baseline)
+    asked: list[_Asked] = [
+        _Asked("mean_corruption_accuracy", mean_accuracy(errors, family), mean_right, True, {})
+    ]
     for metric, value, kept, images in (
         ("mce", result.mce, result.ce, per_image.plain),
         ("relative_mce", result.relative_mce, result.relative_ce, per_image.relative),
     ):
         columns = [images[name] for name in benchmark if name in kept and name in images]
         if value is not None and columns:
-            interval = bootstrap_mean(np.mean(columns, axis=0), seed=seed, groups=groups)
-            scores.append(
-                with_interval(metric, value, n, interval, better=False, condition=condition)
-            )
+            asked.append(_Asked(metric, value, np.mean(columns, axis=0), False, condition))
     for metric, values, images in (
         ("ce", result.ce, per_image.plain),
         ("relative_ce", result.relative_ce, per_image.relative),
     ):
         for name, value in values.items():
-            interval = bootstrap_mean(images[name], seed=seed, groups=groups)
             about = {"corruption": name, **condition}
-            scores.append(with_interval(metric, value, n, interval, better=False, condition=about))
+            asked.append(_Asked(metric, value, images[name], False, about))
+    intervals = bootstrap_means([one.images for one in asked], seed=seed, groups=groups)
+    scores = [proportion("accuracy", grid.clean, groups=groups)]
+    scores += [
+        with_interval(one.metric, one.value, n, interval, better=one.better, condition=one.about)
+        for one, interval in zip(asked, intervals, strict=True)
+    ]
     for (name, severity), right in grid.cells.items():
         about_cell: dict[str, str | int | float] = {"corruption": name, "severity": severity}
         scores.append(proportion("error", ~right, about_cell, better=False, groups=groups))
@@ -103,6 +101,16 @@ def grid_scores(
             "than one point there, or is not known there"
         )
     return Scored(scores, result.convention, tuple(notes))
+
+
+class _Asked(NamedTuple):
+    """A score that is a mean over images, before its interval is known."""
+
+    metric: str
+    value: float
+    images: NDArray[np.float64]
+    better: bool
+    about: Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 from stockpot.corrupt.apply import corrupt, picture_seeds
 from stockpot.corrupt.constants import Profile
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
-from stockpot.corrupt.weather.frost import Overlays
+from stockpot.corrupt.weather.frost import Overlays, frost_ahead
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.stream.transfer import moved
@@ -33,10 +33,13 @@ from stockpot.measure.together.steps import Steps
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
 from stockpot.models.preprocess import Preprocess
+from stockpot.results.resamples import draw_ahead
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.types import ImageSize
 
+_FEW = 8
 ROOM = 2**28
 """Bytes that are kept at most: all 75 cells of CIFAR-10-C for a thousand images."""
 
@@ -101,17 +104,19 @@ class Grids(ABC):
     class_space: ClassSpace
     size: SizeRule
 
-    def of(self, model: Classifier, *, noted: bool = False) -> Steps[Grid]:
+    def of(self, model: Classifier, identity: str = "", *, noted: bool = False) -> Steps[Grid]:
         """The model's right and wrong answers in every cell; taken inside `evaluating(model)`.
 
         Args:
             model: what is asked.
+            identity: what tells it from every other, where that is known; its weights otherwise.
             noted: whether its answers are those of the result, for per-image records.
         """
         context, data = self.context, self.data
         setting = (*self.about(), data.fingerprint, tuple(self.cells), self.size, context.seed)
         how = (self.class_space, data.columns.get(ACCEPTED), data.groups, context.forward)
-        key = (identify(model), model.preprocess, model.classes, *setting, *how)
+        who = (identity or identify(model), model.preprocess, model.classes)
+        key = (*who, *setting, *how)
         noted = noted and context.said is not None
         if key in _KEPT and not noted:  # a grid from memory does not say what was answered
             _KEPT[key] = _KEPT.pop(key)  # the last one asked for is the last to go
@@ -120,6 +125,8 @@ class Grids(ABC):
         notes: dict[Cell | None, Note] = {}
         right: dict[Cell | None, list[Tensor]] = {cell: [] for cell in (None, *self.cells)}
         done, total = 0, len(data) * len(right)
+        if context.device.type != "cpu":
+            draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
         run = context.passes(model)
         shown = context.pictures.shared(
             (*setting, context.batch_size, str(context.device), geometry(model.preprocess)),
@@ -182,15 +189,30 @@ class MadeGrids(Grids):
         context, data = self.context, self.data
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
-        for batch, base in way.batches(data, context.batch_size):
-            yield InCell(moved(batch.images, context.device), batch.rows, None, data)
-            images = moved(base, context.device)
+        if context.device.type != "cpu":  # which has its hands full with decoding
+            self._prepare(way.corrupted_size(data))
+        for batch, images in way.batches(data, context.batch_size, context.device):
+            yield InCell(batch.images, batch.rows, None, data)
             seeds = picture_seeds(context.seed, batch.rows.tolist())
             for cell in self.cells:
                 place = (int(batch.rows[0]), cell)
                 with stage("corrupt"):
                     seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
                 yield InCell(seen, batch.rows, cell, data)
+
+    def _prepare(self, size: ImageSize) -> None:
+        """Have every corruption done once on a few pictures: whatever it needs is loaded, made and
+        compared while the first batch is being decoded.
+        """
+        names = dict.fromkeys(name for name, _ in self.cells)
+        if "frost" in names:
+            frost_ahead(self.overlays)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randint(0, 256, (_FEW, 3, *size), dtype=torch.uint8, generator=generator)
+        few = moved(noise, self.context.device)
+        for name, severity in dict(self.cells).items():
+            if name != "frost":  # which waits for what was just begun
+                corrupt(few, name, severity, profile=self.profile)
 
     def _set(self, way: Sizing) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""

@@ -19,8 +19,9 @@ from stockpot.measure.together.steps import Steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import Passes, kept_passes
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Finding, Flag, Picture, Score
-from stockpot.results.statistics import Groups, Interval, share_interval
+from stockpot.results.statistics import Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import Scorer, scorer_for
 
@@ -50,6 +51,8 @@ class Context:
     """Whether models and their weights stay as they are, so that fast copies of them may too."""
     made: list[Passes] = field(default_factory=list)
     """What `passes` has given so far."""
+    identity: str = ""
+    """What tells the model of a cell from every other, where that is known without its weights."""
     sibling: Callable[[str], Dataset] | None = None
     """Another split of the data, whole and with the same options; none where only images came."""
     said: dict[str, Said] | None = None

@@ -16,8 +16,9 @@ from stockpot.explain.run import explain
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, proportion, with_interval
 from stockpot.models.classifier import Classifier
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Groups, bootstrap_mean
+from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.scorer import scorer_for
 
 RATES = ("image_masking_rate", "object_masking_rate", "mask_iou")

@@ -13,14 +13,18 @@ from stockpot.checkpoints.hashes import hash_ahead
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.stream import processes
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.engine import engines, pick_device
+from stockpot.engine.gpu_start import load_libraries
 from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, PartialResultsError, UserError
 from stockpot.measure import measures as registry
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.group import Asked, End, model_of, run_apart, run_group, split
+from stockpot.measure.together.group import Asked, model_of, run_apart, run_group, split
+from stockpot.measure.together.in_step import End
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.options import chosen_forward
@@ -97,7 +101,12 @@ def measure(
         raise BadParameterError(
             "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
         )
-    chosen_forward(precision, compile, pick_device(device))
+    on = pick_device(device)
+    chosen_forward(precision, compile, on)
+    sets = data_specs(data, data_options)
+    feeds = engine == "serial" and on.type == "cuda"
+    if feeds:
+        load_libraries(on)
     with working_copy(out, weights=False) if out else nullcontext() as place:
         folder = place.folder if place else None
         cells = [
@@ -117,11 +126,11 @@ def measure(
             )
             for model, dataset, (name, params) in product(
                 model_specs(models, model_options),
-                data_specs(data, data_options),
+                sets,
                 measure_specs(measures),
             )
         ]
-        with Feed(to, folder) as feed:
+        with Feed(to, folder) as feed, processes.decoding(feeds and any(map(_has_files, sets))):
             results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
         if folder:
             store = ResultStore(folder / "results")
@@ -274,6 +283,13 @@ def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[Data
             else task_specs(_short(str(source)), str(source), chosen)
         )
     ]
+
+
+def _has_files(spec: DataSpec) -> bool:
+    """Whether a dataset may be pictures in files, which are decoded whenever they are wanted."""
+    if isinstance(spec.source, Dataset):
+        return isinstance(spec.source.images, EncodedImages)
+    return Path(spec.source).expanduser().is_dir() or "path" in spec.options
 
 
 def task_specs(name: str, source: str, options: dict[str, Any]) -> list[DataSpec]:

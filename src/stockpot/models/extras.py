@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.packages import create_open_clip, import_extra
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.datasets.words.words import said
 from stockpot.errors import UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
-from stockpot.models.preprocess import Interpolation, Preprocess
+from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
 

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from stockpot.checkpoints.open import read_tensors
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError, MissingDependencyError, UserError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
-from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Interpolation, Preprocess
+from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 from stockpot.models.shipped.functions import from_function
 from stockpot.models.shipped.stated import three
 from stockpot.types import ImageSize

@@ -100,6 +100,11 @@ def fingerprint_model(folder: Path, dual_encoder: str | None = None) -> str:
     return with_dual_encoder(content, folder, dual_encoder)
 
 
+def identity_in_use(fingerprint: str, options: Mapping[str, object], words: str) -> str:
+    """A model as it is asked: its weights, how it is loaded, and what its text tower is told."""
+    return f"{fingerprint}:{json.dumps(options, sort_keys=True, default=str)}:{words}"
+
+
 def settings_without_place(folder: Path) -> dict[Path, str]:
     """The config of a vision tower -> the hash of what it says, except where its dual encoder is.
 

@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from stockpot.datasets.dataset import Dataset, Fit
+from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.pictures import BROKEN, as_rgb, open_rgb
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.errors import BadDataError
 
 Picture = Image.Image | str | Path

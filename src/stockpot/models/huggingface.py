@@ -169,13 +169,19 @@ def load_to_ask(place: Resolved, *, dtype: str = "float32", name: str = "") -> C
 
 def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) -> Classifier:
     config = read_config(folder)
-    size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
-    preprocess = from_hub(folder, default_size=size if isinstance(size, int) else size[0])
+    preprocess = folder_preprocess(folder)
     labels = {int(index): str(label) for index, label in config.get("id2label", {}).items()}
     names = class_names(labels or cast(Any, model.config).id2label)
     network = HuggingFaceNetwork(model, preprocess)
     origin = Origin(source, architecture, fingerprint_folder(folder))
     return Classifier(network, preprocess, names, origin)
+
+
+def folder_preprocess(folder: Path) -> Preprocess:
+    """How the classifier of a folder wants its pictures."""
+    config = read_config(folder)
+    size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
+    return from_hub(folder, default_size=size if isinstance(size, int) else size[0])
 
 
 def new_huggingface(

@@ -19,7 +19,7 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.datasets.words.conventions import words_of
 from stockpot.datasets.words.given import lines_of
 from stockpot.datasets.words.words import GIVEN, Spoken, Words
-from stockpot.errors import BadParameterError, did_you_mean
+from stockpot.errors import BadParameterError, UserError, did_you_mean
 from stockpot.models.adapted import adapted
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
@@ -29,10 +29,11 @@ from stockpot.models.fingerprint import (
     fingerprint_shipped,
     fingerprint_tensors,
 )
-from stockpot.models.huggingface import load_huggingface, load_to_ask
+from stockpot.models.huggingface import folder_preprocess, load_huggingface, load_to_ask
 from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
+from stockpot.models.preprocess import Preprocess
 from stockpot.models.prompts import Prompts
 from stockpot.models.shipped.functions import from_function
 from stockpot.models.shipped.kinds import SHIPPED
@@ -129,6 +130,18 @@ def load_for(
         return _kept(place, _plain(own), str(device or "cpu"), state or _state(place, own))
     model = load_model(place, **own)
     return model if device is None else model.to(device)
+
+
+def expected_preprocess(source: Source, options: Mapping[str, Any]) -> Preprocess | None:
+    """How a model will want its pictures, where its folder tells that without its weights."""
+    if isinstance(source, Classifier):
+        return source.preprocess
+    try:
+        place = _place(source, dict(options))
+        plain = place.has_files and kind_of(_config(place)) == "classifier"
+        return folder_preprocess(place.local()) if plain else None
+    except (UserError, OSError):
+        return None  # loading it will say what is wrong
 
 
 def words_for(

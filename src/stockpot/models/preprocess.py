@@ -12,18 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation, corner
 from stockpot.errors import BadCheckpointError
 from stockpot.types import ImageSize
-
-Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic", "box"]
-_PIL_CODES: tuple[Interpolation, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box")
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _HALF = (0.5, 0.5, 0.5)
@@ -43,32 +41,24 @@ class Preprocess:
     interpolation: Interpolation = "bicubic"
 
     @property
-    def geometry(self) -> tuple[object, ...]:
+    def geometry(self) -> Geometry:
         """What decides the pixels that `fit` makes; models that agree share decoded pictures."""
-        return (self.size, self.resized, self.interpolation)
+        return Geometry(self.size, self.resized, self.interpolation)
 
     def fit(self, image: Image.Image) -> Image.Image:
         """Bring a picture to the network's size with Pillow."""
-        target = self._resized(ImageSize(image.height, image.width))
-        if (image.height, image.width) != target:
-            code = Image.Resampling(_PIL_CODES.index(self.interpolation))
-            image = image.resize((target.width, target.height), code)
-        if target != self.size:
-            top, left = _corner(target, self.size)
-            # A crop beyond the border is filled with black, as the hub's processors do.
-            image = image.crop((left, top, left + self.size.width, top + self.size.height))
-        return image
+        return self.geometry.fit(image)
 
     def fit_tensor(self, pixels: Tensor) -> Tensor:
         """Bring NCHW pixels to the network's size; the same geometry, antialiased."""
         height, width = pixels.shape[-2:]
         if (height, width) == self.size:
             return pixels
-        target = self._resized(ImageSize(height, width))
+        target = self.geometry.target(ImageSize(height, width))
         if (height, width) != target:
             pixels = self._interpolate(pixels, target)
         if target != self.size:
-            top, left = _corner(target, self.size)
+            top, left = corner(target, self.size)
             right = self.size.width - target.width + left
             bottom = self.size.height - target.height + top
             pixels = F.pad(pixels, (-left, right, -top, bottom))  # a negative pad crops
@@ -91,14 +81,6 @@ class Preprocess:
         resized = self.resized if isinstance(self.resized, int) else str(self.resized)
         numbers = "/".join(f"{m:g}:{s:g}" for m, s in zip(self.mean, self.std, strict=True))
         return f"resize {resized} {self.interpolation} | crop {self.size} | normalise {numbers}"
-
-    def _resized(self, given: ImageSize) -> ImageSize:
-        if isinstance(self.resized, ImageSize):
-            return self.resized
-        short = min(given)
-        return ImageSize(
-            *(self.resized if side == short else int(self.resized * side / short) for side in given)
-        )
 
     def _interpolate(self, pixels: Tensor, target: ImageSize) -> Tensor:
         if self.interpolation in ("bilinear", "bicubic"):
@@ -124,7 +106,7 @@ class Preprocess:
             "image_processor_type": "CLIPImageProcessor" if crop else "ViTImageProcessor",
             "do_resize": True,
             "size": size,
-            "resample": _PIL_CODES.index(self.interpolation),
+            "resample": CODES.index(self.interpolation),
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
@@ -175,7 +157,7 @@ def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preproce
     mean = config.get("image_mean", _HALF) if normalised else (0.0, 0.0, 0.0)
     std = config.get("image_std", _HALF) if normalised else (1.0, 1.0, 1.0)
     code = int(config.get("resample", 2 if kind.startswith("ViT") else 3))
-    return Preprocess(final, resized, _triple(mean), _triple(std), _PIL_CODES[code])
+    return Preprocess(final, resized, _triple(mean), _triple(std), CODES[code])
 
 
 @lru_cache(maxsize=64)
@@ -207,7 +189,3 @@ def _triple(values: Any) -> tuple[float, float, float]:
         values = (values,) * 3
     first, second, third = map(float, values)
     return first, second, third
-
-
-def _corner(outer: ImageSize, inner: ImageSize) -> tuple[int, int]:
-    return (outer.height - inner.height) // 2, (outer.width - inner.width) // 2

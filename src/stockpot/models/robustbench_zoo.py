@@ -14,10 +14,11 @@ from torch import nn
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.datasets.fetch.cache import cache_dir
 from stockpot.datasets.named.cifar10 import CLASSES as CIFAR10
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError, MissingDependencyError, UnknownNameError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
-from stockpot.models.preprocess import Interpolation, Preprocess
+from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
 _INSTALL = "pip install git+https://github.com/RobustBench/robustbench"

@@ -23,7 +23,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.statistics import Groups, Interval, group_sums
+from stockpot.results.resamples import Groups, group_sums
+from stockpot.results.statistics import Interval
 
 _DRAWS, _FEWEST_DRAWS = 1000, 200
 _DRAWN_BINS = 200_000

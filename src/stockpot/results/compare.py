@@ -20,8 +20,9 @@ from stockpot.results.paired.answers import SEARCHED, Answers, answers, judged
 from stockpot.results.paired.changes import Changes, changes
 from stockpot.results.paired.pairing import Results, by_model, matched, pairs
 from stockpot.results.paired.significance import holm, sign_test, standard_error, t_test
+from stockpot.results.resamples import RESAMPLES, Groups, resampled_means
 from stockpot.results.schema import CellResult
-from stockpot.results.statistics import RESAMPLES, Groups, difference_of, resampled_means
+from stockpot.results.statistics import difference_of
 
 Place = tuple[str, str, str]
 """Dataset, measure, metric."""

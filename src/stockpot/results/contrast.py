@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from stockpot.errors import BadDataError
 from stockpot.results.groups import Answers, Draws, resampled
-from stockpot.results.statistics import RESAMPLES, Groups, paired_bootstrap
+from stockpot.results.resamples import RESAMPLES, Groups
+from stockpot.results.statistics import paired_bootstrap
 
 Verdict = Literal["held", "did not hold", "not told apart"]
 

@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stockpot.results.resamples import group_sums
 from stockpot.results.schema import CellResult
-from stockpot.results.statistics import Interval, group_sums
+from stockpot.results.statistics import Interval
 from stockpot.types import Variant
 
 RESAMPLES = 1000

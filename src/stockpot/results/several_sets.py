@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.statistics import Groups, Interval, share_interval
+from stockpot.results.resamples import Groups
+from stockpot.results.statistics import Interval, share_interval
 
 
 def newcombe(

@@ -1,14 +1,12 @@
 """Intervals for the scores: Wilson for proportions, bootstrap for everything else.
 
-All bootstraps resample images with an explicit seed, so an interval is as reproducible as the
-score it belongs to. The counts of a resample depend on the seed and the number of images alone, so
-they are drawn once and serve every score of every model on the same images; a mean is then one
-matrix product.
+All bootstraps resample images with an explicit seed (`resamples`), so an interval is as
+reproducible as the score it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,116 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stockpot.errors import BadParameterError
-
-Groups = ArrayLike
-"""A label for each image; equal ones belong together."""
-
-_AT_ONCE = 2_000_000
-"""Draws that are held at a time: 16 MB."""
-_KEPT = 125_000_000
-"""Counts that are kept, one byte each, of all sizes together (those of 50,000 images alone take
-100 MB, and a grid of corruptions asks for them thirty times); larger tables are drawn anew."""
-RESAMPLES = 2000
-"""As many as a score has unless it says otherwise; those of fewer are the first of these."""
-
-
-def resampled_means(
-    values: NDArray[np.float64], *, seed: int, resamples: int, groups: Groups | None = None
-) -> NDArray[np.float64]:
-    """Means over resampled rows, drawn with replacement: resamples x columns.
-
-    Args:
-        values: one row per image; its columns are resampled together.
-        seed: of the draws; the same seed draws the same images for any values.
-        resamples: how many times to draw.
-        groups: which rows belong together, by equal labels: whole groups are drawn. Pictures of
-            one object are not independent, and drawing them singly makes intervals too narrow.
-    """
-    if groups is not None:
-        table = group_sums(values, groups)
-        means = resampled_means(table, seed=seed, resamples=resamples)
-        # Groups differ in size: the mean is that of all rows of the drawn groups.
-        return means[:, :-1] / means[:, -1:]
-    n = len(values)
-    means = np.zeros((resamples, values.shape[1]))
-    if n == 0:
-        return means
-    step = max(1, _AT_ONCE // n)
-    parts: Iterator[NDArray[np.uint8]]
-    if max(resamples, RESAMPLES) * n <= _KEPT:
-        kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
-        parts = (kept[start : start + step] for start in range(0, resamples, step))
-    else:
-        parts = _counts(n, seed, resamples, step)
-    start = 0
-    # One piece of memory for all parts: pages that are met for the first time cost more than sums.
-    room = np.empty((min(step, resamples), n))
-    for part in parts:
-        rows = room[: min(len(part), resamples - start)]
-        np.copyto(rows, part[: len(rows)])
-        np.matmul(rows, values, out=means[start : start + len(rows)])
-        start += len(rows)
-    return means / n
-
-
-def image_counts(
-    n: int, *, seed: int, resamples: int = RESAMPLES, groups: Groups | None = None
-) -> Iterator[NDArray[np.uint8]]:
-    """How often each image is drawn, some resamples at a time, for what is not a mean.
-
-    Args:
-        n: how many images there are.
-        seed: of the draws.
-        resamples: how many times to draw.
-        groups: which images belong together: whole groups are drawn.
-    """
-    if groups is None:
-        yield from _counts(n, seed, resamples, max(1, _AT_ONCE // max(n, 1)))
-        return
-    known, owners = np.unique(np.asarray(groups), return_inverse=True)
-    for part in _counts(len(known), seed, resamples, max(1, _AT_ONCE // max(n, 1))):
-        yield part[:, owners]
-
-
-def group_sums(values: NDArray[np.float64], groups: Groups) -> NDArray[np.float64]:
-    """The columns' sums over each group, and in a last column how many rows it has."""
-    labels = np.asarray(groups)
-    if len(labels) != len(values):
-        raise BadParameterError(
-            f"groups: expected a label for each of {len(values)} images, got {len(labels)}."
-        )
-    known, owners = np.unique(labels, return_inverse=True)
-    table = np.zeros((len(known), values.shape[1] + 1))
-    np.add.at(table, owners, np.column_stack([values, np.ones(len(values))]))
-    return table
-
-
-def _counts(n: int, seed: int, resamples: int, step: int) -> Iterator[NDArray[np.uint8]]:
-    """How often each of n images is drawn, `step` resamples at a time.
-
-    A byte is enough: that one image of many is drawn 256 times is less likely than 1e-500.
-    """
-    generator = np.random.default_rng(seed)
-    for start in range(0, resamples, step):
-        size = min(step, resamples - start)
-        drawn = generator.integers(0, n, size=(size, n))
-        drawn += np.arange(size)[:, None] * n
-        yield np.bincount(drawn.ravel(), minlength=size * n).astype(np.uint8).reshape(size, n)
-
-
-_tables: dict[tuple[int, int, int], NDArray[np.uint8]] = {}
-
-
-def _kept_counts(n: int, seed: int, resamples: int) -> NDArray[np.uint8]:
-    key = (n, seed, resamples)
-    if key in _tables:
-        _tables[key] = _tables.pop(key)  # the last one asked for is the last to go
-        return _tables[key]
-    while _tables and sum(table.size for table in _tables.values()) + resamples * n > _KEPT:
-        del _tables[next(iter(_tables))]
-    parts = _counts(n, seed, resamples, max(1, _AT_ONCE // n))
-    _tables[key] = np.concatenate(list(parts))
-    return _tables[key]
+from stockpot.results.resamples import (
+    RESAMPLES,
+    Groups,
+    group_sums,
+    resampled_means,
+    resampled_tables,
+)
 
 
 class Interval(NamedTuple):
@@ -207,9 +102,25 @@ def bootstrap_mean(
     groups: Groups | None = None,
 ) -> Interval:
     """Percentile bootstrap interval of a mean over images, or over whole groups of them."""
-    sample = np.asarray(values, dtype=np.float64)
-    drawn = resampled_means(sample[:, None], seed=seed, resamples=resamples, groups=groups)
-    return _percentile(drawn[:, 0], confidence, f"bootstrap-{confidence * 100:g}{_by(groups)}")
+    (found,) = bootstrap_means(
+        [values], seed=seed, resamples=resamples, confidence=confidence, groups=groups
+    )
+    return found
+
+
+def bootstrap_means(
+    samples: Sequence[ArrayLike],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
+    groups: Groups | None = None,
+) -> list[Interval]:
+    """The intervals of several means over the same images; the draws are gone through once."""
+    columns = [np.asarray(values, dtype=np.float64)[:, None] for values in samples]
+    drawn = resampled_tables(columns, seed=seed, resamples=resamples, groups=groups)
+    name = f"bootstrap-{confidence * 100:g}{_by(groups)}"
+    return [_percentile(means[:, 0], confidence, name) for means in drawn]
 
 
 class PairedDifference(NamedTuple):

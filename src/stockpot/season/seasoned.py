@@ -14,8 +14,9 @@ from stockpot.checkpoints.folder import staged_folder, write_card
 from stockpot.checkpoints.record import Record
 from stockpot.checkpoints.seen import Seen
 from stockpot.models.classifier import Classifier
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Groups, share_interval
+from stockpot.results.statistics import share_interval
 from stockpot.season import seasoners
 from stockpot.season.matrix import Matrix
 

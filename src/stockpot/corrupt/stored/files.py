@@ -21,9 +21,10 @@ from stockpot.corrupt import SEVERITIES
 from stockpot.corrupt.apply import corrupt, picture_seeds
 from stockpot.corrupt.between import plain
 from stockpot.corrupt.constants import Profile
-from stockpot.corrupt.sizes import PUBLISHED_SIDE, corruptible
+from stockpot.corrupt.sizes import corruptible
 from stockpot.corrupt.stored.names import picture_names
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.stream.geometry import PUBLISHED_SIDE
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.files import write_atomic
 

@@ -10,6 +10,7 @@ process, from a fixed seed, on the CPU.
 from __future__ import annotations
 
 import math
+import threading
 from functools import cache
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from stockpot.corrupt.separable import smooth
 from stockpot.corrupt.weather.fog import plasma
 
 SIDE = 512
+_drawing = threading.Lock()
 _BRANCHES, _POINTS = 48, 40
 
 
@@ -50,10 +52,21 @@ TEXTURES: tuple[Texture, ...] = (
 )
 
 
-@cache
 def overlays() -> tuple[Tensor, ...]:
     """The five overlays, uint8 3 x 512 x 512 each."""
+    with _drawing:  # whoever asks while they are being drawn waits for them
+        return _overlays()
+
+
+@cache
+def _overlays() -> tuple[Tensor, ...]:
     return tuple(draw(texture, number) for number, texture in enumerate(TEXTURES))
+
+
+def draw_ahead() -> None:
+    """Draw the overlays in a thread, for who will want them in a while."""
+    # Not a daemon: a process that ended while torch is at work would be aborted.
+    threading.Thread(target=overlays, name="frost").start()
 
 
 def draw(texture: Texture, seed: int) -> Tensor:

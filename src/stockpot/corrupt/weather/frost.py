@@ -86,6 +86,12 @@ def overlay_sheet(
     )
 
 
+def frost_ahead(overlays: Overlays) -> None:
+    """Begin to make what frost is made of, for who will want it in a while."""
+    if overlays == "procedural":
+        crystals.draw_ahead()
+
+
 def _scaled(picture: Tensor, scale: float, height: int, width: int) -> Tensor:
     rows, columns = picture.shape[1:]
     # At least one pixel of room in each direction, as the original's random crop needs.

@@ -11,11 +11,12 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets import datasets
-from stockpot.datasets.dataset import Dataset, Fit, Images
+from stockpot.datasets.dataset import Dataset, Images
 from stockpot.datasets.natural.classes import objectnet_classes
 from stockpot.datasets.natural.layout import Layout, NaturalSet
 from stockpot.datasets.natural.public import Source, load_public
 from stockpot.datasets.stream.file_check import OnBroken
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.errors import BadParameterError
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stockpot.datasets.dataset import Fit
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.engine.cores import usable_memory
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -51,8 +51,8 @@ class DecodedPictures:
                 self._kept[content, fit] = (found[0], self._passes)
         return found[0]
 
-    def keep(self, content: str, fit: Hashable, pixels: Pixels) -> None:
-        """Keep pixels, if there is room.
+    def keep(self, content: str, fit: Hashable, pixels: Pixels) -> bool:
+        """Keep pixels, if there is room; says whether they are here now.
 
         Those that came first stay: whoever goes through a set again begins at its begin, so that
         the ones kept last would always be gone by the time they are wanted.
@@ -65,6 +65,7 @@ class DecodedPictures:
             if (content, fit) not in self._kept and self._bytes + pixels.nbytes <= self._room:
                 self._kept[content, fit] = (pixels, self._passes)
                 self._bytes += pixels.nbytes
+            return (content, fit) in self._kept
 
     def _forget(self) -> None:
         old = [key for key, (_, last) in self._kept.items() if last < self._passes - _FORGOTTEN]

@@ -11,20 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torch import Tensor
-
-from stockpot.datasets.pictures import BROKEN, Encoded, check_whole
+from stockpot.datasets.pictures import BROKEN, SUFFIXES, Encoded, Piece, check_whole
+from stockpot.datasets.stream import processes
 from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError
 from stockpot.files import cache_folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OnBroken = Literal["stop", "skip"]
 CHECK_FILES = "STOCKPOT_CHECK_FILES"
@@ -62,6 +65,8 @@ def inspect(items: Sequence[Encoded], root: Path | None = None) -> Inspection:
         items: files, pieces of files, or their bytes.
         root: the folder under whose name files are remembered; without it they are not.
     """
+    if _looking is not None:
+        _looking.join()
     memory = _Memory(root)
     chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
     with ThreadPoolExecutor(usable_cores(), thread_name_prefix="inspect") as threads:
@@ -69,6 +74,41 @@ def inspect(items: Sequence[Encoded], root: Path | None = None) -> Inspection:
     memory.save()
     broken = {row: reason for row, (_, reason) in enumerate(found) if reason}
     return Inspection([digest for digest, _ in found], broken)
+
+
+_ahead: dict[str, list[str]] = {}
+_looking: threading.Thread | None = None
+
+
+def look_ahead(root: Path) -> None:
+    """Have all pictures below a folder read by other processes, where they run, for who will look
+    at them in a while; nobody waits for it.
+    """
+    global _looking
+    decoders = processes.running()
+    if decoders is not None and _looking is None and not os.environ.get(CHECK_FILES):
+        _looking = threading.Thread(target=_look_ahead, args=(root, decoders), daemon=True)
+        _looking.start()
+
+
+def _look_ahead(root: Path, decoders: processes.Decoders) -> None:
+    found = [
+        Path(folder) / name
+        for folder, _, names in os.walk(root)
+        for name in names
+        if Path(name).suffix.lower() in SUFFIXES
+    ]
+    known = _Memory(root)
+    files = [file for file in found if str(file) not in known._known]
+    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
+
+    def look(chunk: list[Path]) -> None:
+        for file, (state, digest, _) in zip(chunk, decoders.look(chunk) or [], strict=False):
+            if state and digest:
+                _ahead[str(file)] = [state, digest]
+
+    with ThreadPoolExecutor(usable_cores(), thread_name_prefix="look ahead") as threads:
+        list(threads.map(look, chunks))
 
 
 class _Memory:
@@ -86,30 +126,37 @@ class _Memory:
 
     def look(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
         """For each file its sha256, or what is wrong with it."""
-        return [self._look(item) for item in items]
+        found = {row: self._remembered(item) for row, item in enumerate(items)}
+        unknown = [row for row, seen in found.items() if seen is None]
+        decoders = processes.running()
+        files = [item for row in unknown if isinstance(item := items[row], Path)]
+        seen = decoders.look(files) if decoders and len(files) == len(unknown) > 0 else None
+        for place, row in enumerate(unknown):
+            item = items[row]
+            if isinstance(item, bytes):
+                found[row] = _whole(item)
+                continue
+            state, digest, reason = seen[place] if seen else look_at(item)
+            if digest and state and self._path is not None:
+                self._seen[str(item)] = [state, digest]
+            found[row] = (digest, reason)
+        return [told for row in range(len(items)) if (told := found[row]) is not None]
 
-    def _look(self, item: Encoded) -> tuple[str, str]:
-        if isinstance(item, bytes):
-            return _whole(item)
-        if self._path is None:
-            state = None
-        else:
-            try:
-                state = _state(item.stat())
-            except OSError as problem:
-                return "", problem.strerror or "cannot be read"
-            known = self._known.get(str(item))
-            if state and known and known[0] == state:
-                self._seen[str(item)] = known
-                return known[1], ""
+    def _remembered(self, item: Encoded) -> tuple[str, str] | None:
+        if isinstance(item, bytes) or self._path is None:
+            return None
+        name = str(item)
+        known = _ahead.get(name) or self._known.get(name)
+        if known is None:
+            return None
         try:
-            data = item.read_bytes()
-        except OSError as problem:
-            return "", problem.strerror or "cannot be read"
-        digest, reason = _whole(data)
-        if digest and state:
-            self._seen[str(item)] = [state, digest]
-        return digest, reason
+            state = _state(item.stat())
+        except OSError:
+            return None
+        if state is None or known[0] != state:
+            return None
+        self._seen[name] = known
+        return known[1], ""
 
     def save(self) -> None:
         """Write what is new; a folder that cannot be written is no error."""
@@ -140,6 +187,16 @@ def _state(facts: os.stat_result) -> str | None:
     if time.time() - max(facts.st_mtime, facts.st_ctime) < _SETTLED:
         return None
     return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
+
+
+def look_at(file: Path | Piece) -> tuple[str | None, str, str]:
+    """The state of a file, its sha256, and what is wrong with it; read now."""
+    try:
+        state = _state(file.stat())
+        data = file.read_bytes()
+    except OSError as problem:
+        return None, "", problem.strerror or "cannot be read"
+    return state, *_whole(data)
 
 
 def _whole(data: bytes) -> tuple[str, str]:

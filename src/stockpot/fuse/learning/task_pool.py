@@ -10,7 +10,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Batch, Dataset, Fit
+from stockpot.datasets.dataset import Batch, Dataset
+from stockpot.datasets.stream.geometry import Fit
 from stockpot.engine.interrupt import held_back, stop_if_asked
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.fuse.finite import Inputs

@@ -9,7 +9,7 @@ import numpy as np
 
 from stockpot.attack.threat import Threat, Threats
 from stockpot.measure.measurement import Flags, Measurement, proportion
-from stockpot.results.statistics import Groups
+from stockpot.results.resamples import Groups
 
 
 def record_of(member: Threat) -> str:

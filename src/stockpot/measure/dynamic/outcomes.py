@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from stockpot.dynamic.task import Rules
 from stockpot.measure.measurement import proportion, with_interval
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Groups, bootstrap_mean, bootstrap_of_means
+from stockpot.results.statistics import bootstrap_mean, bootstrap_of_means
 
 Flags = NDArray[np.bool_]
 Condition = Mapping[str, str]

@@ -20,8 +20,9 @@ from stockpot.corrupt.apply import picture_seeds
 from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.sequences.frames import frames, is_noise
 from stockpot.corrupt.sequences.steps import EXTRA, PERTURBATIONS
-from stockpot.corrupt.sizes import PUBLISHED_SIDE, native_size, whole_pictures
+from stockpot.corrupt.sizes import native_size, whole_pictures
 from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.stream.geometry import PUBLISHED_SIDE
 from stockpot.errors import BadParameterError, UnknownNameError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Measurement, with_interval

@@ -26,9 +26,10 @@ from stockpot.measure.measurement import (
 )
 from stockpot.measure.together.steps import Steps, in_steps
 from stockpot.models.classifier import Classifier
+from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
 from stockpot.results.several_sets import mean_of_sets, newcombe
-from stockpot.results.statistics import Groups, Interval
+from stockpot.results.statistics import Interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
 

@@ -17,8 +17,10 @@ from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
+from stockpot.measure.together.ahead import decode_ahead
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
+from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.forward.memory import batch_of
 from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
@@ -58,6 +60,9 @@ class OpenCell:
             cell.forward,
             keeps=not isinstance(cell.model.source, Classifier),
             pictures=pictures,
+            identity=identity_in_use(
+                self.key.model_fingerprint, self.key.model_options, self.key.words
+            ),
             sibling=cell.data.sibling,
             said={} if cell.samples and self.store else None,
         )
@@ -149,6 +154,8 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
             return known
         data, known_images = cell.images()
         device = pick_device(cell.device)
+        if device.type != "cpu":  # there, whoever loads the model needs the processor
+            decode_ahead(cell, data)
         model = model_for(cell.model, data, device, key.model_fingerprint)
         check_taken(model, cell.measure)
     return OpenCell(cell, key, data, known_images, model, device)

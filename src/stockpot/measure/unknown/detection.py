@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stockpot.results.statistics import Groups, Interval, image_counts, wilson
+from stockpot.results.resamples import Groups, image_counts
+from stockpot.results.statistics import Interval, wilson
 
 METRICS = ("auroc", "fpr95", "fpr95_in", "aupr_in", "aupr_out")
 RESAMPLES, FEWER, MANY = 1000, 500, 10_000

@@ -12,8 +12,9 @@ from stockpot.measure import measures
 from stockpot.measure.measurement import Context, Flags, Measurement, proportion, with_interval
 from stockpot.measure.unknown.answers import Answers, Floats, answers_of
 from stockpot.models.classifier import Classifier
+from stockpot.results.resamples import image_counts
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Interval, image_counts
+from stockpot.results.statistics import Interval
 from stockpot.score.class_space import ClassSpace
 
 _RESAMPLES = 1000

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from stockpot.measure.unknown.answers import Answers
 from stockpot.measure.unknown.temperature import fitted_temperature
-from stockpot.results.statistics import Interval, image_counts
+from stockpot.results.resamples import image_counts
+from stockpot.results.statistics import Interval
 from stockpot.score.without_labels.confidence import (
     atc_accuracy,
     doc_accuracy,

@@ -13,7 +13,8 @@ from stockpot.measure.cells import ModelSpec, model_for
 from stockpot.measure.measurement import Context
 from stockpot.measure.unknown.answers import Answers, answers_of
 from stockpot.measure.unlabelled.estimates import RESAMPLES, Estimate
-from stockpot.results.statistics import Interval, resampled_means
+from stockpot.results.resamples import resampled_means
+from stockpot.results.statistics import Interval
 from stockpot.score.without_labels.agreement_line import (
     AgreementLine,
     agreement_line,

@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.models.forward.fused.layers import WIDTH, halved_weight
+
 Kernel = Literal["cudnn", "triton", "torch"]
 """Who makes the end of a convolution on a GPU; `torch` in three passes."""
 
-_WIDTH = 8
-"""Channels that a tensor core wants at least; three of colour are filled up with zeros."""
 _MOST = 2**31 - 4096
 """Numbers of a tensor that the kernel can count."""
 
@@ -33,11 +33,15 @@ class ConvReLU(nn.Conv2d):
     def forward(self, pixels: Tensor) -> Tensor:
         rest, self.rest = self.rest, None
         weight = self.weight
-        missing = _WIDTH - pixels.shape[1]
-        if missing > 0 and self.groups == 1 and self.kernel != "torch":
+        settings: tuple[Any, ...] = self.stride, self.padding, self.dilation, self.groups
+        missing = WIDTH - pixels.shape[1]
+        if getattr(pixels, "entry", None) == "halved":
+            weight, pixels = halved_weight(weight), pixels.whole  # type: ignore[attr-defined]
+            settings = (1, 1), (0, 0), (1, 1), 1
+        elif missing > 0 and self.groups == 1 and self.kernel != "torch":
             weight = F.pad(weight, (0, 0, 0, 0, 0, missing))
             weight = weight.contiguous(memory_format=torch.channels_last)
-        settings = self.stride, self.padding, self.dilation, self.groups
+            pixels = getattr(pixels, "whole", pixels)
         apply: Callable[..., Tensor] = _Function.apply
         return apply(pixels.to(weight.dtype), weight, self.bias, rest, self.kernel, *settings)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,32 +23,53 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
 Model = Callable[[Tensor], Tensor]
 
 
+class Looked(NamedTuple):
+    """What a model answered to a few images, and which batch norm read which convolution."""
+
+    answers: Tensor
+    pairs: list[tuple[str, str]]
+
+
 def folded(model: Model, images: Tensor) -> Model:
     """The folded copy in NHWC layout, or the model itself where that is not possible."""
     if not isinstance(model, nn.Module) or not len(images):
         return model
     few = images[:8]
     with torch.no_grad():
-        expected = model(few)
-        twin = copy.deepcopy(model)
-        for convolution, norm in adjacent(twin, few):
-            layer: Any = twin.get_submodule(convolution)
-            statistics: Any = twin.get_submodule(norm)
-            twin.set_submodule(convolution, fuse_conv_bn_eval(layer, statistics))
-            twin.set_submodule(norm, nn.Identity())
-        twin = twin.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        found = twin(few)
+        looked = looked_at(model, few)
+        twin = folded_copy(model, looked.pairs)
+        return twin if is_folded(looked.answers, twin(few)) else model
+
+
+@torch.no_grad()
+def folded_copy(model: nn.Module, pairs: list[tuple[str, str]]) -> nn.Module:
+    """A copy in NHWC layout whose convolutions do the work of these batch norms too."""
+    twin = copy.deepcopy(model)
+    for convolution, norm in pairs:
+        layer: Any = twin.get_submodule(convolution)
+        statistics: Any = twin.get_submodule(norm)
+        twin.set_submodule(convolution, fuse_conv_bn_eval(layer, statistics))
+        twin.set_submodule(norm, nn.Identity())
+    twin = twin.requires_grad_(False)
+    return twin.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
+
+
+def is_folded(expected: Tensor, found: Tensor) -> bool:
+    """Whether a folded copy gives the answers of its model, up to rounding."""
     scale = expected.abs().amax().clamp(min=1e-12)
     # A GPU may convolve in TF32, which rounds the two by different amounts.
-    rounding = 1e-4 if images.device.type == "cpu" else 1e-2
-    close = float((found - expected).abs().amax() / scale) < rounding
-    return twin if close else model
+    rounding = 1e-4 if expected.device.type == "cpu" else 1e-2
+    return float((found - expected).abs().amax() / scale) < rounding
 
 
 def adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     """Names of convolutions and of the batch norms that read exactly what they give."""
-    made: dict[int, str] = {}
-    kept: list[Tensor] = []  # so that no id is used twice
+    return looked_at(model, images).pairs
+
+
+def looked_at(model: nn.Module, images: Tensor) -> Looked:
+    """One pass over a few images, with all that it shows."""
+    made: dict[int, tuple[str, Tensor]] = {}  # with the tensor: no id is used twice
     pairs: list[tuple[str, str]] = []
     runs: dict[str, int] = {}
 
@@ -56,10 +77,9 @@ def adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
         def see(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             runs[name] = runs.get(name, 0) + 1
             if isinstance(module, nn.Conv2d):
-                made[id(output)] = name
-                kept.append(output)
+                made[id(output)] = (name, output)
             elif id(inputs[0]) in made and module.running_mean is not None:
-                pairs.append((made.pop(id(inputs[0])), name))
+                pairs.append((made.pop(id(inputs[0]))[0], name))
 
         return see
 
@@ -69,12 +89,12 @@ def adjacent(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
         if isinstance(module, nn.Conv2d | nn.BatchNorm2d)
     ]
     try:
-        model(images)
+        answers: Tensor = model(images)
     finally:
         for handle in handles:
             handle.remove()
     # A layer that runs twice has two neighbours; fold only what runs once.
-    return [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1]
+    return Looked(answers, [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1])
 
 
 def folded_weights(model: nn.Module, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.forward.ends import Residual, conv_relu
-from stockpot.models.forward.folding import Model
+from stockpot.models.forward.folding import Looked, Model
 
 _ROUNDING = 1e-2
 
@@ -50,13 +50,19 @@ def with_ends(model: Model, images: Tensor) -> Model:
 @torch.no_grad()
 def join_ends(model: nn.Module, images: Tensor) -> list[Change]:
     """Change a folded copy in place; what was there before, in the order of the changes."""
+    return join_seen(model, ends_seen(model, images).pairs)
+
+
+@torch.no_grad()
+def join_seen(model: nn.Module, pairs: list[tuple[str, str]]) -> list[Change]:
+    """The same for ReLUs of which is known what they read."""
     changes: list[Change] = []
 
     def put(place: str, module: nn.Module) -> None:
         changes.append((place, model.get_submodule(place)))
         model.set_submodule(place, module)
 
-    for convolution, relu in _pairs(model, images):
+    for convolution, relu in pairs:
         layer: Any = model.get_submodule(convolution)
         put(convolution, conv_relu(layer))
         put(relu, nn.Identity())
@@ -85,8 +91,8 @@ def _is_plain(layer: nn.Module | None) -> bool:
     )
 
 
-def _pairs(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
-    """Names of convolutions and of the ReLUs that read exactly what they give."""
+def ends_seen(model: nn.Module, images: Tensor) -> Looked:
+    """Answers to the images, and which ReLU reads exactly what which convolution gives."""
     made: dict[int, tuple[str, Tensor, Tensor]] = {}  # with the tensor: no id is used twice
     pairs: list[tuple[str, str]] = []
     runs: dict[str, int] = {}
@@ -101,7 +107,7 @@ def _pairs(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     def reads(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             runs[name] = runs.get(name, 0) + 1
-            known = made.get(id(inputs[0]))
+            known = made.pop(id(inputs[0]), None)
             # A block may have added to it in place.
             if known is not None and torch.equal(inputs[0], known[2]):
                 pairs.append((known[0], name))
@@ -115,8 +121,8 @@ def _pairs(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
         elif _is_plain(module):
             handles.append(module.register_forward_hook(gives(name)))
     try:
-        model(images)
+        answers: Tensor = model(images)
     finally:
         for handle in handles:
             handle.remove()
-    return [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1]
+    return Looked(answers, [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1])

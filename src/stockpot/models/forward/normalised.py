@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.ends import ConvReLU
+from stockpot.models.forward.fused.layers import Entry, can_halve, entered, level_table
+from stockpot.models.plain.resnet import Stem
 from stockpot.models.zero_shot import ZeroShotNetwork
 
 
@@ -25,18 +28,43 @@ class Normalised(nn.Module):
         self.network = model.network
         self.preprocess = model.preprocess
         self.dtype = dtype
+        self.entry = _entry(model.network)
         self.mean: Tensor
         self.std: Tensor
+        self.table: Tensor
         for name, values in (("mean", model.preprocess.mean), ("std", model.preprocess.std)):
             constants = torch.tensor(values, dtype=torch.float32, device=model.device)
             self.register_buffer(name, constants.view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("table", level_table(self.mean, self.std, dtype), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.network(self._seen(pixels))
+        return logits.float()
+
+    def _seen(self, pixels: Tensor) -> Tensor:
+        dense = pixels.is_cuda and pixels.dtype == torch.uint8 and pixels.is_contiguous()
+        if dense and pixels.shape[1] == 3 and tuple(pixels.shape[2:]) == self.preprocess.size:
+            odd = any(side % 2 for side in self.preprocess.size)
+            entry = "wide" if odd and self.entry == "halved" else self.entry
+            found = entered(pixels, self.table, entry)
+            if found is not None:
+                return found
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
         seen = (self.preprocess.fit_tensor(pixels) - self.mean) / self.std
-        logits: Tensor = self.network(seen.to(self.dtype))
-        return logits.float()
+        return seen.to(self.dtype)
+
+
+def _entry(network: nn.Module) -> Entry:
+    """Who reads the pixels first: the layer with weights that comes first."""
+    first = next(
+        (part for part in network.modules() if next(part.parameters(False), None) is not None), None
+    )
+    if not isinstance(first, ConvReLU):
+        return "plain"
+    # Of our own network it is known that nothing else looks at the pixels.
+    ours = any(type(part) is Stem for part in network.modules())
+    return "halved" if ours and can_halve(first) else "wide"
 
 
 class _Mixed(nn.Module):

@@ -29,8 +29,9 @@ from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
 from stockpot.models.forward.ends import by_kernel
-from stockpot.models.forward.folding import adjacent, folded
-from stockpot.models.forward.joining import join_ends
+from stockpot.models.forward.folding import Looked, folded_copy, is_folded, looked_at
+from stockpot.models.forward.fused.layers import with_pools, with_tokens
+from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
@@ -131,7 +132,8 @@ class Passes:
         halves = any(value.dtype in _NAMES for value in self.model.parameters())
         if halves or not ways or not len(pixels):
             return self._plain
-        meant = self._plain(pixels[:_FEW])
+        looked = self._looked(pixels[:_FEW])
+        meant = looked.answers
         like = likeness(self.model) if _records(pixels) else None
         key = like and (like, self.forward, pixels.shape[1:], pixels.dtype)
         known = recorded.get(key) if key else None
@@ -140,7 +142,7 @@ class Passes:
             if shared is not None:
                 return shared
         for group in ways:
-            found = self._fastest(group, pixels, meant, shares=key is not None)
+            found = self._fastest(group, pixels, looked, shares=key is not None)
             if found is None:
                 continue
             steps, run = found
@@ -168,13 +170,13 @@ class Passes:
         return run
 
     def _fastest(
-        self, group: list[Steps], pixels: Tensor, meant: Tensor, *, shares: bool
+        self, group: list[Steps], pixels: Tensor, looked: Looked, *, shares: bool
     ) -> tuple[Steps, Run] | None:
         """Of ways with one copy the fastest that gives the answers; none where none does."""
         best: tuple[Steps, Run] | None = None
         least = float("inf")
         try:
-            network = self._copy(group[0], pixels, shares=shares)
+            network = self._copy(group[0], pixels[:_FEW], looked, shares=shares)
         except torch.OutOfMemoryError:
             raise
         except Exception as problem:  # of whatever kind: not every module can be copied
@@ -193,7 +195,7 @@ class Passes:
             except Exception as problem:  # what cannot be compiled or recorded, ...
                 self._refuse(problem, steps)
                 continue
-            if not self._alike(run, pixels, meant, steps):
+            if not self._alike(run, pixels, looked.answers, steps):
                 continue
             taken = seconds(run, pixels) if len(group) > 1 else 0.0
             if taken < least:
@@ -235,27 +237,36 @@ class Passes:
             )
         return eager
 
-    def _copy(self, steps: Steps, pixels: Tensor, *, shares: bool) -> nn.Module:
+    def _copy(self, steps: Steps, few: Tensor, looked: Looked, *, shares: bool) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
-        kind = wanted(steps)
+        kind, folds = wanted(steps), "nhwc" in steps
         if (kind or (shares and "graph" in steps)) and kind not in self._copies:
-            pairs: list[tuple[str, str]] = []
             with _unheard(self.model), products(tf32=False):
-                made = folded(self.model, pixels[:_FEW]) if "nhwc" in steps else self.model
-                if made is self.model and "nhwc" in steps:
-                    raise ValueError("folded batch norms would change its answers")
-                if shares and "nhwc" in steps:
-                    pairs = adjacent(self.model, pixels[:2])
-                copy = deepcopy(self.model) if made is self.model else made
-                if "joined" in steps and not join_ends(cast(nn.Module, copy), pixels[:2]):
-                    raise ValueError("no ends to join")
+                copy = folded_copy(self.model, looked.pairs) if folds else deepcopy(self.model)
+                if folds:
+                    seen = ends_seen(copy, few)
+                    if not is_folded(looked.answers, seen.answers.float()):
+                        raise ValueError("folded batch norms would change its answers")
+                    if "joined" in steps and not join_seen(copy, seen.pairs):
+                        raise ValueError("no ends to join")
+                    if "joined" in steps:
+                        with_pools(copy)
+                if "tokens" in steps and not with_tokens(copy):
+                    raise ValueError("no tower that is known")
             module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
+            pairs = looked.pairs if folds else []
             turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
             if turn is not None:
                 self._turns[kind] = turn
         if kind in self._copies:
             return self._copies[kind]
         return normalised(self.model, half=False) if "compiled" in steps else self.model
+
+    def _looked(self, few: Tensor) -> Looked:
+        """The model's own answers to some pixels, in full precision, and how it is built."""
+        with _unheard(self.model), products(tf32=False):
+            looked = looked_at(self.model, few)
+        return looked._replace(answers=looked.answers.float())
 
     def _plain(self, pixels: Tensor) -> Tensor:
         with products(tf32=False):

@@ -19,7 +19,7 @@ from stockpot.models.forward.folding import folded_weights
 from stockpot.models.forward.normalised import InFull
 
 Run = Callable[[Tensor], Tensor]
-_CONSTANTS = ("mean", "std")
+_CONSTANTS = ("mean", "std", "table")
 
 
 class Copy:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.forward.ends import Kernel
+from stockpot.models.forward.fused.layers import has_tower
 from stockpot.models.forward.options import Forward
 
 Steps = tuple[str, ...]
@@ -32,7 +33,11 @@ def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[lis
     if forward.compile:
         yield [(*copied, "compiled", "graph") if records else (*copied, "compiled")]
     if records and "nhwc" in copied:
-        yield [(*copied, "joined", kernel, "graph") for kernel in KERNELS]
+        joined = [(*copied, "joined", kernel, "graph") for kernel in KERNELS]
+        # In half precision the first is the fastest, and to make the others takes a second.
+        yield from ([way] for way in joined) if forward.precision == "bf16" else [joined]
+    if records and forward.precision == "bf16" and has_tower(model):
+        yield [(*copied, "tokens", "triton", "graph")]
     if records:
         yield [(*copied, "graph")]
     if copied:
@@ -48,7 +53,7 @@ def named(steps: Steps) -> str:
 
 def wanted(steps: Steps) -> str:
     """What is done to the weights; ways that agree in it use one copy."""
-    return "+".join(step for step in steps if step in ("nhwc", "bf16", "joined"))
+    return "+".join(step for step in steps if step in ("nhwc", "bf16", "joined", "tokens"))
 
 
 def seconds(run: Callable[[Tensor], Tensor], pixels: Tensor) -> float:

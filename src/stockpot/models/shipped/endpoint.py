@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadParameterError, UserError
 from stockpot.models.classifier import Classifier
-from stockpot.models.preprocess import Interpolation
 from stockpot.models.shipped.answers import Pixels
 from stockpot.models.shipped.functions import asking
 from stockpot.models.shipped.stated import PLAIN, Said, settled

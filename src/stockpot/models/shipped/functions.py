@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.fingerprint import fingerprint_tensors
-from stockpot.models.preprocess import Interpolation, Preprocess
+from stockpot.models.preprocess import Preprocess
 from stockpot.models.shipped.answers import Answers
 from stockpot.models.shipped.probes import answered
 from stockpot.models.shipped.stated import PLAIN, names_of, settled

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError, BadParameterError, MissingDependencyError
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_shipped
-from stockpot.models.preprocess import Interpolation
 from stockpot.models.shipped.answers import Pixels
 from stockpot.models.shipped.functions import asking
 from stockpot.models.shipped.stated import Said, beside, beside_from_hub, settled

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.checkpoints.resolve import Resolved
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_shipped
-from stockpot.models.preprocess import Interpolation
 from stockpot.models.shipped.archive import check_archive
 from stockpot.models.shipped.functions import asking
 from stockpot.models.shipped.stated import Said, beside, beside_from_hub, settled

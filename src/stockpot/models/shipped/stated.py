@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.models.preprocess import Interpolation, Preprocess, from_hub_config
+from stockpot.models.preprocess import Preprocess, from_hub_config
 from stockpot.types import ImageSize
 
 KEYS = ("classes", "size", "resize", "squash", "mean", "std", "interpolation")

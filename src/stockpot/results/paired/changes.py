@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from stockpot.results.paired.answers import CORRUPTED, Both, answers, conditions, shared
 from stockpot.results.paired.significance import holm, sign_test, standard_error, t_test
+from stockpot.results.resamples import RESAMPLES, Groups, resampled_means
 from stockpot.results.schema import CellResult, DataFacts
-from stockpot.results.statistics import RESAMPLES, Groups, difference_of, resampled_means
+from stockpot.results.statistics import difference_of
 
 By = Literal["class", "condition"]
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.results.groups import shares_right
+from stockpot.results.resamples import group_sums
 from stockpot.results.schema import CellResult, Score
-from stockpot.results.statistics import group_sums, paired_bootstrap, wilson
+from stockpot.results.statistics import paired_bootstrap, wilson
 from stockpot.results.trust import is_ranked
 
 Answers = NDArray[np.float64]

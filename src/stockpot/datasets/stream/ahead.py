@@ -1,0 +1,83 @@
+"""Pictures decoded before anybody goes through them, while a model is still being loaded.
+
+They lie in `decoded.py` then, where whoever goes through the pictures finds them. One set at a time
+is worked on ahead; it ends when somebody goes through pictures, whose own threads then need the
+processor, when the set does, or when there is no room for more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from itertools import count
+
+from stockpot.engine.cores import usable_cores
+
+_CHUNK = 8
+"""Rows that a thread takes at a time: whoever comes waits for no more than these."""
+
+
+class Ahead:
+    """Threads that go through rows in their order until they are told to stop."""
+
+    def __init__(self, rows: int, decode: Callable[[int, int], bool]) -> None:
+        """Begin.
+
+        Args:
+            rows: how many there are.
+            decode: decodes those from one to another and says whether there is room for more.
+        """
+        self._rows, self._decode = rows, decode
+        self._next, self._ended = count(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, name="ahead", daemon=True)
+            for _ in range(usable_cores())
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            start = next(self._next) * _CHUNK
+            if start >= self._rows:
+                return
+            try:
+                if not self._decode(start, min(start + _CHUNK, self._rows)):
+                    self._ended.set()
+            except Exception:  # of whatever kind: who goes through the pictures will hear
+                self._ended.set()
+
+    def stop(self) -> None:
+        """Take up no more rows, and wait for those that are under way."""
+        self._ended.set()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until all is done."""
+        for thread in self._threads:
+            thread.join()
+
+
+_running: tuple[Hashable, Ahead] | None = None
+_lock = threading.Lock()
+
+
+def begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahead:
+    """Work ahead on a set of pictures, unless that is what is worked on."""
+    global _running
+    with _lock:
+        if _running is not None and _running[0] == what:
+            return _running[1]
+        if _running is not None:
+            _running[1].stop()
+        _running = (what, Ahead(rows, decode))
+        return _running[1]
+
+
+def end() -> None:
+    """Somebody goes through pictures."""
+    global _running
+    with _lock:
+        found, _running = _running, None
+    if found is not None:
+        found[1].stop()

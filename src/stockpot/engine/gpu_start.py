@@ -1,0 +1,44 @@
+"""What a GPU's work needs is loaded beside what is done meanwhile: reading models, decoding."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_libraries(device: torch.device) -> None:
+    """Load what convolves and multiplies on a GPU, by doing each once, and Triton."""
+    if device.type == "cuda":
+        _beside(_know_triton)
+        _beside(_use, device)
+
+
+def _use(device: torch.device) -> None:
+    import torch
+
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            values = torch.ones(1, 8, 8, 8, dtype=dtype, device=device)
+            torch.conv2d(values, values)
+            torch.mm(values[0, 0], values[0, 0])
+    except RuntimeError:
+        return  # who needs it will hear
+
+
+def _know_triton() -> None:
+    """Triton hashes all of itself before it looks up the first kernel, and keeps the hash."""
+    try:
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+    except Exception:  # of whatever kind: there may be none, or another one
+        return
+
+
+def _beside(work: Callable[..., object], *given: object) -> None:
+    # Not a daemon: a process that ended while torch is at work would be aborted.
+    threading.Thread(target=work, args=given, name="gpu start").start()
