@@ -81,10 +81,8 @@ def command(
     if came.results:
         print_scores(came.results)
     if came.report is not None:
-        page = came.report
-        if came.address:
-            page = f"{came.address}/{page.relative_to(came.folder).as_posix()}"
-        typer.echo(f"\nreport: {page}")
+        inside = came.report.relative_to(came.folder).as_posix() if came.address else ""
+        typer.echo(f"\nreport: {f'{came.address}/{inside}' if inside else came.report}")
 
 
 def _say_plan(file: RecipeFile, out: Path | None) -> None:

@@ -113,7 +113,7 @@ def _opened(
     path: str, split: str | None, config: str | None, image: str | None, label: str | None
 ) -> _Rows:
     try:
-        import datasets as library
+        from datasets import Image, load_dataset
     except ImportError as problem:
         raise MissingDependencyError(
             f"reading {path!r} needs the package `datasets`, which cannot be imported ({problem}).",
@@ -121,7 +121,7 @@ def _opened(
         ) from None
     local = Path(path).expanduser()
     try:
-        found = library.load_dataset(**_source(path, local, split, config), streaming=True)
+        found = load_dataset(**_source(path, local, split, config), streaming=True)
         name = split or ("test" if "test" in found or len(found) > 1 else next(iter(found)))
         if name not in found:
             raise UnknownNameError(f"split of {path}", name, found)
@@ -143,7 +143,7 @@ def _opened(
             hint="Name them with image= and label=.",
         )
     if kinds[image] == "Image":
-        data = data.cast_column(image, library.Image(decode=False))
+        data = data.cast_column(image, Image(decode=False))
     names = getattr(features[label], "names", None)
     root = local if local.is_dir() else local.parent
     return _Rows(data, name, root, image, label, tuple(names) if names else None)
