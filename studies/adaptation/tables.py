@@ -3,6 +3,7 @@
     python studies/adaptation/tables.py runs/adaptation
 
 Writes scores.csv beside this file and puts the tables into README.md. The verdicts follow plan.md.
+The rows of the first, shorter run stay in first.csv.
 """
 
 from __future__ import annotations
@@ -91,9 +92,13 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def from_data(rows: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that follow from scores.csv."""
-    found = {}
+def from_data(rows: Sequence[Row], first: Sequence[Row]) -> dict[str, str]:
+    """The places of README.md that follow from scores.csv, and from first.csv of the first run."""
+    found = {
+        "accuracy-first": _crossed(first, _accuracy),
+        "gains-first": _crossed(first, _gain, METHODS[1:]),
+        "verdicts-first": verdicts(first),
+    }
     for data in ("cifar10", "icons"):
         own = [row for row in rows if row["data"] == data]
         found[f"accuracy-{data}"] = _crossed(own, _accuracy)
@@ -175,7 +180,8 @@ def judged(row: Row, source: Row, single: Row | None) -> str:
 def main(run: str) -> None:
     """Write scores.csv and fill README.md."""
     write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
-    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
+    tables = from_data(*(read_csv(HERE / f"{name}.csv") for name in ("scores", "first")))
+    fill(HERE / "README.md", tables)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import nn
 from pico import CLASSES, make_classifier
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.forward.ends import ConvReLU, Kernel, by_kernel, end
+from stockpot.models.forward.ends import ConvReLU, Kernel, Residual, by_kernel, end
 from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import batch_of
@@ -116,6 +116,9 @@ def test_fused_ends_are_the_block(kind: str) -> None:
         # All layers with a ReLU inside blocks, the stem, and the ends of all three blocks.
         ends = sum(isinstance(module, ConvReLU) for module in twin.modules())
         assert ends == {"basic": 3, "bottleneck": 6}[kind] + 1 + 3
+        # Biases of shortcuts are added with those of the convolutions that add the shortcuts.
+        around = [part._lone() for part in twin.modules() if isinstance(part, Residual)]
+        assert [one is not None and bool(one.bias.any()) for one in around].count(True) == 2
         for kernel in get_args(Kernel):
             by_kernel(twin, kernel)
             assert off(twin(images), meant) < 1e-5

@@ -33,7 +33,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     make = part(study, "tables").from_data
     if study == "robust_soups":
         return lambda nudge: make()
-    if study in ("adaptation", "surface", "unknowns"):
+    if study == "adaptation":
+        return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "first")))
+    if study in ("surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "fmr":
         return lambda nudge: make(rows(study, "rows", nudge))
@@ -46,8 +48,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
 
 
 PLACES = {
-    "adaptation": {"verdicts", *(f"{table}-{data}" for data in ("cifar10", "icons")
-                                 for table in ("accuracy", "gains", "calibration", "attacks"))},
+    "adaptation": {"verdicts", *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
+                   *(f"{table}-{data}" for data in ("cifar10", "icons")
+                     for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities"},
     "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
             "augment"},

@@ -29,10 +29,14 @@ class ConvReLU(nn.Conv2d):
     kernel: Kernel = "cudnn"
     rest: Tensor | None = None
     """What the next result has added to it, by the block around."""
+    more: Tensor | None = None
+    """What its bias has added to it, by the block around."""
 
     def forward(self, pixels: Tensor) -> Tensor:
-        rest, self.rest = self.rest, None
-        weight = self.weight
+        (rest, self.rest), (more, self.more) = (self.rest, None), (self.more, None)
+        weight, bias = self.weight, self.bias
+        if more is not None and bias is not None:
+            bias = bias + more
         settings: tuple[Any, ...] = self.stride, self.padding, self.dilation, self.groups
         missing = WIDTH - pixels.shape[1]
         if getattr(pixels, "entry", None) == "halved":
@@ -43,11 +47,15 @@ class ConvReLU(nn.Conv2d):
             weight = weight.contiguous(memory_format=torch.channels_last)
             pixels = getattr(pixels, "whole", pixels)
         apply: Callable[..., Tensor] = _Function.apply
-        return apply(pixels.to(weight.dtype), weight, self.bias, rest, self.kernel, *settings)
+        return apply(pixels.to(weight.dtype), weight, bias, rest, self.kernel, *settings)
 
 
 class Residual(nn.Module):
-    """A block of a residual network whose last convolution adds the shortcut."""
+    """A block of a residual network whose last convolution adds the shortcut.
+
+    The bias of a convolution in the shortcut is added with the last one's: by itself it would take
+    another pass over the widest maps of the block.
+    """
 
     def __init__(self, block: Any, last: str) -> None:
         super().__init__()
@@ -56,9 +64,24 @@ class Residual(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         last: Any = self.layer.get_submodule(self.last)
-        last.rest = self.shortcut(maps)
+        around = self._lone()
+        if around is None:
+            last.rest = self.shortcut(maps)
+        else:
+            settings: Any = around.stride, around.padding, around.dilation, around.groups
+            last.rest = F.conv2d(maps, around.weight, None, *settings)
+            # Detached: a module would take a parameter for one of its own.
+            last.more = None if around.bias is None else around.bias.detach()
         result: Tensor = self.layer(maps)
         return result
+
+    def _lone(self) -> nn.Conv2d | None:
+        """The convolution that is all that the shortcut does, if so."""
+        parts = [part for part in self.shortcut.modules() if next(part.children(), None) is None]
+        own = [part for part in parts if not isinstance(part, nn.Identity)]
+        plain = len(own) == 1 and type(own[0]) is nn.Conv2d and own[0].padding_mode == "zeros"
+        found: Any = own[0] if plain else None
+        return found  # type: ignore[no-any-return]
 
 
 def conv_relu(layer: nn.Conv2d) -> ConvReLU:
