@@ -125,9 +125,7 @@ def measure(
                 samples=log_samples,
             )
             for model, dataset, (name, params) in product(
-                model_specs(models, model_options),
-                sets,
-                measure_specs(measures),
+                model_specs(models, model_options), sets, measure_specs(measures)
             )
         ]
         with Feed(to, folder) as feed, processes.decoding(feeds and any(map(_has_files, sets))):

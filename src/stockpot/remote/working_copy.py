@@ -25,17 +25,13 @@ from typing import NamedTuple
 from stockpot.errors import UserError
 from stockpot.files import cache_folder, write_atomic
 from stockpot.remote.address import local_path, storage_address
+from stockpot.remote.run_files import MODEL, RECORD, is_record, model_of, records_of, whole_files
 from stockpot.remote.storage import Storage
 
 SECONDS = 2.0
 """Between two looks for what is new here."""
 _AT_ONCE = 8
 MANIFEST = "run.json"
-_RECORD = "stockpot.json"
-"""What makes a folder under `models` a model (`checkpoints/record.py`)."""
-_MODEL = re.compile(r"models/([^/.][^/]*)/(.+)")
-_TRAINING = re.compile(r"\..+\.partial")
-"""Folders beside a model in which its training keeps its state: another machine goes on from it."""
 
 
 class _Same(NamedTuple):
@@ -82,28 +78,28 @@ class WorkingCopy:
         if self.url is None:
             return
         listed = self._storage.list()
-        whole = {found[1] for name in listed if (found := _record_of(name))}
+        whole = {model_of(name) for name in listed if is_record(name)}
         there = {
             name: stored.version
             for name, stored in listed.items()
-            if not (model := _MODEL.fullmatch(name)) or model[1] in whole
+            if not (model := model_of(name)) or model in whole
         }
         ours = {model for model in whole if self._is_ours(model, there)}
         wanted = [
             name
             for name, version in there.items()
-            if self._is_wanted(name) and _model(name) not in ours and not self._has(name, version)
+            if self._is_wanted(name) and model_of(name) not in ours and not self._has(name, version)
         ]
-        wanted = list(dict.fromkeys([*wanted, *_records(wanted)]))
+        wanted = list(dict.fromkeys([*wanted, *records_of(wanted)]))
         with self._lock:
             for name in set(self._same) - set(there):
                 # A model that is half sent is not taken away from where it is whole.
-                half = bool(_model(name)) and name in listed
+                half = bool(model_of(name)) and name in listed
                 if self._stat(name) == self._same.pop(name)[1:] and not half:
                     (self.folder / name).unlink(missing_ok=True)
             # What is there of half a model goes, or is replaced, when a whole one is sent.
             self._same |= {n: _Same(listed[n].version, *_NEVER) for n in set(listed) - set(there)}
-            for record in _records(wanted):
+            for record in records_of(wanted):
                 (self.folder / record).unlink(missing_ok=True)
                 self._same.pop(record, None)
                 self._remove_others(Path(record).parent, there)
@@ -128,18 +124,18 @@ class WorkingCopy:
         if self.url is None:
             return
         with self._lock:
-            here = dict(_whole_files(self.folder))
+            here = dict(whole_files(self.folder))
             known = {name: same[1:] for name, same in self._same.items()}
             new = [name for name, stat in here.items() if known.get(name) != stat]
-            models = {_model(name) for name in here} - {""}
+            models = {model_of(name) for name in here} - {""}
             gone = [
                 name
                 for name in known
                 if name not in here
                 # A folder without its manifest was lost, not emptied.
-                and (_model(name) in models or (removed and MANIFEST in here))
+                and (model_of(name) in models or (removed and MANIFEST in here))
             ]
-            records = _records([*new, *gone])
+            records = records_of([*new, *gone])
             new = list(dict.fromkeys([*new, *(name for name in records if name in here)]))
             for name in dict.fromkeys([*records, *gone]):
                 if name in self._same:
@@ -162,8 +158,8 @@ class WorkingCopy:
                     self._note()
 
     def _is_wanted(self, name: str) -> bool:
-        model = _MODEL.fullmatch(name)
-        return self._weights or model is None or model[2] in (_RECORD, "seen.npz", "README.md")
+        model = MODEL.fullmatch(name)
+        return self._weights or model is None or model[2] in (RECORD, "seen.npz", "README.md")
 
     def _has(self, name: str, version: str) -> bool:
         """Whether it is here as it is there, or changed since and not sent yet."""
@@ -181,7 +177,7 @@ class WorkingCopy:
             if n.startswith(start) and same[1:] != _NEVER
         }
         now = {n: v for n, v in there.items() if n.startswith(start) and self._is_wanted(n)}
-        return known == now and self._stat(f"{start}{_RECORD}") is not None
+        return known == now and self._stat(f"{start}{RECORD}") is not None
 
     def _remove_others(self, model: Path, there: Mapping[str, str]) -> None:
         """Remove files of a model here that it does not have there."""
@@ -273,48 +269,11 @@ def _each(do: Callable[[str], None], names: Iterable[str]) -> None:
     """Several at a time; what says that others are whole comes after them."""
     turns: dict[int, list[str]] = defaultdict(list)
     for name in names:
-        turns[2 if _record_of(name) else 1 if name.endswith(".json") else 0].append(name)
+        turns[2 if is_record(name) else 1 if name.endswith(".json") else 0].append(name)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="files") as threads:
         for turn in sorted(turns):
             for done in [threads.submit(do, name) for name in turns[turn]]:
                 done.result()
-
-
-def _records(names: Iterable[str]) -> list[str]:
-    """The records of all models among whose files these are."""
-    models = {found[1] for name in names if (found := _MODEL.fullmatch(name))}
-    return [f"models/{model}/{_RECORD}" for model in sorted(models)]
-
-
-def _model(name: str) -> str:
-    """The model that a file is of; none where it is of no model."""
-    found = _MODEL.fullmatch(name)
-    return found[1] if found else ""
-
-
-def _record_of(name: str) -> re.Match[str] | None:
-    found = _MODEL.fullmatch(name)
-    return found if found and found[2] == _RECORD else None
-
-
-def _whole_files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Files by name, with size and time; hidden ones and models without a record are unfinished."""
-    for root, folders, files in os.walk(folder):
-        inside = Path(root).relative_to(folder)
-        if inside == Path("models"):
-            folders[:] = [
-                name
-                for name in folders
-                if _TRAINING.fullmatch(name) or (Path(root) / name / _RECORD).is_file()
-            ]
-        folders[:] = [name for name in folders if name[0] != "." or _TRAINING.fullmatch(name)]
-        for name in files:
-            try:
-                found = (Path(root) / name).stat()
-            except OSError:
-                continue  # gone meanwhile
-            if not name.startswith("."):
-                yield (inside / name).as_posix(), (found.st_size, found.st_mtime_ns)
 
 
 def _read_notes(path: Path) -> dict[str, _Same]:
