@@ -25,6 +25,7 @@ LAYERS = [
         "lock",
         "notebook",
         "registry",
+        "remote",
         "verbs",
     },
     {"results", "recipe", "charts", "engine"},

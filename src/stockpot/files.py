@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
+from stockpot.remote.address import refuse_address
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file or nothing: a temporary file beside it, then a rename."""
+    refuse_address(path)
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

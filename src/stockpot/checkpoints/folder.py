@@ -20,6 +20,7 @@ from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import is_abandoned, own_mark, tells_full_disk
 from stockpot.foreign import read_json_object
 from stockpot.lock import lock_of, remove_abandoned_lock
+from stockpot.remote.address import refuse_address
 
 _COMPANIONS = (
     "config.json",
@@ -79,6 +80,7 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
 
 def check_free(out: Path) -> None:
     """Raise if something stands where a folder is to be made."""
+    refuse_address(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadCheckpointError(
             f"{out} exists already.", hint="Choose another output or remove it."

@@ -75,4 +75,4 @@ def command(
         console.print(f"  {sentence}")
     for warning in done.verdict.warnings:
         console.print(f"  note: {warning}")
-    console.print(f"\nresults: {folder / 'results'}   page: {done.page}")
+    console.print(f"\nresults: {folder}/results   page: {done.page}")

@@ -26,7 +26,12 @@ EXAMPLES = examples(
 def command(
     recipe: Annotated[str, typer.Argument(help="A recipe file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder; runs/NAME by default.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The run folder or its address, s3://bucket/run; runs/NAME by default.",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="a.b=c", help="Change a value.")
@@ -77,7 +82,8 @@ def command(
     if came.results:
         print_scores(came.results)
     if came.report is not None:
-        typer.echo(f"\nreport: {came.report}")
+        inside = came.report.relative_to(came.folder).as_posix() if came.address else ""
+        typer.echo(f"\nreport: {f'{came.address}/{inside}' if inside else came.report}")
 
 
 def _say_plan(file: RecipeFile, out: Path | None) -> None:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.foreign import reading, reason
+from stockpot.remote.working_copy import read_copy
 from stockpot.results.collection import Results
 from stockpot.results.manifest import MANIFEST, read_manifest
 from stockpot.results.migration import VERSION, migrated
@@ -157,6 +158,8 @@ def parse_result(content: bytes, path: str) -> CellResult:
 def load_results(*sources: str | Path, stale: bool = False) -> Results:
     """The cells under these folders (a run folder or its `results` folder) or files.
 
+    A run folder may be given by its address in storage (docs/remote.md).
+
     Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
     """
     return Results(read_result(path) for path in result_files(*sources, stale=stale))
@@ -165,7 +168,7 @@ def load_results(*sources: str | Path, stale: bool = False) -> Results:
 def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
     """The result files under these folders or files; `stale` as for `load_results`."""
     found: list[Path] = []
-    for source in map(Path, sources):
+    for source in map(read_copy, sources):
         if source.is_file():
             found.append(source)
             continue
