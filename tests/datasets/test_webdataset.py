@@ -15,6 +15,7 @@ import webdataset as peer
 from PIL import Image
 
 from commands import invoke
+from stockpot.corrupt.sizes import one_size
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.shards.files import named_files
 from stockpot.errors import BadDataError, BadParameterError, UserError
@@ -56,6 +57,7 @@ def test_the_samples_are_those_of_the_package(tmp_path: Path) -> None:
     assert ours(data) == theirs(pattern)
     assert len(data) == 15
     assert data.classes == ("0", "1", "2")
+    assert one_size(data.images) == (4, 5)
     decoded = next(data.batches(15)).images[7].permute(1, 2, 0).numpy()
     np.testing.assert_array_equal(decoded, np.asarray(Image.open(io.BytesIO(png(7)))))
     named = load_dataset(str(tmp_path), label="json")
@@ -135,6 +137,7 @@ def test_what_a_tar_must_not_do(tmp_path: Path) -> None:
         ({"a.png": png(1), "a.jpg": png(1), "a.cls": b"1"}, {}, "Name its ending with image="),
         ({"a.png": png(1), "a.json": b"[1]"}, {}, "expected a JSON object"),
         ({"a.png": png(1), "a.json": b"{"}, {}, "holds no label"),
+        ({"a.png": png(1), "a.json": b"[" * 100_000}, {}, "nested too deeply"),
         ({"a.png": png(1), "a.cls": b"9"}, {"classes": 3}, "neither one of the 3 classes"),
         ({"a.png": png(1)[:40], "a.cls": b"0"}, {}, "1 of 1 images are broken: a"),
         ({"a.png": png(1), "a.png ": b"", "b": b"0"}, {}, "expected a label"),
@@ -148,8 +151,19 @@ def test_what_is_wrong_with_a_tar_is_said(
     tmp_path: Path, members: dict[str, bytes | str], options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises((BadDataError, BadParameterError)) as problem:
-        load_dataset(tar(tmp_path / "a.tar", members), **options)
+        load_dataset("webdataset", path=tar(tmp_path / "a.tar", members), **options)
     assert says in str(problem.value)
+
+
+def test_pictures_of_too_many_pixels_are_refused_in_tars_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = load_dataset(write(tmp_path, tars=1))
+    monkeypatch.setattr("stockpot.datasets.pictures.MOST_PIXELS", 19)
+    with pytest.raises(BadDataError, match="5 x 4 pixels; at most 19 in all are decoded"):
+        next(data.batches(3))
+    with pytest.raises(BadDataError, match="5 x 4 pixels; at most 19"):
+        load_dataset(tar(tmp_path / "a.tar", {"a.png": png(1), "a.cls": b"0"}))
 
 
 def test_tars_that_are_none(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,14 @@ import stockpot
 from commands import invoke
 from run_recipes import pico_model
 from stockpot.errors import UserError
-from stockpot.remote.address import address, local_path
+from stockpot.files import write_atomic
+from stockpot.lock import HeldError
+from stockpot.remote.address import address, local_path, shown
 from stockpot.remote.storage import Storage
 from stockpot.remote.working_copy import WorkingCopy, working_copy
 from stockpot.results import load_results
+from stockpot.results.index.open import open_index, rebuild_index
+from stockpot.run.folder import LOCK
 
 URL = "memory://bucket/run"
 
@@ -120,12 +125,64 @@ def test_a_run_in_storage_is_the_run_on_disk_and_goes_on_elsewhere(
 
 def test_measure_into_storage(memory: Any, pico_vit: Path, toy_file: Path) -> None:
     words = ("measure", pico_vit, "--data", toy_file, "--with", "clean", "--device", "cpu")
-    assert invoke(*words, "-o", URL).exit_code == 0
+    done = invoke(*words, "-o", URL)
+    assert done.exit_code == 0
+    assert f"results: {URL}/results   page: stockpot report {URL}" in done.output
     (name,) = there(memory)
     assert name.startswith("results/")
     before = memory.info(f"/bucket/run/{name}")["created"]
     assert invoke(*words, "-o", URL).exit_code == 0
     assert memory.info(f"/bucket/run/{name}")["created"] == before
+
+
+def test_an_index_knows_results_by_their_address_on_every_machine(
+    memory: Any, tmp_path: Path, pico_vit: Path, toy_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "index.db"
+    models = {"a": str(pico_vit), "b": str(pico_vit)}
+    asked: dict[str, Any] = {"data": str(toy_file), "device": "cpu", "index": place}
+    stockpot.measure({"a": models["a"]}, ["clean"], out=URL, **asked)
+    machine(monkeypatch, tmp_path, "two")
+    stockpot.measure(models, ["clean"], out=URL, **asked)
+    stored = {f"{URL}/{name}" for name in there(memory)}
+    with sqlite3.connect(place) as database:
+        assert {row[0] for row in database.execute("SELECT path FROM cells")} == stored
+        assert set(database.execute("SELECT folder FROM cells")) == {(URL,)}
+    # The copy of the first machine is behind the store, which is asked before rows are removed.
+    machine(monkeypatch, tmp_path, "one")
+    with open_index(place, write=True) as index:
+        assert [bool(changes) for changes in index.update().values()] == [False]
+        assert len(index.results(URL)) == 2
+    memory.rm("/bucket/run/results/" + next(n for n in stored if "/b--" in n).rpartition("/")[2])
+    rebuild_index(place)
+    assert [cell.key.model for cell in open_index(place).results(Path(URL))] == ["a"]
+    assert open_index(place, write=True).forget(URL) == 1
+    site = invoke("leaderboard", URL, "-o", tmp_path / "site")
+    assert "1 models on 1 boards" in site.output, site.output
+    done = invoke("compare", f"{URL}:a", f"{URL}:a")
+    assert "not told apart" in done.output, done.output
+    assert "no model" in invoke("compare", f"{URL}:c", URL).output
+
+
+def test_two_runs_on_one_machine_do_not_share_a_copy(
+    memory: Any, tmp_path: Path, toy_file: Path
+) -> None:
+    """The lock is held from before anything is brought until the last file is sent."""
+    held = []
+
+    def look(self: WorkingCopy, **options: Any) -> None:
+        held.append((self.folder / LOCK).is_file())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkingCopy, "pull", look)
+        patch.setattr(WorkingCopy, "push", look)
+        with working_copy(URL, lock=LOCK) as copy:
+            assert held == [True]
+            with pytest.raises(HeldError, match=f"{URL} is being written by another process"):
+                stockpot.run(recipe(tmp_path, toy_file), out=URL)
+            assert held == [True]
+        assert held == [True, True]
+    assert not copy.folder.exists()
 
 
 VERSIONS = [
@@ -279,3 +336,8 @@ def test_addresses() -> None:
     assert address("C:/runs/one") is address("runs/one") is address("file:///tmp/a") is None
     assert local_path(Path("file:///tmp/a")) == Path("/tmp/a")
     assert local_path("runs/a") == Path("runs/a")
+    assert shown(Path("s3://bucket/a"), "results") == "s3://bucket/a/results"
+    assert shown("file:///tmp/a", "results") == "/tmp/a/results"
+    for place, says in {"s3://b/a": "s3://b/a: expected a place", "file:///b/a": "as /b/a"}.items():
+        with pytest.raises(UserError, match=says):
+            write_atomic(Path(place), "")

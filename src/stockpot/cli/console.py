@@ -25,6 +25,7 @@ from rich.text import Text
 
 from stockpot.cli.progress import cell_row, progress_line, rate_text, subject
 from stockpot.errors import printable
+from stockpot.remote.address import shown
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
@@ -200,8 +201,8 @@ class ImageProgress:
         if self._out is None:
             return "Nothing is saved, for want of -o FOLDER."
         if not total:
-            return f"What was finished is saved in {self._out}."
-        return f"{count} of {total} cells are saved in {self._out}."
+            return f"What was finished is saved in {shown(self._out)}."
+        return f"{count} of {total} cells are saved in {shown(self._out)}."
 
     def _move(self, bar: Progress, what: str, done: int, total: int) -> None:
         if self._task is None or self._task[0] != subject(what):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import AsJson, examples
+from stockpot.remote.address import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -101,4 +102,4 @@ def prune_(
     for item in gone:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {place.shown(item.path)}")
     if not gone:
-        typer.echo(f"{folder}: nothing is stale")
+        typer.echo(f"{shown(folder)}: nothing is stale")

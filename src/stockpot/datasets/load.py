@@ -42,10 +42,12 @@ def load_dataset(
             raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
         return dataset_of(name, **options).limited(limit)
     name = str(name)
-    if name in datasets:
+    if name in datasets and "path" not in options:
         return _load(name, split, limit, options)
     # Whatever a file does to its reader, it is told as one line about that file.
-    with reading(shortened(name, 160)):
+    with reading(shortened(str(options.get("path", name)), 160)):
+        if name in datasets:
+            return _load(name, split, limit, options)
         if is_shards(name):
             return _load("webdataset", split, limit, {"path": name, **options})
         path = Path(name).expanduser()

@@ -41,10 +41,20 @@ def local_path(place: str | Path) -> Path:
     return Path("/" + found[2]) if found and found[1].lower() in _HERE else Path(place)
 
 
+def shown(place: str | Path, *inside: str) -> str:
+    """A place, or what lies in it, as one writes it: pathlib folds the slashes of an address."""
+    if found := address(place):
+        return "/".join((found, *inside))
+    return str(local_path(place).joinpath(*inside))
+
+
 def refuse_address(path: Path) -> None:
-    """Raise for an address where only a folder of this machine will do."""
-    if (found := _ADDRESS.fullmatch(str(path))) is not None:
-        raise UserError(
-            f"{found[1]}://{found[2]}: expected a place on this machine.",
-            hint="Run folders may lie in storage: -o of run, measure and card.",
-        )
+    """Raise for an address where only a path of this machine will do."""
+    if (found := _ADDRESS.fullmatch(str(path))) is None:
+        return
+    if found[1].lower() in _HERE:
+        raise UserError(f"{path}: expected a path.", hint=f"Write it as {local_path(path)}.")
+    raise UserError(
+        f"{shown(path)}: expected a place on this machine.",
+        hint="Run folders may lie in storage: -o of run, measure, audit and card.",
+    )

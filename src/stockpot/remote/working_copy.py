@@ -9,10 +9,8 @@ locks: of two runs that write one file at a time, the one that ends last is kept
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import threading
 import warnings
 from collections import defaultdict
@@ -23,9 +21,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stockpot.errors import UserError
-from stockpot.files import cache_folder, write_atomic
+from stockpot.files import write_atomic
 from stockpot.lock import held_alone
 from stockpot.remote.address import local_path, storage_address
+from stockpot.remote.copies import ADDRESS, copy_folder, notes_of
 from stockpot.remote.run_files import MODEL, RECORD, is_record, model_of, records_of, whole_files
 from stockpot.remote.storage import Storage
 
@@ -33,6 +32,7 @@ SECONDS = 2.0
 """Between two looks for what is new here."""
 _AT_ONCE = 8
 MANIFEST = "run.json"
+_FILES = "files"
 
 
 class _Same(NamedTuple):
@@ -57,10 +57,8 @@ class WorkingCopy:
         self._lock = threading.Lock()
         if self.url is not None:
             self._storage = Storage(self.url)
-            name = re.sub(r"[^A-Za-z0-9]+", "-", self.url)[-60:].strip("-")
-            digest = hashlib.sha256(self.url.encode()).hexdigest()[:12]
-            self.folder = cache_folder() / "remote" / f"{name}-{digest}"
-            self._notes = self.folder.with_name(f"{self.folder.name}.json")
+            self.folder = copy_folder(self.url)
+            self._notes = notes_of(self.folder)
             self._same = _read_notes(self._notes)
 
     def shown(self, path: Path) -> str:
@@ -194,7 +192,7 @@ class WorkingCopy:
         return found.st_size, found.st_mtime_ns
 
     def _note(self) -> None:
-        write_atomic(self._notes, json.dumps(self._same))
+        write_atomic(self._notes, json.dumps({ADDRESS: self.url, _FILES: self._same}))
 
 
 @contextmanager
@@ -284,6 +282,7 @@ def _each(do: Callable[[str], None], names: Iterable[str]) -> None:
 
 def _read_notes(path: Path) -> dict[str, _Same]:
     try:
-        return {name: _Same(*same) for name, same in json.loads(path.read_bytes()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        noted = json.loads(path.read_bytes())[_FILES]
+        return {name: _Same(*same) for name, same in noted.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

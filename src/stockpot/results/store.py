@@ -198,9 +198,12 @@ def files_of(source: Path, *, stale: bool = False) -> list[Path]:
 
 
 def run_folders(sources: Sequence[str | Path]) -> list[Path]:
-    """Folders with results: those given, or what lies in them where they only hold others."""
+    """Folders with results: those given, or what lies in them where they only hold others.
+
+    What is given by its address is brought, and the folder is the copy of it.
+    """
     found: list[Path] = []
-    for source in map(Path, sources):
+    for source in map(read_copy, sources):
         if not source.is_dir():
             raise UserError(f"{source}: expected a folder with results, or one of such folders.")
         inner = sorted(path for path in source.iterdir() if (path / "results").is_dir())
