@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_words_of_all_commands(
     shutil.copytree(place / "m", place / "m2", dirs_exist_ok=True)
     found = []
     for words in cases:
-        if problem := unkind(lambda words=words: invoked(words), place):
+        if problem := unkind(partial(invoked, words), place):
             found.append(f"{[str(w)[-40:] for w in words]!r}: {problem}")
     assert not found, "\n".join(found)
     assert len(cases) > 90
