@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -86,6 +87,20 @@ def start(*words: str | Path, cwd: Path | None = None) -> Running:
 def stockpot(*words: str | Path, cwd: Path | None = None) -> Finished:
     """`stockpot WORDS`, from the first line to the exit code."""
     return start(*words, cwd=cwd).wait()
+
+
+def in_two(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in two processes that find each other as those of torchrun do."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [
+        Running(function, *arguments, env=shared | {"RANK": number, "LOCAL_RANK": number})
+        for number in ("0", "1")
+    ]
+    ended = [process.wait() for process in running]
+    assert [process.returncode for process in ended] == [0, 0], ended
 
 
 def error_of(result: Finished, code: int = 1) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from torch import Tensor
 
 from commands import invoke
 from pico import make_dataset
-from processes import Running
-from stockpot.checkpoints.resume import read_state
+from processes import Running, in_two
 from stockpot.engine.interrupt import Interrupted, ask_to_stop
 from stockpot.errors import UserError
 from stockpot.harden import loop, run
@@ -53,20 +51,6 @@ def weights(folder: Path) -> dict[str, Tensor]:
 def apart(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
     assert a.keys() == b.keys()
     return max(float((a[name] - b[name]).abs().max()) for name in a)
-
-
-def in_two(function: Any, *arguments: object) -> None:
-    """Call a function in two processes that find each other as those of torchrun do."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    running = [
-        Running(function, *arguments, env=shared | {"RANK": number, "LOCAL_RANK": number})
-        for number in ("0", "1")
-    ]
-    ended = [process.wait() for process in running]
-    assert [process.returncode for process in ended] == [0, 0], ended
 
 
 def test_one_process_alone_has_all_rows() -> None:
