@@ -40,9 +40,23 @@ from stockpot.harden.many.processes import (
     joined,
     share_weights,
 )
-from stockpot.harden.many.sharded import is_in_shards, load_optimiser, load_weights, whole
+from stockpot.harden.many.sharded import (
+    check_for_shards,
+    is_in_shards,
+    load_optimiser,
+    load_weights,
+    whole,
+)
 from stockpot.harden.many.shares import own_rows, weight_of
-from stockpot.harden.objective import Batch, Begins, Learns, Objective, Remembers, Same, Step
+from stockpot.harden.objective import (
+    Batch,
+    Objective,
+    Step,
+    begin,
+    is_same,
+    memory_of,
+    parameters_of,
+)
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
 from stockpot.harden.slopes import Slopes
@@ -149,21 +163,21 @@ def train(
     if compute:
         epochs = epochs_within(model, per_epoch * min(batch_size, len(labels)), compute)
     total = epochs * per_epoch
-    if ema and is_in_shards(model):
-        raise BadParameterError(f"ema: expected 0 for a model in shards, got {ema}.")
+    if is_in_shards(model):
+        check_for_shards(min(batch_size, len(labels)), ema)
     if total:
-        _begin(objective, model, data, validation)
+        begin(objective, model, data, validation)
         share_weights(model)
     branches = need_branches(model) if drop_path else []
     drops = [epoch * per_epoch for epoch in milestones] or [total // 2, total * 3 // 4]
-    learned = [*model.parameters(), *_own_parameters(objective)]
+    learned = [*model.parameters(), *parameters_of(objective)]
     optimiser = make_optimiser(
         learned, optimizer, lr, weight_decay, momentum, betas=betas, decay_norms=decay_norms
     )
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    memory = _memory(objective)
+    memory = memory_of(objective)
     best: dict[str, Any] = {"score": -1.0, "weights": None, "step": 0}
     start, losses = 0, torch.zeros(2, device=device)
     seen: dict[str, float] = {}
@@ -178,7 +192,7 @@ def train(
             averaged.load_state_dict(state["averaged"])
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
-    records = not drop_path and _is_same(objective) and not joined()
+    records = not drop_path and is_same(objective) and not joined()
     slopes = Slopes(model, learned, records)
     watch = LossWatch(start, total)
     steps, saved, shown = start, time.monotonic(), -math.inf
@@ -238,7 +252,7 @@ def train(
         elif progress and time.monotonic() - shown > PULSE and is_first():
             shown = time.monotonic()
             progress(f"loss {float(losses[0] / losses[1]):.4f}", step + 1, total)
-        late = bool(resume) and is_first() and time.monotonic() - saved > resume.seconds
+        late = resume is not None and is_first() and time.monotonic() - saved > resume.seconds
         late, stop = any_of(late, stop_asked())  # what all do next is decided together
         if stop:
             ask_to_stop()
@@ -269,23 +283,6 @@ def train(
         load_weights(model, best["weights"])
     model.eval()
     return {"steps": float(steps), **seen}
-
-
-def _begin(objective: object, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
-    if isinstance(objective, Begins):
-        objective.begin(model, data, validation)
-
-
-def _own_parameters(objective: object) -> list[nn.Parameter]:
-    return objective.parameters() if isinstance(objective, Learns) else []
-
-
-def _is_same(objective: object) -> bool:
-    return isinstance(objective, Same) and objective.same_every_step
-
-
-def _memory(objective: object) -> Remembers | None:
-    return objective if isinstance(objective, Remembers) else None
 
 
 def _batches(

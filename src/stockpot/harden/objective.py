@@ -97,3 +97,24 @@ class Same(Protocol):
     """
 
     same_every_step: bool
+
+
+def begin(objective: object, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
+    """Let an objective look at what it will train, where it wants to."""
+    if isinstance(objective, Begins):
+        objective.begin(model, data, validation)
+
+
+def parameters_of(objective: object) -> list[nn.Parameter]:
+    """The weights of an objective's own."""
+    return objective.parameters() if isinstance(objective, Learns) else []
+
+
+def memory_of(objective: object) -> Remembers | None:
+    """The objective where it learns as it goes."""
+    return objective if isinstance(objective, Remembers) else None
+
+
+def is_same(objective: object) -> bool:
+    """Whether it does the same with every batch."""
+    return isinstance(objective, Same) and objective.same_every_step

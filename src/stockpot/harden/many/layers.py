@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,39 +36,32 @@ def whole_batch(size: int) -> Iterator[None]:
     if not joined():
         yield
         return
-    with _WholeBatch(size):
-        yield
+    mode = _WholeBatch(size)
+    _open.append(mode)
+    try:
+        with mode:
+            yield
+    finally:
+        _open.pop()
 
 
 @contextmanager
 def stacked(views: int) -> Iterator[None]:
     """Inside, a model is given so many views of the batch, one batch after the other."""
-    mode = _WholeBatch.current
-    if mode is None:
-        yield
-        return
-    mode.views = views
+    for mode in _open:
+        mode.views = views
     try:
         yield
     finally:
-        mode.views = 1
+        for mode in _open:
+            mode.views = 1
 
 
 class _WholeBatch(TorchFunctionMode):
-    current: ClassVar[_WholeBatch | None] = None
-
     def __init__(self, size: int) -> None:
         super().__init__()
         self._size, self._own = size, own_rows(size)
         self.views = 1
-
-    def __enter__(self) -> Self:
-        _WholeBatch.current = self
-        return super().__enter__()
-
-    def __exit__(self, *problem: Any) -> None:
-        _WholeBatch.current = None
-        super().__exit__(*problem)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -91,7 +84,7 @@ class _WholeBatch(TorchFunctionMode):
             return func(input, p, training, inplace)
         like = input.detach()
         if func in _BY_CHANNEL:
-            like = like[(..., *[slice(0, 1)] * (input.ndim - 2))]
+            like = like.flatten(2)[:, :, 0].view(*input.shape[:2], *[1] * (input.ndim - 2))
         stays = self._drawn(like, lambda whole: whole.bernoulli_(1 - p)) / (1 - p)
         return input.mul_(stays) if inplace else input * stays
 
@@ -107,8 +100,11 @@ class _WholeBatch(TorchFunctionMode):
             return draw(torch.empty_like(like))  # not one row, or several, for each image
         each = len(like) // count
         whole = like.new_empty(self.views * each * self._size, *like.shape[1:])
-        by_view = draw(whole).unflatten(0, (self.views, each * self._size))
+        by_view = draw(whole).view(self.views, each * self._size, *like.shape[1:])
         return by_view[:, each * self._own.start : each * self._own.stop].flatten(0, 1)
+
+
+_open: list[_WholeBatch] = []
 
 
 def _batch_norm(

@@ -128,7 +128,7 @@ def share_weights(model: nn.Module) -> None:
     """
     if joined():
         for tensor in [*model.parameters(), *model.buffers()]:
-            if type(tensor.data) is Tensor:  # shards were dealt out by the first
+            if type(tensor.data) is Tensor:  # shards are parts of the same file
                 dist.broadcast(tensor.data, 0)
 
 

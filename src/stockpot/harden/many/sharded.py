@@ -29,6 +29,18 @@ def need_many() -> None:
         )
 
 
+def check_for_shards(batch: int, ema: float) -> None:
+    """Raise on settings that a model in shards cannot be trained with."""
+    if ema:
+        raise BadParameterError(f"ema: expected 0 for a model in shards, got {ema}.")
+    if batch % workers():
+        # A pass takes all processes, so all must make as many.
+        raise BadParameterError(
+            f"batch_size: expected a multiple of the {workers()} processes for a model in shards, "
+            f"got {batch}."
+        )
+
+
 def in_shards(model: M, device: torch.device) -> M:
     """A copy of a model whose weights are dealt out over all processes, on their devices."""
     # Imported here: they take a second, and few trainings need them.
@@ -65,7 +77,7 @@ def is_shard(value: object) -> bool:
 
 def local(value: Tensor) -> Tensor:
     """What of a tensor lies here."""
-    part: Tensor = value.to_local() if is_shard(value) else value  # type: ignore[operator]
+    part: Tensor = value.to_local() if is_shard(value) else value  # type: ignore[attr-defined]
     return part
 
 

@@ -29,7 +29,8 @@ def own_rows(size: int) -> slice:
 def weight_of(size: int) -> float:
     """How much the mean over this process's rows counts among those of all: 1 on average."""
     own = own_rows(size)
-    return (own.stop - own.start) * workers() / size
+    rows: int = own.stop - own.start
+    return rows * workers() / size
 
 
 def gathered(own: Tensor, size: int) -> Tensor:
@@ -56,9 +57,7 @@ class _Gathered(torch.autograd.Function):
         return whole.to(own.dtype)
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: torch.autograd.function.FunctionCtx, gradient: Tensor
-    ) -> tuple[Tensor, None]:
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         # Every process's loss depends on these rows.
         return summed_gradient(gradient)[own_rows(len(gradient))], None
 
@@ -86,9 +85,7 @@ class Summed(torch.autograd.Function):
         return summed_gradient(own)
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: torch.autograd.function.FunctionCtx, gradient: Tensor
-    ) -> Tensor:
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:
         return summed_gradient(gradient)
 
 
