@@ -89,12 +89,16 @@ def stockpot(*words: str | Path, cwd: Path | None = None) -> Finished:
     return start(*words, cwd=cwd).wait()
 
 
-def in_two(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function in two processes that find each other as those of torchrun do."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        port: int = free.getsockname()[1]
+        return port
+
+
+def in_two(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in two processes that find each other as those of torchrun do."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     running = [
         Running(function, *arguments, env=shared | {"RANK": number, "LOCAL_RANK": number})
         for number in ("0", "1")

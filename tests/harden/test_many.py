@@ -15,7 +15,7 @@ from torch import Tensor
 
 from commands import invoke
 from pico import make_dataset
-from processes import Running, in_two
+from processes import Running, free_port, in_two
 from stockpot.engine.interrupt import Interrupted, ask_to_stop
 from stockpot.errors import UserError
 from stockpot.harden import loop, run
@@ -119,12 +119,14 @@ def test_two_processes_make_the_weights_of_one(
 
 
 def elastic(model: Path, out: Path) -> None:
-    """What torchrun --nproc-per-node 2 --max-restarts 1 does."""
+    """What torchrun --nproc-per-node 2 --max-restarts 1 does, with its usual rendezvous."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    address = f"127.0.0.1:{free_port()}"
     config = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=1, monitor_interval=0.05,
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0", run_id="elastic", start_method="fork",
+        rdzv_backend="static", rdzv_endpoint=address, rdzv_configs={"rank": 0}, run_id="elastic",
+        start_method="fork",
     )  # fmt: skip
     elastic_launch(config, killed_once)(model, out)
 

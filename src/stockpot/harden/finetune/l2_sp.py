@@ -19,7 +19,7 @@ from stockpot.types import NonNegative
     "l2_sp",
     paper="arXiv:1802.01483",
     head="trained",
-    whole="it keeps the whole model as it started",
+    whole="it measures weights outside of a pass",
 )
 def l2_sp(*, strength: NonNegative = 0.01) -> Objective:
     """Cross-entropy plus half of `strength` times the squared distance from the starting weights.

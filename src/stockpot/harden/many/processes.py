@@ -19,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from stockpot.errors import UserError
+
 T = TypeVar("T")
 _BUCKET = 2**24
 """Values that are exchanged at a time: as a whole, gradients would take their memory twice."""
@@ -55,11 +57,28 @@ def together(device: torch.device) -> Iterator[torch.device]:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"  # what is agreed upon does not wait for a GPU
-    dist.init_process_group(backend)
     try:
-        yield device
-    finally:
-        dist.destroy_process_group()
+        _join(backend)
+        try:
+            yield device
+        finally:
+            dist.destroy_process_group()
+    except RuntimeError as problem:
+        if isinstance(problem, dist.DistError) or "gloo" in str(problem):
+            raise UserError(
+                f"process {os.environ.get('RANK')}: another process of this training was lost.",
+                hint="Start it again: it goes on from the state saved last, and under torchrun "
+                "--max-restarts N it does so by itself.",
+            ) from problem
+        raise
+
+
+def _join(backend: str) -> None:
+    store, number, count = next(dist.rendezvous("env://"))
+    # A restart may find the store of the try before, in which addresses are no longer true.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"stockpot-{attempt}", store)
+    dist.init_process_group(backend, store=store, rank=number, world_size=count)
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], loss: Tensor) -> Tensor:
