@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -86,6 +87,24 @@ def start(*words: str | Path, cwd: Path | None = None) -> Running:
 def stockpot(*words: str | Path, cwd: Path | None = None) -> Finished:
     """`stockpot WORDS`, from the first line to the exit code."""
     return start(*words, cwd=cwd).wait()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def in_two(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in two processes that find each other as those of torchrun do."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    running = [
+        Running(function, *arguments, env=shared | {"RANK": number, "LOCAL_RANK": number})
+        for number in ("0", "1")
+    ]
+    ended = [process.wait() for process in running]
+    assert [process.returncode for process in ended] == [0, 0], ended
 
 
 def error_of(result: Finished, code: int = 1) -> str:

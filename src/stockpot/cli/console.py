@@ -133,13 +133,15 @@ class ImageProgress:
     Nobody sees a bar move in a log or in a file, so there a line comes every ten seconds.
     """
 
-    def __init__(self, out: Path | None = None) -> None:
+    def __init__(self, out: Path | None = None, *, shown: bool = True) -> None:
         """Nothing is shown before it is entered.
 
         Args:
             out: the run folder in which cells are saved, if they are.
+            shown: whether this process is the one that shows it.
         """
         self._out = out
+        self._is_shown = shown
         self._bar: Progress | None = None
         self._live: Live | None = None
         self._task: tuple[str, TaskID] | None = None
@@ -149,7 +151,7 @@ class ImageProgress:
         self._count = (0, 0)
 
     def __enter__(self) -> ImageProgress:
-        if err.is_terminal:
+        if err.is_terminal and self._is_shown:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
