@@ -55,6 +55,11 @@ class Running:
         )
         self._process.start()
 
+    @property
+    def number(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
     def poll(self) -> int | None:
         return self._process.exitcode
 
@@ -64,8 +69,7 @@ class Running:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def send(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.number, number)
 
     def wait(self, seconds: float = 300) -> Finished:
         self._process.join(seconds)

@@ -164,7 +164,7 @@ def _connected() -> Any:
             ray.init(address=address, **quiet)
         else:
             ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
-    except (ConnectionError, TimeoutError, ValueError, RuntimeError) as problem:
+    except Exception as problem:  # Ray raises plain ones too, of a node that starts too slowly
         where = f"the cluster at RAY_ADDRESS={address}" if address else "a local cluster"
         first = str(problem).strip().splitlines()[0]
         raise UserError(f"engine ray: {where} cannot be used ({first})") from problem

@@ -32,6 +32,7 @@ from stockpot.tune.study import (
     Pruner,
     Sampler,
     check_knobs,
+    close_study,
     grid_points,
     numbered_sampler,
     open_study,
@@ -182,7 +183,11 @@ def tune(
         write_tune_page(found, folder / PAGE)
         progress("trials", len(found.trials), total)
 
-    search.run(study, total, told)
+    try:
+        search.run(study, total, told)
+    except BaseException:
+        close_study(study)
+        raise
     result = summed_up(finished=True)
     if (chosen := result.chosen) is not None:
         result = with_selection(result, study, wanted, seen, marks, seed)
@@ -194,6 +199,7 @@ def tune(
             result = result.model_copy(update={"test": scores, "test_looks": looks})
         best = result.trial(chosen)
         _write_model(folder, best, named, base, tasks, str(place), seen, record)
+    close_study(study)
     write_tuning(folder, result)
     write_tune_page(result, folder / PAGE)
     return result
