@@ -1,7 +1,7 @@
 """The commands that are killed, over models and data so small that each does about a second's work.
 
-Every command runs here in one process, and those with `--engine` on the other engines too: less work
-there, as a job of another engine begins with a new interpreter.
+Every command runs here in one process, and those with `--engine` on the other engines too: less
+work there, as a job of another engine begins with a new interpreter.
 """
 
 from __future__ import annotations

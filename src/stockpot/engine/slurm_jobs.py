@@ -24,7 +24,6 @@ from stockpot.errors import BadParameterError, MissingDependencyError, UserError
 from stockpot.files import is_abandoned, own_mark
 from stockpot.types import Count, Natural
 
-
 _LOOK = 0.5
 """Seconds between two looks of a local job at whether it is still wanted."""
 
