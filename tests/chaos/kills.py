@@ -38,6 +38,8 @@ class Whole:
     files: dict[str, Any]
     seconds: float
     changes: int
+    size: int
+    """Bytes of its files."""
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Tried:
 
 def whole(task: Task, folder: Path) -> Whole:
     """An undisturbed run."""
-    _prepare(task, folder)
+    prepare(task, folder)
     mark = _new_mark()
     running = _start(task, folder, None, mark)
     seconds = 0.0
@@ -62,7 +64,8 @@ def whole(task: Task, folder: Path) -> Whole:
     done = running.wait()
     assert done.returncode == 0, f"{task.name}: {done.stderr}"
     changes = int((folder.parent / f"{folder.name}.changes").read_text())
-    return Whole(contents(folder), seconds, changes)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Whole(contents(folder), seconds, changes, size)
 
 
 def disturbed(
@@ -87,7 +90,7 @@ def disturbed(
         number: the signal.
         worker: kill one of its workers instead, drawn by this seed; then it must end well itself.
     """
-    _prepare(task, folder)
+    prepare(task, folder)
     mark = _new_mark()
     first = _start(task, folder, change, mark)
     tried = Tried(0)
@@ -140,8 +143,9 @@ def _kill_worker(task: Task, mark: str, command: Running, seed: int) -> bool:
     return False
 
 
-def _prepare(task: Task, folder: Path) -> None:
-    folder.mkdir(parents=True)
+def prepare(task: Task, folder: Path) -> None:
+    """The folder of a run, with its recipe."""
+    folder.mkdir(parents=True, exist_ok=True)
     if task.recipe is not None:
         (folder / "recipe.yaml").write_text(yaml.safe_dump(dict(task.recipe), sort_keys=False))
 

@@ -103,6 +103,10 @@ def _kill(chosen: argparse.Namespace) -> None:
             which, when = {"worker": kill["worker"]}, f"{kill['share']:.2f} a worker"
         tried = disturbed(task, folder, expected, share=kill["share"], **which)
         forget(folder)
+        if any("timed out during startup" in one for one in tried.wrong):
+            # Ray gives its own processes half a minute; the next start tries this one again.
+            print(number, task.name, task.engine, "the machine is too busy for Ray", flush=True)
+            continue
         seconds = round(time.monotonic() - begun, 1)
         found = {"seed": chosen.seed, **kill, "code": tried.code, "hit": tried.hit}
         with log.open("a", encoding="utf-8") as lines:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ import torch
 from engine.crowd import Measuring, come_through, die_once, job
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.engine.choice import chosen_engine
+from stockpot.engine.interrupt import Interrupted
 from stockpot.engine.placing import LARGE, Packer, unpack
+from stockpot.engine.ray_tasks import RayWorkers
 from stockpot.errors import UserError
 from stockpot.files import is_abandoned
 from stockpot.measure.run import measure
@@ -128,6 +131,35 @@ def test_a_cluster_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.Mon
     monkeypatch.setattr(ray, "init", slow)
     with pytest.raises(UserError, match="a local cluster cannot be used"):
         chosen_engine("ray")
+
+
+def test_signals_are_answered_as_before_ray_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def stop(number: int, _: object) -> None:
+        raise Interrupted(number)
+
+    def start(**_: object) -> None:  # as Ray does
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def broken(*_: object, **__: object) -> None:  # as its compiled code passes an exception on
+        raise SystemError("returned a result with an exception set") from Interrupted(2)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        monkeypatch.setattr(ray, "init", start)
+        with pytest.raises(Interrupted) as stopped:
+            chosen_engine("ray")
+        assert stopped.value.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    fake = SimpleNamespace(put=lambda value: value, wait=broken)
+    workers = RayWorkers(fake, SimpleNamespace(size=1), job, None, 1, 0)  # type: ignore[arg-type]
+    with pytest.raises(Interrupted):
+        workers.next()
 
 
 def local(folder: Path) -> dict[str, Any]:
