@@ -56,6 +56,11 @@ class Running:
         )
         self._process.start()
 
+    @property
+    def number(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
     def poll(self) -> int | None:
         return self._process.exitcode
 
@@ -65,8 +70,7 @@ class Running:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def send(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.number, number)
 
     def wait(self, seconds: float = 300) -> Finished:
         self._process.join(seconds)

@@ -162,7 +162,8 @@ def _started(process: int) -> str:
         facts = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return "0"
-    return facts.rpartition(")")[2].split()[19]
+    state, *others = facts.rpartition(")")[2].split()
+    return "ended" if state in "ZX" else others[18]  # one that nobody has asked for its exit code
 
 
 @lru_cache(maxsize=1024)

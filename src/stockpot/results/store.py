@@ -27,6 +27,7 @@ from stockpot.results.provenance import package_version
 from stockpot.results.samples import samples_path
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.signing import SIGNATURE
+from stockpot.results.tuning import TUNE_FILE
 
 _GROUPING = {"entry", "training_seed", "sweep"}
 """Fields of a key that say how cells belong together and change nothing about the question."""
@@ -193,7 +194,8 @@ def files_of(source: Path, *, stale: bool = False) -> list[Path]:
     return [
         path
         for path in sorted(folder.glob("*.json"))
-        if path.name != SIGNATURE and (manifest is None or path.name in manifest.present)
+        if path.name not in (SIGNATURE, TUNE_FILE)
+        and (manifest is None or path.name in manifest.present)
     ]
 
 
