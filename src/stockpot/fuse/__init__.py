@@ -16,6 +16,8 @@ class FuserTags(Tags):
 
     needs_base: bool = False
     """It works on changes from a common base."""
+    takes_base: bool = False
+    """Where a base is given, it works on changes from it, else on the weights themselves."""
     pair: bool = False
     """A base, where one is given, is the first of its two models."""
     members: int | None = None

@@ -46,6 +46,7 @@ class Slab:
         step: the elements of a stretch.
         start: where this slab begins.
         stop: where it ends; None for a whole tensor.
+        based: whether there is a base to read.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class Slab:
         step: int,
         start: int = 0,
         stop: int | None = None,
+        *,
+        based: bool = False,
     ) -> None:
+        self.based = based
         self.name = name
         self.info = info
         self.start = start
@@ -95,7 +99,10 @@ class Slab:
             step = max(1, step // row) * row
         for start in range(self.start, max(end, self.start + 1), step):
             stop = min(start + step, end)
-            yield Slab(self.name, self.info, self._read, self.count, self._step, start, stop)
+            yield Slab(
+                self.name, self.info, self._read, self.count, self._step, start, stop,
+                based=self.based,
+            )  # fmt: skip
 
     def smallest(self) -> Tensor:
         """The members' smallest values, element by element."""

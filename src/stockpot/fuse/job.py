@@ -94,7 +94,7 @@ def prepare(request: Request) -> Job:
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
         members,
-        around if entry.tags.needs_base else None,
+        around if entry.tags.needs_base or entry.tags.takes_base else None,
         # What a method computes without a base may still belong into one.
         frame=around,
         exclude=exclude,

@@ -103,7 +103,8 @@ class Stream:
             return values
 
         count, step = len(row.members), self._step
-        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop)
+        based = self.alignment.base is not None and row.base is not None
+        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop, based=based)
 
     @property
     def _step(self) -> int:

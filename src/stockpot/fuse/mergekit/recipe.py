@@ -66,7 +66,7 @@ def _ordered(one: Slice, method: Method) -> tuple[list[int], int | None]:
     models = [item.model for item in one.inputs]
     base = models.index(one.base) if one.base in models else None
     rest = [number for number in range(len(models)) if number != base]
-    if method.base == "changes":
+    if method.base in ("changes", "optional"):
         return rest, base
     if method.base == "first" and base is not None:
         return [base, *rest], None
@@ -77,9 +77,13 @@ def _check_counts(document: Document, method: Method, where: str) -> None:
     least, most = method.models
     for one in document.slices:
         members, base = _ordered(one, method)
-        if method.base != "member" and one.base is None:
+        if method.base in ("changes", "first") and one.base is None:
             raise BadParameterError(f"{where}: {document.method} needs a base_model.")
-        if method.base != "member" and one.base not in [item.model for item in one.inputs]:
+        if (
+            method.base != "member"
+            and one.base
+            and one.base not in [item.model for item in one.inputs]
+        ):
             raise BadParameterError(
                 f"{where}: the base_model {one.base} must be among the sources of every slice."
             )
