@@ -51,6 +51,7 @@ ROWS = [
         base=False,
         ends=(({"weights": [1, 0, 0]}, "0"), ({"weights": [0, 0, 1]}, "2")),
     ),
+    Row("passthrough", members=1, base=False, ends=ALONE),
     Row("wise_ft", members=2, base=False, ends=(({"alpha": 0}, "0"), ({"alpha": 1}, "1"))),
     Row("slerp", members=2, base=False, ends=(({"t": 0}, "0"), ({"t": 1}, "1"))),
     Row("karcher", base=False, symmetric=True, ends=ALONE),

@@ -24,6 +24,8 @@ class FuserTags(Tags):
     """It fuses exactly so many."""
     at_least: int = 1
     """It fuses no fewer."""
+    stacks: bool = False
+    """Its members' layers are put one upon the other first, and it fuses what that makes."""
     linear: bool = False
     """Its result is a weighted sum, so that BatchNorm statistics may be mixed alike."""
     symmetric: bool = False

@@ -19,8 +19,9 @@ from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.parameters import assign, check_members
+from stockpot.fuse.parameters import assign, check_members, check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request
+from stockpot.fuse.stacking import stack_layers
 from stockpot.fuse.stream import STRETCH, Stream, device_for
 from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
@@ -89,6 +90,8 @@ def prepare(request: Request) -> Job:
     entry = fusers.get(request.method)
     options = request.options
     members, around = _open(request, entry)
+    if entry.tags.stacks:
+        members = [stack_layers(members, _spans(request, entry))]
     exclude = options.exclude
     if entry.tags.learns and _any_whole_clip([*members, *([around] if around else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
@@ -138,6 +141,17 @@ def prepare(request: Request) -> Job:
             "head=each."
         )
     return Job(entry, stream, made, of, short, infos, switches, module, dtype)
+
+
+def _spans(request: Request, entry: Entry[FuserTags]) -> list[str] | None:
+    if request.base is not None:
+        raise BadParameterError(f"{request.method}: stacks its members alone; leave out the base.")
+    asked = [check_parameters(entry, params)["layers"] for params in request.points.values()]
+    if any(spans != asked[0] for spans in asked):
+        raise BadParameterError(
+            "layers: the points of a sweep share their layers; fuse once for each."
+        )
+    return asked[0]
 
 
 def _any_whole_clip(sources: list[Source]) -> bool:

@@ -66,7 +66,7 @@ def _ram(whole: Params, each: Each) -> Params:
 
 def _passthrough(whole: Params, each: Each) -> Params:
     (one,) = each
-    return {"weights": [1.0 if one["scale"] is None else one["scale"]], "normalize": False}
+    return {"scale": 1.0 if one["scale"] is None else one["scale"]}
 
 
 def _model_stock(whole: Params, each: Each) -> Params:
@@ -154,7 +154,7 @@ METHODS: dict[str, Method] = {
         {"weight": REQUIRED},
         base="optional",
     ),
-    "passthrough": Method("weighted", _passthrough, {}, {"scale": None}, models=(1, 1)),
+    "passthrough": Method("passthrough", _passthrough, {}, {"scale": None}, models=(1, 1)),
     "task_arithmetic": _family("task_arithmetic"),
     "ties": _family("ties", elect=True, sparse="largest", normalize=True, scope="tensor"),
     "dare_linear": _family("dare", sparse="random", rescale=True, merge="sum"),
