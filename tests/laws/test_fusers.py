@@ -86,8 +86,9 @@ ROWS = [
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["smile", "surgery", "wemoe"]
-"""These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py."""
+MODULES = ["ensemble", "smile", "surgery", "wemoe"]
+"""These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
+and test_ensembles.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 

@@ -38,8 +38,8 @@ EXACT: dict[str, tuple[str, list[Any], Any, dict[str, Any]]] = {
     "ram": ("ram", POOL, BASE, {"tol": 1e-3}),
     "ramplus": ("ram", POOL, BASE, {"tol": 0.02, "reinforce": 0.3, "cap": 0.5}),
 }
-# The same up to rounding: lengths and angles are computed in fp64 here, and the order in which torch
-# adds up a hundred rows depends on how long they are.
+# The same up to rounding: lengths and angles are computed in fp64 here, and the order in which
+# torch adds up a hundred rows depends on how long they are.
 CLOSE: dict[str, tuple[str, list[Any], Any, dict[str, Any]]] = {
     "nuslerp": ("nuslerp", POOL[:2], None, {"t": 0.3}),
     "nuslerp_base": ("nuslerp", POOL[:2], BASE, {"t": 0.3}),

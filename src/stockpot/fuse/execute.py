@@ -38,6 +38,7 @@ from stockpot.fuse.record import (
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.lock import held_alone, lock_of
+from stockpot.models.modules.ensemble import write_ensemble
 from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
@@ -90,6 +91,11 @@ def _execute(
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
+    if job.together and out is None:
+        raise BadParameterError(
+            f"{request.method}: makes models that answer together, not a state dict.",
+            hint="Give out=FOLDER (-o) and load it with stockpot.load_model.",
+        )
     learns = job.learns  # what comes back from learning needs none any more
     if learns:
         if job.module and out is None:
@@ -126,6 +132,8 @@ def _execute(
         details = recompute_folders(request, job, folders) if anew else {}
         for model, found in write_adapters(request, folders).items():
             details[model] = {**details.get(model, {}), **found}
+        for label, settings in job.together.items():
+            write_ensemble(folder / label, job.members, settings)
         for label, module in modules.items():
             for name, values in module.tensors.items():
                 check_merged(values, name, request.method)

@@ -14,7 +14,7 @@ and data before they merge are in `fuse/learning/learner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -188,6 +188,8 @@ class SwitchFuser:
 
     merge: Callable[[Slab], Sequence[Tensor]]
     elementwise: bool = False
+    together: Mapping[str, Any] | None = None
+    """How the models answer together, where they are an ensemble."""
 
 
 Stages = Generator[Pass, Any, TensorFuser | SurveyFuser | SwitchFuser]

@@ -58,6 +58,22 @@ class Job:
     """Of the output's floats, where one was asked for."""
 
     @property
+    def together(self) -> Mapping[str, Mapping[str, Any]]:
+        """Label of each point whose models are an ensemble -> how they answer together."""
+        found = {}
+        for label, of in self.of.items():
+            for number in dict.fromkeys(of.values()):
+                settings = getattr(self.fusers[number], "together", None)
+                if settings is None:
+                    continue
+                if found.setdefault(label, settings) != settings:
+                    raise BadParameterError(
+                        f"{self.entry.name}: answers together as a whole; expected one value per "
+                        "parameter, got values that differ from tensor to tensor."
+                    )
+        return found
+
+    @property
     def learns(self) -> bool:
         """Whether it must learn from data before it can merge."""
         return any(isinstance(fuser, DataFuser | ModuleFuser) for fuser in self.fusers)
