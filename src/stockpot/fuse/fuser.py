@@ -15,9 +15,9 @@ and data before they merge are in `fuse/learning/learner.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,14 @@ Read = Callable[[int, int, int | None], Tensor]
 _TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
+
+
+class Peers(NamedTuple):
+    """The other tensors of the model that a slab is part of."""
+
+    infos: Mapping[str, TensorInfo]
+    slab: Callable[[str], Slab]
+    """The same stretch of another tensor."""
 
 
 class Slab:
@@ -47,6 +55,7 @@ class Slab:
         start: where this slab begins.
         stop: where it ends; None for a whole tensor.
         based: whether there is a base to read.
+        peers: gives the other tensors of the model.
     """
 
     def __init__(
@@ -60,8 +69,10 @@ class Slab:
         stop: int | None = None,
         *,
         based: bool = False,
+        peers: Callable[[], Peers] | None = None,
     ) -> None:
         self.based = based
+        self._peers = peers
         self.name = name
         self.info = info
         self.start = start
@@ -69,6 +80,13 @@ class Slab:
         self.count = count
         self._step = step
         self._read = read
+
+    @property
+    def peers(self) -> Peers:
+        """The other tensors, for methods that exchange them; of a whole tensor only."""
+        if self._peers is None:
+            raise LookupError(f"{self.name} stands alone")
+        return self._peers()
 
     @cached_property
     def base(self) -> Tensor:
@@ -101,7 +119,7 @@ class Slab:
             stop = min(start + step, end)
             yield Slab(
                 self.name, self.info, self._read, self.count, self._step, start, stop,
-                based=self.based,
+                based=self.based, peers=self._peers,
             )  # fmt: skip
 
     def smallest(self) -> Tensor:
@@ -183,6 +201,22 @@ class SurveyFuser:
 
 
 @dataclass(frozen=True)
+class Small:
+    """How models per member are kept small, as `stockpot.checkpoints.small` reads them."""
+
+    kind: str
+    packed: Callable[[str, tuple[int, ...]], bool]
+    """Whether a tensor of this name and shape is packed; the others are kept whole."""
+    pack: Callable[[Slab], Sequence[Mapping[str, Tensor]]] | None = None
+    """Of each member, what is kept of a packed tensor, by the end of its name."""
+    share: Callable[[Slab], Tensor] | None = None
+    """What all members share of a tensor, where they share all they have."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    """The first member's; each of the next has the next."""
+
+
+@dataclass(frozen=True)
 class SwitchFuser:
     """A method that makes one model per member."""
 
@@ -190,6 +224,8 @@ class SwitchFuser:
     elementwise: bool = False
     together: Mapping[str, Any] | None = None
     """How the models answer together, where they are an ensemble."""
+    small: Small | None = None
+    """How their folders are kept small."""
 
 
 Stages = Generator[Pass, Any, TensorFuser | SurveyFuser | SwitchFuser]

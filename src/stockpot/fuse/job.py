@@ -57,6 +57,11 @@ class Job:
     dtype: torch.dtype | None = None
     """Of the output's floats, where one was asked for."""
 
+    def small(self, number: int) -> SwitchFuser | None:
+        """A fuser by its number, where it keeps its models small."""
+        fuser = self.fusers[number]
+        return fuser if isinstance(fuser, SwitchFuser) and fuser.small is not None else None
+
     @property
     def together(self) -> Mapping[str, Mapping[str, Any]]:
         """Label of each point whose models are an ensemble -> how they answer together."""
