@@ -43,14 +43,15 @@ def write_small(request: Request, job: Job, folder: Path) -> dict[str, dict[str,
     """Write every model of a job; returns what is told of each."""
     details: dict[str, dict[str, Any]] = {}
     for label, of in job.of.items():
-        kinds = {of[row.name] for row in job.stream.alignment.rows}
-        made = [fuser for number in sorted(kinds) if (fuser := job.small(number)) is not None]
-        if len(made) != 1 or len(kinds) != 1:
+        numbers = {row.name: of[row.name] for row in job.stream.alignment.rows}
+        made = {name: found for name, number in numbers.items() if (found := job.small(number))}
+        smalls = [fuser.small for fuser in made.values() if fuser.small is not None]
+        if smalls[0].share is not None and len(set(numbers.values())) > 1:
             raise BadParameterError(
-                f"{request.method}: keeps a model as a whole; expected one value per parameter, "
-                "got values that differ from tensor to tensor."
+                f"{request.method}: is one superposition; expected one value per parameter, got "
+                "values that differ from tensor to tensor."
             )
-        details |= _Writer(request, job, label, made[0], folder).write()
+        details |= _Writer(request, job, label, made, smalls[0], folder).write()
     return details
 
 
@@ -58,13 +59,17 @@ class _Writer:
     """The models of one point."""
 
     def __init__(
-        self, request: Request, job: Job, label: str, fuser: SwitchFuser, folder: Path
+        self,
+        request: Request,
+        job: Job,
+        label: str,
+        fusers: Mapping[str, SwitchFuser],
+        small: Small,
+        folder: Path,
     ) -> None:
-        if fuser.small is None:
-            raise ValueError("a fuser without a small form")
         self.job, self.label, self.folder = job, label, folder
         self.method, self.base = request.method, request.base
-        self.fuser, self.small = fuser, fuser.small
+        self.fusers, self.small = fusers, small
         self.max_shard = parse_size(request.options.max_shard)
         self.models = job.models(label)
         self.kept: dict[str, dict[str, Tensor]] = {model: {} for model in self.models}
@@ -92,14 +97,16 @@ class _Writer:
         stream.walk(stream.pieces(stream.alignment.rows, lambda row: False), work)
 
     def _pack(self, slab: Slab) -> None:
-        if self.small.pack is not None and self.small.packed(slab.name, slab.info.shape):
-            for model, own in zip(self.models, self.small.pack(slab), strict=True):
+        fuser = self.fusers[slab.name]
+        pack = None if fuser.small is None else fuser.small.pack
+        if pack is not None and self.small.packed(slab.name, slab.info.shape):
+            for model, own in zip(self.models, pack(slab), strict=True):
                 for end, values in own.items():
                     if values.is_floating_point():
                         check_merged(values, slab.name, self.method)
                     self._keep(model, f"{slab.name}{end}", values)
             return
-        for model, values in zip(self.models, self.fuser.merge(slab), strict=True):
+        for model, values in zip(self.models, fuser.merge(slab), strict=True):
             check_merged(values, slab.name, self.method)
             if not torch.equal(values, slab.base):
                 whole = values.to(self.job.infos[slab.name].dtype)
