@@ -69,7 +69,7 @@ def shuffled(infos: Mapping[str, TensorInfo], seed: int) -> dict[str, str]:
     for name, info in infos.items():
         if match := _NUMBER.search(name):
             groups.setdefault((name[: match.start()] + name[match.end() :], info), []).append(name)
-    found = {}
+    found: dict[str, str] = {}
     for names in groups.values():
         order = list(range(len(names)))
         Random(seed).shuffle(order)
@@ -142,7 +142,8 @@ class SmallSource:
                 own = name if self._config["vary"] else None
                 signs = column_signs(base.shape[-1], self._config["seed"], own)
                 change = change * signs.to(change)
-            return (base + change * self._config["scale"]).to(dtype)
+            merged: Tensor = base + change * float(self._config["scale"])
+            return merged.to(dtype)
         if name in kept:
             return self._own.read(name).to(dtype)
         return self._base.read(self._under[name]).to(dtype)
