@@ -65,7 +65,7 @@ class Job:
     @property
     def together(self) -> Mapping[str, Mapping[str, Any]]:
         """Label of each point whose models are an ensemble -> how they answer together."""
-        found = {}
+        found: dict[str, Mapping[str, Any]] = {}
         for label, of in self.of.items():
             for number in dict.fromkeys(of.values()):
                 settings = getattr(self.fusers[number], "together", None)
@@ -167,6 +167,7 @@ def prepare(request: Request) -> Job:
 def _spans(request: Request, entry: Entry[FuserTags]) -> list[str] | None:
     if request.base is not None:
         raise BadParameterError(f"{request.method}: stacks its members alone; leave out the base.")
+    asked: list[list[str] | None]
     asked = [check_parameters(entry, params)["layers"] for params in request.points.values()]
     if any(spans != asked[0] for spans in asked):
         raise BadParameterError(

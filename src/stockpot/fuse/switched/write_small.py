@@ -51,7 +51,10 @@ def write_small(request: Request, job: Job, folder: Path) -> dict[str, dict[str,
                 f"{request.method}: is one superposition; expected one value per parameter, got "
                 "values that differ from tensor to tensor."
             )
-        details |= _Writer(request, job, label, made, smalls[0], folder).write()
+        if not isinstance(request.base, Location):  # `check_small` has seen to it
+            return {}
+        writer = _Writer(request, job, label, made, smalls[0], folder)
+        details |= writer.write(lasting(request.base))
     return details
 
 
@@ -68,14 +71,15 @@ class _Writer:
         folder: Path,
     ) -> None:
         self.job, self.label, self.folder = job, label, folder
-        self.method, self.base = request.method, request.base
+        self.method = request.method
         self.fusers, self.small = fusers, small
         self.max_shard = parse_size(request.options.max_shard)
         self.models = job.models(label)
         self.kept: dict[str, dict[str, Tensor]] = {model: {} for model in self.models}
         self.lock = Lock()
 
-    def write(self) -> dict[str, dict[str, Any]]:
+    def write(self, base: str) -> dict[str, dict[str, Any]]:
+        """Walk over all tensors and write what is kept, over a base of this name."""
         alignment = self.job.stream.alignment
         self._copies()
         if self.small.share is None:
@@ -89,7 +93,8 @@ class _Writer:
                 self._walk(lambda slab: self._share(slab, writer))
             shared = sum(path.stat().st_size for path in place.glob("*.safetensors"))
         return {
-            model: self._finish(number, model, shared) for number, model in enumerate(self.models)
+            model: self._finish(number, model, base, shared)
+            for number, model in enumerate(self.models)
         }
 
     def _walk(self, work: Any) -> None:
@@ -141,11 +146,11 @@ class _Writer:
                 hint="bitdelta keeps what differs whole.",
             )
 
-    def _finish(self, number: int, model: str, shared: int) -> dict[str, Any]:
+    def _finish(self, number: int, model: str, base: str, shared: int) -> dict[str, Any]:
         place, infos = self.folder / model, self.job.infos_of(model)
         config: dict[str, Any] = {
             "kind": self.small.kind,
-            "base_model_name_or_path": lasting(self.base),
+            "base_model_name_or_path": base,
             "names": {name: str(info.dtype).removeprefix("torch.") for name, info in infos.items()},
             "tied": dict(self.job.stream.alignment.tied),
             **self.small.settings,
