@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stockpot.checkpoints.folder import parse_size
 from stockpot.checkpoints.layouts import by_plain_name, plain_name
 from stockpot.checkpoints.locate import ON_A_BASE, Location
 from stockpot.checkpoints.small import CONFIG, FILE, SHARED
@@ -35,6 +34,8 @@ def check_small(request: Request, job: Job) -> None:
         )
     if request.options.as_lora is not None:
         raise BadParameterError(f"{request.method}: is small already; leave out as_lora.")
+    if request.options.bn == "recompute":
+        raise BadParameterError(f"{request.method}: keeps BatchNorm statistics; leave out bn.")
     if SHARED in job.members:
         raise BadParameterError(f"{request.method}: no member may be called {SHARED}.")
 
@@ -73,7 +74,6 @@ class _Writer:
         self.job, self.label, self.folder = job, label, folder
         self.method = request.method
         self.fusers, self.small = fusers, small
-        self.max_shard = parse_size(request.options.max_shard)
         self.models = job.models(label)
         self.kept: dict[str, dict[str, Tensor]] = {model: {} for model in self.models}
         self.lock = Lock()
