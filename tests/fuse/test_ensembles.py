@@ -19,6 +19,7 @@ from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadParameterError, UserError
 from stockpot.fuse.run import fuse
 from stockpot.models.load import identify
+from stockpot.tune.merges import Merges
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +132,12 @@ def test_what_an_ensemble_cannot_be(members: dict[str, Path], tmp_path: Path) ->
     record = read_record(out)
     assert record is not None
     assert record.parameters["combine"] == "probabilities"
+
+
+def test_a_search_makes_ensembles_in_passing(members: dict[str, Path]) -> None:
+    data = make_dataset(6)
+    pool = Merges(dict(members), None, [data], device=torch.device("cpu"))
+    asked = {"combine": "logits", "weights": [0, 1, 0]}
+    with torch.no_grad(), pool.merged("ensemble", asked) as (model,):
+        got = model(data.images.pixels)  # type: ignore[attr-defined]
+    torch.testing.assert_close(got, logits(members["b"]))

@@ -157,8 +157,9 @@ def base_of_adapter(adapter: Location) -> str:
     """What the config of an adapter or a small model names as its base, or a folder beside it."""
     named = str(dict(adapter.config).get("base_model_name_or_path") or "")
     if not named:
+        kind = "a small model" if adapter.format == "small" else "a LoRA adapter"
         raise BadCheckpointError(
-            f"{adapter.label}: is a change of a base that its config does not name.",
+            f"{adapter.label}: is {kind} whose config does not name its base.",
             hint="Give the base with --base.",
         )
     # An adapter that moved together with its base still finds it.

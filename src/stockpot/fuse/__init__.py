@@ -26,6 +26,8 @@ class FuserTags(Tags):
     """It fuses no fewer."""
     stacks: bool = False
     """Its members' layers are put one upon the other first, and it fuses what that makes."""
+    together: bool = False
+    """Its members answer together: it makes a folder, and no state dict."""
     linear: bool = False
     """Its result is a weighted sum, so that BatchNorm statistics may be mixed alike."""
     symmetric: bool = False

@@ -150,8 +150,7 @@ def _makes_module(method: str, params: Mapping[str, Any]) -> bool:
     from stockpot.fuse.learning.learner import ModuleFuser
 
     entry = fusers.get(method)
+    if not entry.tags.learns:
+        return entry.tags.together
     own = {row.name for row in entry.parameters}
-    if not entry.tags.learns and "combine" not in own:
-        return False
-    made = entry(**{k: v for k, v in params.items() if k in own})
-    return isinstance(made, ModuleFuser) or getattr(made, "together", None) is not None
+    return isinstance(entry(**{k: v for k, v in params.items() if k in own}), ModuleFuser)

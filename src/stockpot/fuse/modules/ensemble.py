@@ -9,7 +9,7 @@ from stockpot.fuse.parameters import normalized
 from stockpot.models.modules.ensemble import Combine
 
 
-@fusers.register("ensemble", paper="doi:10.1007/3-540-45014-9_1", linear=True)
+@fusers.register("ensemble", paper="doi:10.1007/3-540-45014-9_1", linear=True, together=True)
 def ensemble(
     *,
     combine: Combine = "probabilities",
