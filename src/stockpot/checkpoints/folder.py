@@ -153,7 +153,11 @@ def copy_companions(
     content = read_json_object(config, BadCheckpointError)
     changes: dict[str, Any] = {}
     changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
-    changes |= {key: layers for key in _DEPTHS if layers and key in content}
+    tower = content.get("vision_config")
+    if layers and isinstance(tower, dict):  # of a dual encoder, that tower is stacked
+        changes["vision_config"] = tower | {key: layers for key in _DEPTHS if key in tower}
+    elif layers:
+        changes |= {key: layers for key in _DEPTHS if key in content}
     # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
     home = Path(str(content.get("dual_encoder", "")))
     moved = str(home).startswith("..") or not home.is_dir()

@@ -14,10 +14,10 @@ and data before they merge are in `fuse/learning/learner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,14 @@ Read = Callable[[int, int, int | None], Tensor]
 _TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
+
+
+class Peers(NamedTuple):
+    """The other tensors of the model that a slab is part of."""
+
+    infos: Mapping[str, TensorInfo]
+    slab: Callable[[str], Slab]
+    """The same stretch of another tensor."""
 
 
 class Slab:
@@ -46,6 +54,8 @@ class Slab:
         step: the elements of a stretch.
         start: where this slab begins.
         stop: where it ends; None for a whole tensor.
+        based: whether there is a base to read.
+        peers: gives the other tensors of the model.
     """
 
     def __init__(
@@ -57,7 +67,12 @@ class Slab:
         step: int,
         start: int = 0,
         stop: int | None = None,
+        *,
+        based: bool = False,
+        peers: Callable[[], Peers] | None = None,
     ) -> None:
+        self.based = based
+        self._peers = peers
         self.name = name
         self.info = info
         self.start = start
@@ -65,6 +80,13 @@ class Slab:
         self.count = count
         self._step = step
         self._read = read
+
+    @property
+    def peers(self) -> Peers:
+        """The other tensors, for methods that exchange them; of a whole tensor only."""
+        if self._peers is None:
+            raise LookupError(f"{self.name} stands alone")
+        return self._peers()
 
     @cached_property
     def base(self) -> Tensor:
@@ -95,7 +117,10 @@ class Slab:
             step = max(1, step // row) * row
         for start in range(self.start, max(end, self.start + 1), step):
             stop = min(start + step, end)
-            yield Slab(self.name, self.info, self._read, self.count, self._step, start, stop)
+            yield Slab(
+                self.name, self.info, self._read, self.count, self._step, start, stop,
+                based=self.based, peers=self._peers,
+            )  # fmt: skip
 
     def smallest(self) -> Tensor:
         """The members' smallest values, element by element."""
@@ -176,11 +201,31 @@ class SurveyFuser:
 
 
 @dataclass(frozen=True)
+class Small:
+    """How models per member are kept small, as `stockpot.checkpoints.small` reads them."""
+
+    kind: str
+    packed: Callable[[str, tuple[int, ...]], bool]
+    """Whether a tensor of this name and shape is packed; the others are kept whole."""
+    pack: Callable[[Slab], Sequence[Mapping[str, Tensor]]] | None = None
+    """Of each member, what is kept of a packed tensor, by the end of its name."""
+    share: Callable[[Slab], Tensor] | None = None
+    """What all members share of a tensor, where they share all they have."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    """The first member's; each of the next has the next."""
+
+
+@dataclass(frozen=True)
 class SwitchFuser:
     """A method that makes one model per member."""
 
     merge: Callable[[Slab], Sequence[Tensor]]
     elementwise: bool = False
+    together: Mapping[str, Any] | None = None
+    """How the models answer together, where they are an ensemble."""
+    small: Small | None = None
+    """How their folders are kept small."""
 
 
 Stages = Generator[Pass, Any, TensorFuser | SurveyFuser | SwitchFuser]

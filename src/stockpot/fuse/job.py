@@ -19,8 +19,9 @@ from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.parameters import assign, check_members
+from stockpot.fuse.parameters import assign, check_members, check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request
+from stockpot.fuse.stacking import stack_layers
 from stockpot.fuse.stream import STRETCH, Stream, device_for
 from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
@@ -56,6 +57,27 @@ class Job:
     dtype: torch.dtype | None = None
     """Of the output's floats, where one was asked for."""
 
+    def small(self, number: int) -> SwitchFuser | None:
+        """A fuser by its number, where it keeps its models small."""
+        fuser = self.fusers[number]
+        return fuser if isinstance(fuser, SwitchFuser) and fuser.small is not None else None
+
+    @property
+    def together(self) -> Mapping[str, Mapping[str, Any]]:
+        """Label of each point whose models are an ensemble -> how they answer together."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for label, of in self.of.items():
+            for number in dict.fromkeys(of.values()):
+                settings = getattr(self.fusers[number], "together", None)
+                if settings is None:
+                    continue
+                if found.setdefault(label, settings) != settings:
+                    raise BadParameterError(
+                        f"{self.entry.name}: answers together as a whole; expected one value per "
+                        "parameter, got values that differ from tensor to tensor."
+                    )
+        return found
+
     @property
     def learns(self) -> bool:
         """Whether it must learn from data before it can merge."""
@@ -89,12 +111,14 @@ def prepare(request: Request) -> Job:
     entry = fusers.get(request.method)
     options = request.options
     members, around = _open(request, entry)
+    if entry.tags.stacks:
+        members = [stack_layers(members, _spans(request, entry))]
     exclude = options.exclude
     if entry.tags.learns and _any_whole_clip([*members, *([around] if around else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
     alignment = align(
         members,
-        around if entry.tags.needs_base else None,
+        around if entry.tags.needs_base or entry.tags.takes_base else None,
         # What a method computes without a base may still belong into one.
         frame=around,
         exclude=exclude,
@@ -138,6 +162,18 @@ def prepare(request: Request) -> Job:
             "head=each."
         )
     return Job(entry, stream, made, of, short, infos, switches, module, dtype)
+
+
+def _spans(request: Request, entry: Entry[FuserTags]) -> list[str] | None:
+    if request.base is not None:
+        raise BadParameterError(f"{request.method}: stacks its members alone; leave out the base.")
+    asked: list[list[str] | None]
+    asked = [check_parameters(entry, params)["layers"] for params in request.points.values()]
+    if any(spans != asked[0] for spans in asked):
+        raise BadParameterError(
+            "layers: the points of a sweep share their layers; fuse once for each."
+        )
+    return asked[0]
 
 
 def _any_whole_clip(sources: list[Source]) -> bool:

@@ -14,7 +14,7 @@ from stockpot.checkpoints.clip.settings import translate_settings
 from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, base_of_adapter, locate
+from stockpot.checkpoints.locate import ON_A_BASE, Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
@@ -184,8 +184,8 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
         return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
-        if spec.format == "adapter" and spec.folder is not None:
-            beside.append(spec.folder / "adapter_config.json")
+        if spec.format in ON_A_BASE and spec.folder is not None:
+            beside.append(spec.folder / f"{spec.format}_config.json")
         if spec.folder is None:
             return fingerprint_files(spec.files, known)
         files = [*spec.files, *beside]
@@ -209,7 +209,7 @@ def _all_tensors(source: Any) -> list[tuple[str, Tensor]]:
 
 def _under_adapter(spec: Any) -> Location | None:
     """The model that a LoRA adapter names as its own, where no base is given."""
-    if not isinstance(spec, Location) or spec.format != "adapter":
+    if not isinstance(spec, Location) or spec.format not in ON_A_BASE:
         return None
     return locate(base_of_adapter(spec))
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from stockpot.fuse.finite import Inputs
 from stockpot.fuse.fuser import (
     Fuser,
     Pass,
+    Peers,
     Slab,
     StagedFuser,
     Stages,
@@ -103,7 +105,23 @@ class Stream:
             return values
 
         count, step = len(row.members), self._step
-        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop)
+        based = self.alignment.base is not None and row.base is not None
+
+        def peers() -> Peers:
+            rows = self._rows
+            return Peers(
+                {name: other.info for name, other in rows.items()},
+                lambda name: self.slab(piece._replace(row=rows[name]), inputs),
+            )
+
+        return Slab(
+            row.name, row.info, read, count, step, piece.start, piece.stop,
+            based=based, peers=peers,
+        )  # fmt: skip
+
+    @cached_property
+    def _rows(self) -> dict[str, Row]:
+        return {row.name: row for row in self.alignment.rows}
 
     @property
     def _step(self) -> int:
