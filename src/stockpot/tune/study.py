@@ -33,6 +33,8 @@ Pruner = Literal["none", "racing", "median", "halving"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "cma", "random", "grid", "nsga2")
 PRUNERS: tuple[Pruner, ...] = ("none", "racing", "median", "halving")
 _STUDY = "stockpot"
+_BOTH = ("exist", "lock", "unique", "duplicate")
+"""What databases say where two processes make the same tables."""
 _OWNER, QUESTION, PROBLEM = "owner", "question", "problem"
 _HERE = platform.node()
 _PATIENCE = 3600.0
@@ -65,11 +67,15 @@ def optuna_module() -> Any:
 def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> optuna.Study:
     """The study of a storage, made where there is none; refuses one of another question."""
     optuna = optuna_module()
+    address = storage
+    if storage.startswith(("postgresql://", "postgres://")):
+        # The driver that the extra brings, as for the index of results.
+        address = "postgresql+psycopg://" + storage.partition("://")[2]
     own = {"connect_args": {"timeout": 120}} if storage.startswith("sqlite") else {}
     study = None
     for attempt in range(20):
         try:
-            opened = optuna.storages.RDBStorage(storage, engine_kwargs=own)
+            opened = optuna.storages.RDBStorage(address, engine_kwargs=own)
             if own:
                 _quicken(opened)
             study = optuna.create_study(
@@ -78,8 +84,8 @@ def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> op
             )  # fmt: skip
             break
         except Exception as problem:  # two processes that both make the tables
-            if attempt == 19 or ("exist" not in str(problem) and "lock" not in str(problem)):
-                said = str(problem).splitlines()[0]
+            said = str(problem).splitlines()[0]
+            if attempt == 19 or not any(word in said.lower() for word in _BOTH):
                 raise UserError(f"tune: {storage} cannot be opened: {said}") from problem
             time.sleep(0.1)
     assert study is not None
