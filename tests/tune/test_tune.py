@@ -106,6 +106,11 @@ def test_the_command_of_a_trial_makes_its_weights(tuned: Any, tmp_path: Path) ->
     kept = load_file(out / "model" / "model.safetensors")
     assert made.keys() == kept.keys()
     assert all(torch.equal(made[name], kept[name]) for name in made)
+    # And so are those of another trial, as the search has them in memory.
+    state = stockpot.fuse(other.method, found.members, base=found.base, **other.params)
+    made = load_file(tmp_path / str(other.number) / "model.safetensors")
+    assert made.keys() == state.keys()
+    assert all(torch.equal(made[name], state[name]) for name in made)
     # Measured from its folder, the other trial scores what it scored in memory.
     seen = [random_dataset(classes, seed=n) for n, classes in enumerate(TASKS.values())]
     cells = stockpot.measure(
