@@ -1,20 +1,18 @@
-"""The CLIP fusion study: candidates for the pool, fusions, tuned fusions, what routing could reach.
+"""The CLIP fusion study: candidates for the pool, its fusions, and what routing could reach.
 
     python studies/clip_fusion/study.py pools               # candidates on validation images
     python studies/clip_fusion/study.py fusions             # three recipes, EMR and TALL masks
     python studies/clip_fusion/study.py fusions --small     # at a size for two CPU cores
     python studies/clip_fusion/study.py routing
-    python studies/clip_fusion/study.py tuned               # every method tuned, as in plan.md
-    python studies/clip_fusion/tables.py runs               # or: tables.py runs tuned
+    python studies/clip_fusion/tables.py runs
 
+Every method tuned: `tuned.py`.
 What is finished lies in runs/; stopped and started again, a part goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +22,10 @@ from torch import Tensor
 
 import stockpot
 from stockpot.checkpoints.resolve import zoo_folder
-from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.errors import UserError
-from stockpot.fuse import fusers
-from stockpot.fuse.parameters import check_members
 from stockpot.harden.selection import accuracy
-from stockpot.measure.measurement import Context
 from stockpot.models.load import load_for
 from stockpot.recipe import load_recipe
-from stockpot.results.tuning import (
-    TunedObjective,
-    TunedTrial,
-    TuneResult,
-    read_tuning,
-    write_tuning,
-)
-from stockpot.tune.examine import scores_on_test
-from stockpot.tune.merges import Merges
-from stockpot.tune.objectives import judge, read_objectives
-from stockpot.tune.space import derived
 
 EXPERT_OF = {
     "cifar10": "clip-cifar10",
@@ -63,7 +45,6 @@ BASES: dict[str, dict[str, float]] = {
 """Name of a base -> the shares of the captions that it sees."""
 RATES = {"near": 1e-4, "far": 2.5e-4}
 """Name -> the learning rate of the experts."""
-MEMBERS = {name: name for name in EXPERT_OF.values()}
 STEPS, BATCH, VALIDATION = 3200, 768, 400
 SIMPLE: dict[str, dict[str, Any]] = {
     "average": {"method": "average"},
@@ -71,10 +52,6 @@ SIMPLE: dict[str, dict[str, Any]] = {
 } | {f"task_arithmetic@{s}": {"method": "task_arithmetic", "scale": s}
      for s in (0.1, 0.2, 0.3, 0.5)}  # fmt: skip
 SWITCHED = ("emr", "tall_mask")
-APART = ("smile", *SWITCHED)
-"""Methods that make more than one network of the size of the base."""
-TUNED, TRIALS, TESTED, LEARNED = "clip_tuned", 12, 1000, 256
-HELD = {"fisher": {"expectation": "joint"}}
 FUSIONS = ("clip_fusion", "clip_generalisation", "clip_robustness")
 
 
@@ -187,115 +164,6 @@ def routing(given: argparse.Namespace) -> None:
         print("  ".join(shown), flush=True)
 
 
-def images(split: str, limit: int | None) -> list[Dataset]:
-    """Of every task; icons call their training images `train`."""
-    return [
-        load_dataset(task, split="train" if (task, split) == ("icons", "fit") else split)
-        .limited(limit) for task in EXPERT_OF
-    ]  # fmt: skip
-
-
-def merging(learning: bool) -> list[str]:
-    """The methods that merge all five, the quick ones first."""
-    found = []
-    for name in fusers.names():
-        entry = fusers.get(name)
-        steps = entry.tags.needs_data and "steps" in {row.name for row in entry.parameters}
-        try:
-            check_members(entry, len(EXPERT_OF), with_base=True)
-        except UserError:
-            continue
-        if entry.tags.each and (learning or not steps):
-            found.append(name)
-    return sorted(found, key=lambda name: (fusers.get(name).tags.heavy, name))
-
-
-def tuned(given: argparse.Namespace) -> None:
-    """Every method on one budget, then the best of all beside the best default; see plan.md."""
-    seen = images("val", 16 if given.small else VALIDATION)
-    test = images("test", 16 if given.small else TESTED)
-    learned = images("fit", 8 if given.small else LEARNED)
-    for method in merging(given.learning):
-        folder = given.runs / TUNED / method
-        known = read_tuning(folder)
-        if known is not None and known.finished:
-            continue
-        print(method, flush=True)
-        try:
-            if derived(fusers.get(method)):
-                trials = 3 if given.small else TRIALS
-                stockpot.tune(
-                    method, MEMBERS, seen, base="clip-base", test=test, trials=trials,
-                    prune="racing", tasks=learned, out=folder, device=given.device,
-                    **HELD.get(method, {}),
-                )  # fmt: skip
-            else:
-                alone(method, seen, test, folder, Context(torch.device("cpu"), batch_size=256))
-        except UserError as problem:  # said in the log; the other methods go on
-            print(f"{method}: {problem}", flush=True)
-    best(given)
-
-
-def alone(
-    method: str, seen: Sequence[Dataset], test: Sequence[Dataset], folder: Path, context: Context
-) -> None:
-    """A method with nothing to search, as a search of one trial."""
-    begun, marks, wanted = time.perf_counter(), [False] * len(seen), read_objectives("clean")
-    merges = Merges(MEMBERS, "clip-base", seen, device=context.device)
-    with merges.merged(method, {}) as models:
-        found = judge(wanted, models, seen, marks, context)["clean"]
-    trial = TunedTrial(
-        number=0, state="complete", method=method, values={"clean": found.value},
-        tasks={"clean": list(found.tasks)}, seconds=round(time.perf_counter() - begun, 3),
-    )  # fmt: skip
-    result = TuneResult(
-        methods=[method], members=MEMBERS, base="clip-base", data=[str(one) for one in seen],
-        test_data=[str(one) for one in test], images=sum(map(len, seen)),
-        objectives=[TunedObjective(name="clean")], sampler="", prune="", seed=0, wanted=1,
-        trials=[trial], front=[0], chosen=0, default=0, finished=True, test_looks=1,
-    )  # fmt: skip
-    exam = Merges(MEMBERS, "clip-base", test, device=context.device)
-    scores = scores_on_test(result, exam, wanted, marks, context)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tuning(folder, result.model_copy(update={"test": scores}))
-
-
-def searches(runs: Path) -> dict[str, TuneResult]:
-    """The searches that have ended, by method."""
-    found = {path.parent.name: read_tuning(path.parent)
-             for path in sorted((runs / TUNED).glob("*/tune.json"))}  # fmt: skip
-    return {name: one for name, one in found.items() if one is not None and one.finished}
-
-
-def leaders(runs: Path) -> dict[str, TunedTrial]:
-    """On validation images the best trial of all, and the best default."""
-    found = {name: one for name, one in searches(runs).items() if name not in APART}
-    both = {
-        "tuned": [one.trial(one.chosen) for one in found.values() if one.chosen is not None],
-        "default": [one.trial(one.default) for one in found.values() if one.default is not None],
-    }
-    return {key: max(some, key=lambda t: t.values["clean"]) for key, some in both.items() if some}
-
-
-def best(given: argparse.Namespace) -> None:
-    """The two leaders on all test images."""
-    out = given.runs / f"{TUNED}_best"
-    for key, trial in leaders(given.runs).items():
-        settings = dict(trial.params)
-        if fusers.get(trial.method).tags.learns:
-            settings |= {"tasks": images("fit", 8 if given.small else LEARNED)}
-        name = f"{key}-{trial.method}-{trial.number}"
-        if not (out / "models" / name).is_dir():
-            stockpot.fuse(
-                trial.method, MEMBERS, base="clip-base", out=out / "models" / name, **settings
-            )
-        for task in EXPERT_OF:
-            stockpot.measure(
-                {name: out / "models" / name}, {"clean": {"per_class": False}}, data=task,
-                data_options={"limit": 16 if given.small else None}, out=out, device=given.device,
-            )  # fmt: skip
-
-
 def tower(name: str) -> dict[str, Tensor]:
     """The weights of a vision tower, by their names in it."""
     tensors = load_file(Path(str(zoo_folder(name))) / "model.safetensors")
@@ -305,7 +173,7 @@ def tower(name: str) -> dict[str, Tensor]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["pools", "fusions", "routing", "tuned"])
+    parser.add_argument("part", choices=["pools", "fusions", "routing"])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--small", action="store_true", help="few images and steps")
     parser.add_argument("--engine", default="serial", help="serial or processes")
@@ -313,14 +181,10 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", choices=BASES, default=list(BASES), help="pools: bases"
     )
-    parser.add_argument(
-        "--learning", action="store_true", help="tuned: also methods that take steps"
-    )
     parser.add_argument("--recipes", nargs="*", choices=FUSIONS, default=FUSIONS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {"pools": pools, "fusions": fusions, "routing": routing, "tuned": tuned}
-    parts[given.part](given)
+    {"pools": pools, "fusions": fusions, "routing": routing}[given.part](given)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,11 @@ def test_two_processes_do_one_search_in_one_folder(tmp_path: Path) -> None:
     for one in both:
         one.join(120)
     assert [one.exitcode for one in both] == [0, 0]
+    left = read_tuning(tmp_path / "both")
+    assert left is not None
+    assert (left.finished, left.test_looks, len(left.trials)) == (True, 1, 10), "scored once"
     found, alone = toy(tmp_path / "both", **how), toy(tmp_path / "alone", **how)
+    assert found == left
     assert len(found.trials) == len(alone.trials) == 10
     same_points(found, alone)
     assert (tmp_path / "both" / "model").is_dir()

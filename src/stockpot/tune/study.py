@@ -37,6 +37,8 @@ _BOTH = ("exist", "lock", "unique", "duplicate")
 """What databases say where two processes make the same tables."""
 _OWNER, QUESTION, PROBLEM = "owner", "question", "problem"
 _HERE = platform.node()
+_GLANCE = 0.2
+"""Seconds between looks at trials of others."""
 _PATIENCE = 3600.0
 """Seconds after which a trial of another machine counts as lost."""
 
@@ -124,7 +126,8 @@ def sqlite_in(folder: Path) -> str:
 def trials_to_do(study: optuna.Study, total: int) -> Iterator[Trial]:
     """Trials, one after the other, until there are as many as are wanted.
 
-    First come those whose process is gone; then new ones. Another process may take some meanwhile.
+    First come those whose process is gone; then new ones. Another process may take some meanwhile,
+    and the end is when those have ended too, so that all choose from the same trials.
     """
     optuna = optuna_module()
     states = optuna.trial.TrialState
@@ -140,13 +143,16 @@ def trials_to_do(study: optuna.Study, total: int) -> Iterator[Trial]:
             yield trial
             continue
         if sum(map(_counts, known)) >= total:
-            return
+            if not any(t.state == states.RUNNING for t in known):
+                return
+            time.sleep(_GLANCE)
+            continue
         trial = study.ask()
         trial.set_user_attr(_OWNER, _me())
         before = [t for t in study.get_trials(deepcopy=False) if t.number < trial.number]
         if sum(map(_counts, before)) >= total:  # another process had the same thought
             study.tell(trial, state=states.FAIL)
-            return
+            continue
         yield trial
 
 
