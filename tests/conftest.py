@@ -107,3 +107,15 @@ def toy_file(tmp_path: Path) -> Path:
         classes=np.array(CLASSES),
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that runs for all tests that ask for one."""
+    pytest.importorskip("psycopg")
+    from postgres import NONE, programs, server
+
+    if programs() is None:
+        pytest.skip(NONE)
+    with server() as url:
+        yield url

@@ -6,6 +6,7 @@
     python studies/clip_fusion/study.py routing
     python studies/clip_fusion/tables.py runs
 
+Every method tuned: `tuned.py`.
 What is finished lies in runs/; stopped and started again, a part goes on.
 """
 

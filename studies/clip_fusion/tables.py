@@ -1,6 +1,7 @@
 """Tables and figures of the CLIP fusion study, from the runs that `study.py` left.
 
     python studies/clip_fusion/tables.py runs
+    python studies/clip_fusion/tables.py runs tuned      # only those of `tuned.py`
 
 Writes CSV files beside this file, puts the tables into README.md and draws the figures from the
 CSV files. Tables of paired differences and of calibration need the results themselves.
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from study import BASES, EXPERT_OF, RATES, SWITCHED
+from tuned import APART, leader_rows, tuned_rows
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import Contrast, mean_contrast, paired
+from stockpot.results.contrast import Contrast, mean_contrast, paired, verdict
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import (
     TaskRow,
@@ -51,7 +53,42 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
         "sweep": sweep(files["fusion"]),
         "generalisation": generalisation(files["generalisation"]),
         "severities": severities(files["robustness"]),
+        **tuned_tables(files["tuned"], files["leaders"]),
     }
+
+
+def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
+    """Every method tuned on the same budget, and the best of all beside the best default."""
+    body = []
+    for row in sorted(rows, key=lambda row: row["test"]):
+        searched = row["trials"] > 1
+        apart = " (larger)" if row["method"] == "smile" else " (a model per task)"
+        body.append([
+            row["method"] + (apart if row["method"] in APART else ""),
+            f"{row['trials']:.0f}, {row['given up']:.0f}" if searched else "nothing to tune",
+            percent(row["validation"]),
+            _range(row, "choice") if row["choice"] is not None else "",
+            _range(row, "test"),
+            percent(row["default"]) if row["default"] is not None else "",
+            _range(row, "gain", "+") if searched and row["gain"] is not None else "",
+            f"`{row['parameters']}`" if row["parameters"] else "",
+        ])  # fmt: skip
+    head = ["method", "trials, given up", "validation", "worth of the choice [95 %]",
+            "test [95 %]", "test, defaults", "gain [95 %]", "chosen"]  # fmt: skip
+    margin = [
+        [f"{row['tuned']} over {row['default']}", f"{row['images']:,.0f}", percent(row["first"]),
+         percent(row["second"]), _range(row, "margin", "+"),
+         VERDICTS[verdict(row["margin_low"], row["margin_high"])]]
+        for row in best
+    ]  # fmt: skip
+    columns = ["best tuned over best default", "test images", "tuned", "default",
+               "margin, points [95 %]", "tuning pays"]  # fmt: skip
+    return {"tuned": markdown(head, body), "margin": markdown(columns, margin)}
+
+
+def _range(row: Row, name: str, sign: str = "") -> str:
+    value, low, high = (100 * row[key] for key in (name, f"{name}_low", f"{name}_high"))
+    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
 
 
 def pools(rows: Sequence[Row]) -> str:
@@ -235,9 +272,15 @@ def pool_rows(runs: Path) -> list[Row]:
 def main() -> None:
     from figures import draw
 
-    if len(sys.argv) != 2:
-        sys.exit("usage: python studies/clip_fusion/tables.py RUNS")
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["tuned"]):
+        sys.exit("usage: python studies/clip_fusion/tables.py RUNS [tuned]")
     runs = Path(sys.argv[1])
+    own = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
+    for name, rows in own.items():
+        write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    if sys.argv[2:]:
+        fill(HERE / "README.md", tuned_tables(own["tuned"], own["leaders"]))
+        return
     fused = Fused(runs)
     seen = next(found for found in task_tables(load_results(runs / "clip_generalisation"))
                 if found.measure == "clean")  # fmt: skip
@@ -247,6 +290,7 @@ def main() -> None:
         "generalisation": score_rows(seen.tasks, seen.rows),
         "robustness": conditions,
         "pools": pool_rows(runs / "clip_pools") or read_csv(HERE / "pools.csv"),
+        **own,
     }
     for name, rows in files.items():
         write_atomic(HERE / f"{name}.csv", csv_text(rows))

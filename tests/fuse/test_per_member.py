@@ -64,7 +64,33 @@ def test_a_scale_for_each_member_multiplies_its_change() -> None:
 def test_a_density_for_each_member_is_what_the_method_called_densities() -> None:
     wanted = merged("ties", densities=[0.2, 0.8])
     assert same(merged("ties", density={"members": [0.2, 0.8]}), wanted)
-    assert not same(merged("ties", density=[0.2, 0.8]), wanted), "a plain list goes by depth"
+    assert not same(merged("ties", density={"depth": [0.2, 0.8]}), wanted)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("ties", {"density": [0.2, 0.8]}),
+        ("ties", {"density": "[0.2, 0.8]"}),  # as on a command line
+        ("ties", {"density": {"*attn*": [0.2, 0.8], "*": 0.5}}),
+        ("task_arithmetic", {"scale": (0.2, 0.8)}),
+        ("breadcrumbs", {"gamma": [0.0, 0.1]}),
+        ("della", {"epsilon": [0.0, 0.1]}),
+    ],
+)
+def test_a_list_that_may_mean_members_or_depth_is_refused(
+    method: str, params: dict[str, object]
+) -> None:
+    with pytest.raises(BadParameterError, match=r"may mean members or depth.*\{members: \["):
+        merged(method, **params)
+
+
+def test_a_list_that_can_mean_one_thing_is_short_for_it() -> None:
+    weighted = merged("task_arithmetic", weights=[0.2, 0.8])
+    assert same(weighted, merged("task_arithmetic", weights={"members": [0.2, 0.8]}))
+    by_depth = merged("iso_c", scale={"depth": [0.2, 0.8]})
+    assert same(by_depth, merged("iso_c", scale=[0.2, 0.8]))
+    assert not same(by_depth, merged("iso_c", scale=0.5))
 
 
 def test_groups_depth_and_members_stand_inside_one_another() -> None:

@@ -156,7 +156,7 @@ def test_parameters_by_glob_and_by_depth(pool: dict[str, Path]) -> None:
     inside = next(name for name in got if ".0." in name and name.endswith("weight"))
     torch.testing.assert_close(got[inside], first[inside])
     # Text, as a command line gives it; two layers: the first has 0, the last and the head have 1.
-    got = fuse("task_arithmetic", **call, scale="[0, 1]")
+    got = fuse("task_arithmetic", **call, scale="{depth: [0, 1]}")
     assert torch.equal(got[inside], base[inside])
     deep = inside.replace(".0.", ".1.")
     torch.testing.assert_close(got[deep], first[deep])
@@ -343,8 +343,10 @@ def test_a_lora_adapter_is_a_member(pool: dict[str, Path], tmp_path: Path) -> No
 
 def test_parameters_can_be_checked_alone() -> None:
     entry = fusers.get("ties")
-    check_parameters(entry, {"density": {"*mlp*": 0.1, "*": [0.2, 0.4]}, "scale": [0, 1]})
+    check_parameters(
+        entry, {"density": {"*mlp*": 0.1, "*": {"depth": [0.2, 0.4]}}, "scale": {"depth": [0, 1]}}
+    )
     check_parameters(fusers.get("weighted"), {"weights": [[1, 0], [0, 1]]})
-    for wrong in ({"density": {"*": 2.0}}, {"densty": 1}, {"scale": ["x", "y"]}):
+    for wrong in ({"density": {"*": 2.0}}, {"densty": 1}, {"scale": {"depth": ["x", "y"]}}):
         with pytest.raises(BadParameterError):
             check_parameters(entry, wrong)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
+from dual_encoders import make_clip
 from pico import CLASSES, make_classifier
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.forward import first_token
 from stockpot.models.forward.ends import ConvReLU, Kernel, Residual, by_kernel, end
 from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
 from stockpot.models.forward.passes import TOLERANCE, Passes
+from stockpot.models.load import load_model
 from stockpot.score.predictions import watching
 from towers import of_hub
 
@@ -328,3 +332,28 @@ def test_a_pass_that_waits_for_a_value_is_not_recorded() -> None:
         assert off(run(pictures(16).cuda()), model(pictures(16).cuda())) < TOLERANCE["bf16"]
     assert not run.facts.graph
     assert run.facts.precision == "bf16"
+
+
+def test_the_first_token_alone_gives_the_tower_s_answers(tmp_path: Path) -> None:
+    """Against transformers' own forward pass, in pieces, and only where nobody listens inside."""
+    model = load_model(make_clip(tmp_path), classes=("ant", "bee", "cat")).eval()
+    layers = model.network.vision_tower.encoder.layers
+    for parameter in model.network.vision_tower.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    images, run = pictures(70), Passes(model)
+    asked: list[int] = []
+    with evaluating(model):
+        assert first_token.is_known(model)
+        assert off(run(images), model(images)) < 1e-5
+        # Weights may change between calls.
+        layers[0].mlp.fc1.weight.mul_(2)
+        assert off(run(images), model(images)) < 1e-5
+        hook = layers[1].mlp.register_forward_hook(lambda *words: asked.append(1))
+        assert not first_token.is_known(model)
+        run(images)
+        assert asked == [1], "who listens hears"
+        hook.remove()
+        layers[1].mlp.fc1 = nn.Sequential(layers[1].mlp.fc1)
+        assert not first_token.is_known(model), "a layer of another kind is asked as it is"
+    # With gradients, the network itself answers.
+    assert run(images[:2].float() / 255).requires_grad

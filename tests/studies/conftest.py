@@ -17,7 +17,7 @@ Part = Callable[[str, str], ModuleType]
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     """`part("fmr", "tables")` is studies/fmr/tables.py."""
-    names = ("study", "tables", "figures")
+    names = ("study", "tables", "figures", "tuned")
 
     def load(study: str, name: str) -> ModuleType:
         for other in names:

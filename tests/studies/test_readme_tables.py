@@ -43,7 +43,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
     if study == "label_free":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("estimates", "labels")))
-    names = ("pools", "fusion", "generalisation", "robustness")
+    names = ("pools", "fusion", "generalisation", "robustness", "tuned", "leaders")
     return lambda nudge: make({name: rows(study, name, nudge) for name in names})
 
 
@@ -51,7 +51,7 @@ PLACES = {
     "adaptation": {"verdicts", *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
-    "clip_fusion": {"pools", "sweep", "generalisation", "severities"},
+    "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin"},
     "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
@@ -86,7 +86,7 @@ def test_what_a_page_links_to_is_there(study: str) -> None:
 
 
 def test_studies_are_alike_and_stand_on_the_package() -> None:
-    known = {"study.py", "tables.py", "figures.py"}
+    known = {"study.py", "tables.py", "figures.py", "tuned.py"}
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}
         assert {"study.py", "tables.py"} <= files <= known

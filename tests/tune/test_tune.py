@@ -9,59 +9,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
 import stockpot
 from commands import invoke
-from pico import CLASSES, make_classifier, make_dataset
 from stockpot.checkpoints.record import read_record
-from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError, BadParameterError
-from stockpot.models.classifier import Classifier
 from stockpot.results.index.open import open_index
 from stockpot.results.tuning import TuneResult, read_tuning
 from stockpot.tune import search
 from task_pools import TASKS, ClipPool, make_clip_pool, random_dataset
+from toy_tuning import levels, parted, told, toy
 
 pytest.importorskip("optuna")
-
-
-class Levels(nn.Module):
-    """Right about an image of `make_dataset` where its levels are those of the labels."""
-
-    def __init__(self, levels: torch.Tensor) -> None:
-        super().__init__()
-        self.levels = nn.Parameter(levels)
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        seen = pixels[:, :, 0, :].mean(dim=(1, 2))
-        return -50 * (seen[:, None] - self.levels) ** 2
-
-
-TRUE = torch.arange(4) * 40 / 255
-
-
-def levels(factor: float) -> Classifier:
-    return make_classifier(Levels(TRUE * factor), CLASSES)
-
-
-def parted() -> tuple[Dataset, Dataset]:
-    data = make_dataset(60)
-    return data.take(range(30)), data.take(range(30, 60))
-
-
-def toy(out: Path, **settings: Any) -> TuneResult:
-    """Task arithmetic from nothing to four times the truth: the best scale is one quarter."""
-    seen, test = parted()
-    common = {"space": {"scale": "0:1"}, "sampler": "grid", "points": 9, "test": test}
-    members = {"far": levels(4.0)}
-    return stockpot.tune(
-        "task_arithmetic", members, seen, base=levels(0.0), out=out, **common | settings
-    )
-
-
-def told(found: TuneResult) -> list[Any]:
-    return [(t.number, t.state, t.params, t.values) for t in found.trials]
 
 
 def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> None:
@@ -165,6 +124,11 @@ def test_the_command_of_a_trial_makes_its_weights(tuned: Any, tmp_path: Path) ->
     kept = load_file(out / "model" / "model.safetensors")
     assert made.keys() == kept.keys()
     assert all(torch.equal(made[name], kept[name]) for name in made)
+    # And so are those of another trial, as the search has them in memory.
+    state = stockpot.fuse(other.method, found.members, base=found.base, **other.params)
+    made = load_file(tmp_path / str(other.number) / "model.safetensors")
+    assert made.keys() == state.keys()
+    assert all(torch.equal(made[name], state[name]) for name in made)
     # Measured from its folder, the other trial scores what it scored in memory.
     seen = [random_dataset(classes, seed=n) for n, classes in enumerate(TASKS.values())]
     cells = stockpot.measure(

@@ -7,9 +7,10 @@ One grammar in Python, in recipes and on the command line. In the place of a val
     {members: [0.1, 0.4]}         one for each member, in order or by name: {members: {a: 0.1}}
 
 and each may stand inside the one before it. Depth begins with the embeddings and the first block
-and ends with the last block and the head. A plain list is short for depth where a number is
-expected, and for members where the method takes a list (`weights`). Methods know nothing of this:
-each gets plain values for its tensors.
+and ends with the last block and the head. A plain list is short where it can mean one thing only:
+members where the method takes a list (`weights`), depth where it takes a number that is the same
+for all members. A number that may differ between members (`density`, and `scale` beside weights)
+refuses it. Methods know nothing of this: each gets plain values for its tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadParameterError
 from stockpot.foreign import YamlError, read_value
 from stockpot.fuse import FuserTags
-from stockpot.fuse.per_member import DEPTH, MEMBERS, by_member, is_by
+from stockpot.fuse.per_member import DEPTH, MEMBERS, by_member, is_by, refuse_plain_list
 from stockpot.registry import Entry
 
 _FIRST = re.compile(
@@ -60,6 +61,8 @@ def assign(
     fixed = {key: value for key, value in given.items() if key not in varying}
     if not varying:
         return Assignment((entry.validate(fixed),), dict.fromkeys(names, 0))
+    for key in varying.keys() & numbers:
+        refuse_plain_list(entry, key, varying[key])
     depth = depths(names)
     sets: dict[str, int] = {}
     distinct: list[dict[str, Any]] = []

@@ -6,6 +6,7 @@ writing becomes theirs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,25 @@ def by_member(
                 hint=f"These can: {', '.join(able)}." if able else "None of its parameters can.",
             )
     return found
+
+
+def refuse_plain_list(entry: Entry[FuserTags], key: str, value: Any) -> None:
+    """Refuse a list of a number that may differ both between members and over the depth.
+
+    Inside `members` or `depth` it says what it is; inside globs it does not.
+    """
+    said = is_by(MEMBERS, value) or is_by(DEPTH, value)
+    if said or not _can(key, set(entry.schema.model_fields)):
+        return
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            refuse_plain_list(entry, key, inner)
+    elif isinstance(value, list | tuple):
+        shown = json.dumps(list(value))
+        raise BadParameterError(
+            f"{entry.name}: {key}: a plain list may mean members or depth, got {shown}.",
+            hint=f"Write {{{MEMBERS}: {shown}}} or {{{DEPTH}: {shown}}}.",
+        )
 
 
 def _can(name: str, takes: set[str]) -> bool:

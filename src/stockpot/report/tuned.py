@@ -171,7 +171,7 @@ def _trials(name: str, result: TuneResult, trials: Sequence[TunedTrial]) -> Mark
     several = len(result.methods) > 1
     heads = [Column("trial"), *([Column("method", number=False, filter=True)] if several else []),
              *(Column(one.name) for one in result.objectives),
-             Column("parameters", number=False), Column("seconds", fold=2),
+             Column("knobs", number=False), Column("seconds", fold=2),
              Column("state", number=False, fold=1),
              Column("make it again", number=False, note="Makes the same weights.")]  # fmt: skip
     rows = []

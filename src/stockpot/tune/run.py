@@ -15,6 +15,7 @@ from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
+from stockpot.lock import held_alone
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.inputs import seen_in
 from stockpot.report.tuned import write_tune_page
@@ -51,6 +52,8 @@ from stockpot.tune.summary import (
 )
 
 MODEL, PAGE = "model", "tune.html"
+_PATIENCE = 3600.0
+"""Seconds that another process may take to score its choice."""
 
 
 def tune(
@@ -193,25 +196,26 @@ def tune(
 
     try:
         search.run(study, total, told)
-    except BaseException:
+        # Of several processes one scores the choice and writes it; the others find it done.
+        with held_alone(folder / ".choice.lock", folder, wait=_PATIENCE):
+            earlier = read_tuning(folder)
+            result = summed_up(finished=True)
+            if (chosen := result.chosen) is not None:
+                result = with_selection(result, study, wanted, seen, marks, seed)
+                again = earlier is not None and earlier.finished and earlier.chosen == chosen
+                exam = Merges(named, base, exam_data, device=place, tasks=tasks)
+                if exam_data and not (again and earlier is not None and earlier.test):
+                    scores = scores_on_test(result, exam, wanted, marks, context)
+                    looks = result.test_looks + 1
+                    result = result.model_copy(update={"test": scores, "test_looks": looks})
+                best = result.trial(chosen)
+                _write_model(folder, best, named, base, tasks, str(place), seen, record)
+                if index:
+                    tell_choice(str(index), folder, best, exam, wanted, marks, context)
+            write_tuning(folder, result)
+            write_tune_page(result, folder / PAGE)
+    finally:
         close_study(study)
-        raise
-    result = summed_up(finished=True)
-    if (chosen := result.chosen) is not None:
-        result = with_selection(result, study, wanted, seen, marks, seed)
-        again = earlier is not None and earlier.finished and earlier.chosen == chosen
-        exam = Merges(named, base, exam_data, device=place, tasks=tasks)
-        if exam_data and not (again and earlier is not None and earlier.test):
-            scores = scores_on_test(result, exam, wanted, marks, context)
-            looks = result.test_looks + 1
-            result = result.model_copy(update={"test": scores, "test_looks": looks})
-        best = result.trial(chosen)
-        _write_model(folder, best, named, base, tasks, str(place), seen, record)
-        if index:
-            tell_choice(str(index), folder, best, exam, wanted, marks, context)
-    close_study(study)
-    write_tuning(folder, result)
-    write_tune_page(result, folder / PAGE)
     return result
 
 

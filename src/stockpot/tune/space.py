@@ -72,7 +72,7 @@ def to_digits(value: float) -> float:
 
 
 _MEANT = {
-    "scale": Range(0.05, 2.0),
+    "scale": Range(0.05, 2.0, log=True),
     "density": Range(0.02, 1.0),
     "keep": Range(0.02, 1.0),
     "gamma": Range(0.0, 0.1),
@@ -86,7 +86,7 @@ _MEANT = {
 _NOT_SEARCHED = {
     "seed", "steps", "epochs", "batch_size", "together", "examples", "tol", "parallel",
     "rank_tolerance", "adapt_steps", "surgery_steps", "targets", "skip", "densities", "gammas",
-    "epsilons", "weights", "normalize", "depth",
+    "epsilons", "weights", "normalize", "depth", "chunk",
 }  # fmt: skip
 """What costs time, or makes rounding: only searched when a range is given."""
 

@@ -32,9 +32,13 @@ Pruner = Literal["none", "racing", "median", "halving"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "cma", "random", "grid", "nsga2")
 PRUNERS: tuple[Pruner, ...] = ("none", "racing", "median", "halving")
 _STUDY = "stockpot"
+_BOTH = ("exist", "lock", "unique", "duplicate")
+"""What databases say where two processes make the same tables."""
 _OWNER, QUESTION, PROBLEM = "owner", "question", "problem"
 _NAMELESS = 10.0
 """Seconds that a process has to put its name to the trial it asked for."""
+_GLANCE = 0.2
+"""Seconds between looks at trials of others."""
 _PATIENCE = 3600.0
 """Seconds after which a trial of another machine counts as lost."""
 
@@ -65,11 +69,15 @@ def optuna_module() -> Any:
 def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> optuna.Study:
     """The study of a storage, made where there is none; refuses one of another question."""
     optuna = optuna_module()
+    address = storage
+    if storage.startswith(("postgresql://", "postgres://")):
+        # The driver that the extra brings, as for the index of results.
+        address = "postgresql+psycopg://" + storage.partition("://")[2]
     own = {"connect_args": {"timeout": 120}} if storage.startswith("sqlite") else {}
     study = None
     for attempt in range(20):
         try:
-            opened = optuna.storages.RDBStorage(storage, engine_kwargs=own)
+            opened = optuna.storages.RDBStorage(address, engine_kwargs=own)
             if own:
                 _quicken(opened)
             study = optuna.create_study(
@@ -78,8 +86,8 @@ def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> op
             )  # fmt: skip
             break
         except Exception as problem:  # two processes that both make the tables
-            if attempt == 19 or ("exist" not in str(problem) and "lock" not in str(problem)):
-                said = str(problem).splitlines()[0]
+            said = str(problem).splitlines()[0]
+            if attempt == 19 or not any(word in said.lower() for word in _BOTH):
                 raise UserError(f"tune: {storage} cannot be opened: {said}") from problem
             time.sleep(0.1)
     assert study is not None
@@ -125,7 +133,8 @@ def sqlite_in(folder: Path) -> str:
 def trials_to_do(study: optuna.Study, total: int) -> Iterator[Trial]:
     """Trials, one after the other, until there are as many as are wanted.
 
-    First come those whose process is gone; then new ones. Another process may take some meanwhile.
+    First come those whose process is gone; then new ones. Another process may take some meanwhile,
+    and the end is when those have ended too, so that all choose from the same trials.
     """
     optuna = optuna_module()
     states = optuna.trial.TrialState
@@ -144,13 +153,16 @@ def trials_to_do(study: optuna.Study, total: int) -> Iterator[Trial]:
             time.sleep(0.1)  # it gets an owner, or turns out to be lost; what follows builds on it
             continue
         if sum(map(_counts, known)) >= total:
-            return
+            if not any(t.state == states.RUNNING for t in known):
+                return
+            time.sleep(_GLANCE)
+            continue
         trial = study.ask()
         trial.set_user_attr(_OWNER, _me())
         before = [t for t in study.get_trials(deepcopy=False) if t.number < trial.number]
         if sum(map(_counts, before)) >= total:  # another process had the same thought
             study.tell(trial, state=states.FAIL)
-            return
+            continue
         yield trial
 
 

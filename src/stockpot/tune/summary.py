@@ -16,6 +16,9 @@ from stockpot.tune.search import FOUND, METHOD, PARAMS, SECONDS, flags_of
 from stockpot.tune.selection import balanced, front_of, selection
 from stockpot.tune.study import PROBLEM
 
+_SHARES = ("ece", "nuclear_norm")
+"""Metrics beside accuracies that are shown as percentages."""
+
 
 def trial_row(
     trial: Any, members: Mapping[str, Any], base: Any, tasks: Sequence[str], named: bool
@@ -93,7 +96,7 @@ def directions(study: Any, wanted: Sequence[Objective]) -> list[TunedObjective]:
     kept = done.user_attrs[FOUND] if done else {}
     return [
         TunedObjective(name=one.name, higher=kept.get(one.name, {}).get("higher", one.higher),
-                       share=one.name != "entropy")
+                       share=one.metric.endswith("accuracy") or one.metric in _SHARES)
         for one in wanted
     ]  # fmt: skip
 

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from index_places import Place
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    pytest.importorskip("psycopg")
-    from postgres import NONE, programs, server
-
-    if programs() is None:
-        pytest.skip(NONE)
-    with server() as url:
-        yield url
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward import first_token
 from stockpot.models.forward.alike import likeness
 from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.compiled import compiled
@@ -269,7 +270,10 @@ class Passes:
         return looked._replace(answers=looked.answers.float())
 
     def _plain(self, pixels: Tensor) -> Tensor:
+        quick = pixels.device.type == "cpu" and not torch.is_grad_enabled()
         with products(tf32=False):
+            if quick and first_token.is_known(self.model):
+                return first_token.answers(self.model, pixels).float()
             return self.model.forward(pixels).float()
 
     def _say(self, words: str, steps: Steps) -> None:
