@@ -90,6 +90,7 @@ ROWS = [
         data=True,
         ends=(({"steps": 0}, "base"),),
     ),
+    Row("ada_svd", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),

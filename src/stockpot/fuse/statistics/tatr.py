@@ -29,7 +29,6 @@ def tatr(
     scale: float = 0.3,
     density: Fraction01 = 0.99,
     gradients: Literal["data", "changes"] = "data",
-    rule: Literal["paper", "fusionbench"] = "paper",
     examples: Count = 128,
     seed: Seed = 0,
 ) -> DataFuser | StagedFuser:
@@ -45,8 +44,6 @@ def tatr(
         density: the share of all weights that is kept, those of least conflict.
         gradients: from labelled images of every task (data), or the changes in their place, which
             needs none (changes).
-        rule: the paper's sum over pairs, or what FusionBench computes of data, which is the last
-            task's gradient times the changes of all, its own too.
         examples: labelled images of each task.
         seed: of the choice of images.
     """
@@ -66,10 +63,7 @@ def tatr(
         total = pool.deltas.abs().sum(dim=0)
         for index, task in enumerate(tasks):
             pool.progress("measuring gradients", index, len(tasks))
-            if rule == "fusionbench" and index < len(tasks) - 1:
-                continue
-            own = 0 if rule == "fusionbench" else pool.deltas[index].abs()
-            conflict += _sizes(pool, task, examples, seed) * (total - own)
+            conflict += _sizes(pool, task, examples, seed) * (total - pool.deltas[index].abs())
         values = torch.cat([conflict[pool.spans[number]] for number in numbers])
         limit = values.kthvalue(_rank(len(values), density)).values
         kept = {
