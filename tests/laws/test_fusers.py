@@ -90,6 +90,8 @@ ROWS = [
         data=True,
         ends=(({"steps": 0}, "base"),),
     ),
+    # Training is no fusion: the laws hold where it begins.
+    Row("joint", {"steps": 0}, data=True, ends=(({}, "base"),)),
     Row("ada_svd", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
@@ -97,7 +99,7 @@ ROWS = [
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["smile", "surgery", "wemoe"]
+MODULES = ["smile", "surgery", "twin", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 

@@ -1,4 +1,4 @@
-"""Trust region, Frank-Wolfe and AdaSVD equal FusionBench's (`data/learned/README.md`)."""
+"""Trust region, Frank-Wolfe and AdaSVD as FusionBench has them (`data/learned/README.md`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from learned_pool import DATA, INPUTS, TASKS, classifier, ours, part
+import torch.nn.functional as F
+from learned_pool import DATA, INPUTS, TASKS, Tower, classifier, ours, part
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -85,3 +86,24 @@ def test_a_soft_step_picks_no_more_than_it_may() -> None:
     ways = [0.4 * (INPUTS[f"m{t}.{name}"] - base) for t in TASKS]
     gone = got[name] - base
     assert sum(torch.allclose(gone, way, rtol=1e-4, atol=1e-6) for way in ways) == 1
+
+
+def test_joint_training_is_adam_on_the_mean_loss() -> None:
+    """The plain loop, over three networks that share one tower."""
+    towers = [Tower("base.", t) for t in TASKS]
+    for other in towers[1:]:
+        other.model = towers[0].model
+    weights = dict(towers[0].model.named_parameters())
+    optimiser = torch.optim.Adam(weights.values(), lr=1e-3)
+    for _ in range(3):
+        optimiser.zero_grad()
+        for task, tower in enumerate(towers):
+            pixels = INPUTS[f"pixels.{task}"].float() / 255
+            labels = torch.arange(len(pixels)) % len(INPUTS[f"head.{task}"])
+            (F.cross_entropy(tower(pixels), labels) / 3).backward()
+        optimiser.step()
+    got = ours("joint", steps=3, lr=1e-3, batch_size=12)
+    for name, value in weights.items():
+        if not name.endswith("k_proj.bias"):  # no gradient but rounding, which Adam turns to steps
+            torch.testing.assert_close(got[name], value.detach(), rtol=1e-4, atol=1e-5)
+    assert not torch.equal(got["post_layernorm.bias"], INPUTS["base.post_layernorm.bias"])
