@@ -58,6 +58,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "  upscaling_accelerator: null\n  seed: 0": (
         "ada_svd", {"examples": 256, "gate_rank": 16, "others": "base"},
     ),
+    "name: rankone_moe\n  checkpoint: False\n  router_hidden_layers: 1\n  init_lambda: 0.3\n"
+    "  svd_accelerator: cuda\n  rank_k: 32\n  select_k: -1\n  lr: 1e-4\n  optimizer: adam\n"
+    "  devices: 1\n  batch_size: 16\n  num_workers: 16\n  max_steps: 1000\n"
+    "  use_grad_accumulate: true\n  cache_dir: outputs\n  fast_dev_run: ${fast_dev_run}": (
+        "rank_one_moe",
+        {"depth": 1, "scale": 0.3, "rank": 32, "lr": 1e-4, "batch_size": 16, "steps": 1000},
+    ),
     "_target_: fusion_bench.method.TiesMergingAlgorithm\n  scaling_factor: 0.3\n  threshold: 20\n"
     "  remove_keys: []\n  merge_func: sum": (
         "ties", {"preset": "fusionbench", "density": 0.2, "scale": 0.3, "reduce": "sum"},

@@ -26,6 +26,7 @@ FEW: dict[str, dict[str, Any]] = {
     "wemoe": {"steps": 2, "lr": 0.1},
     "smile": {"rank": 2, "gate_rank": 1},
     "surgery": {"steps": 1, "surgery_steps": 30, "examples": 24},
+    "rank_one_moe": {"steps": 2, "lr": 0.1, "rank": 3, "top_k": 4},
     "twin": {"steps": 60, "lr": 0.05, "rank": 2, "examples": 24},
 }
 

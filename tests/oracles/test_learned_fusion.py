@@ -19,7 +19,9 @@ from stockpot.fuse.adaptive.mask import Mask
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules import surgery
 from stockpot.fuse.modules.blocks import pruned
+from stockpot.fuse.modules.experts import low_rank_experts
 from stockpot.models.modules.low_rank import ExpertLinear
+from stockpot.models.modules.rank_one import Selected, factor_block
 from stockpot.models.modules.surgery import corrected
 from stockpot.models.modules.weight_ensemble import Router, mix_block
 
@@ -103,6 +105,28 @@ def test_a_weight_ensemble(routing: Any) -> None:
     with torch.no_grad():
         got = network.model.get_submodule(path)(INPUTS["tokens"])
     torch.testing.assert_close(got, WANT[f"wemoe_{routing}"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "top_k"), [("all", None), ("few", 5)])
+def test_rank_one_experts(name: str, top_k: int | None) -> None:
+    """Biases there are those of task arithmetic; here they come with the plain weights."""
+    network = Tower("base.", 0).model
+    path = "encoder.layers.1.mlp"
+    router = Router(16, 12, depth=1, init=0.3, seed=0)
+    generator = torch.Generator().manual_seed(9)
+    router.weights[0].data = torch.randn(12, 16, generator=generator) * 0.2
+    factors = {}
+    for layer in ("fc1", "fc2"):
+        network.get_submodule(f"{path}.{layer}").bias.data += 0.3 * changes_of(
+            f"{path}.{layer}.bias"
+        ).sum(dim=0)
+        up, down, _ = low_rank_experts(changes_of(f"{path}.{layer}.weight"), 4, 1, 1e-5)
+        factors[layer] = (up.transpose(1, 2).flatten(0, 1), down.flatten(0, 1))
+    factor_block(network, path, factors, Selected(router, top_k))
+    with torch.no_grad():
+        got = network.get_submodule(path)(INPUTS["tokens"])
+    want = load_file(DATA / "later.safetensors")[f"rank_one_{name}"]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_pruning() -> None:

@@ -46,7 +46,7 @@ def from_method(content: Mapping[str, Any], members: Sequence[str], where: str) 
     ignored = [
         f"method.{key}"
         for key, value in content.items()
-        if key not in read and key not in _SILENT and value not in (None, "", [], {})
+        if key not in read and key not in _SILENT and value not in (None, "", False, [], {})
     ]
     order = list(members)
     if content.get("shuffle_order"):
@@ -146,6 +146,18 @@ def _ada_svd(content: Mapping[str, Any]) -> Translated:
     return params, read | {"scaling_factor", "average_experts"}
 
 
+def _rank_one(content: Mapping[str, Any]) -> Translated:
+    names = _named(
+        max_steps="steps", lr="lr", init_lambda="scale", rank_k="rank", batch_size="batch_size",
+        router_hidden_layers="depth",
+    )  # fmt: skip
+    params, read = names(content)
+    if int(content.get("select_k", -1)) > 0:
+        params["top_k"] = content["select_k"]
+    return params, read | {"name", "select_k", "optimizer", "devices", "svd_accelerator",
+                           "use_grad_accumulate", "cache_dir", "fast_dev_run"}  # fmt: skip
+
+
 _KNOWN: dict[str, tuple[str, Translate]] = {
     "SimpleAverageAlgorithm": ("average", _named()),
     "TaskArithmeticAlgorithm": ("task_arithmetic", _named(scaling_factor="scale")),
@@ -159,4 +171,5 @@ _KNOWN: dict[str, tuple[str, Translate]] = {
     "FrankWolfeHardAlgorithm": ("fw_hard", _fw_hard),
     "FrankWolfeSoftAlgorithm": ("fw_soft", _fw_soft),
     "AdaSVDMergingForCLIPVisionModel": ("ada_svd", _ada_svd),
+    "rankone_moe": ("rank_one_moe", _rank_one),
 }

@@ -125,7 +125,7 @@ def _asked(
         up, down, gate = low_rank_experts(changes, None, gate_rank, tolerance)
         experts = ExpertLinear(layer, up, down, gate, own, len(pool))
         found[path], plain[path] = _Mean(len(pool)), layer
-        experts.register_forward_hook(found[path])  # type: ignore[arg-type]
+        experts.register_forward_hook(found[path])
         _put(network, path, experts)
     try:
         yield found

@@ -133,7 +133,7 @@ def _sizes(pool: TaskPool, task: Task, examples: int, seed: int) -> Tensor:
         losses = task.losses(pool.logits(task, batch.images).float(), batch.rows)
         for number, loss in enumerate(losses):
             pool.zero_gradient()
-            loss.backward(retain_graph=number < len(losses) - 1)  # type: ignore[no-untyped-call]
+            loss.backward(retain_graph=number < len(losses) - 1)
             found += pool.gradient.abs()
         count += len(losses)
     return found / max(count, 1)
