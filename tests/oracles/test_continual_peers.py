@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from spectral_reference import full_rank, triples
 from torch import Tensor, nn
 
 from other_machine import on_another_machine
-from stockpot.fuse.run import fuse
+from stockpot.fuse.fuser import Slab
+from stockpot.fuse.run import fuse, plan
 
 DATA = Path(__file__).parent / "data" / "fuse"
 WANT = load_file(DATA / "continual.safetensors")
@@ -135,3 +137,32 @@ def test_opcm_of_changes_that_lack_rank(machine: str, monkeypatch: pytest.Monkey
     assert len(ratios) > 20
     assert max(ratios) - min(ratios) < 1e-4
     assert len(base) - len(full) >= 5
+
+
+def test_memory_does_not_grow_with_members() -> None:
+    """One merged change is held, whatever their number; members are read one at a time."""
+    base = base_of_many()
+    held = sum(value.numel() for value in base.values()) * 4
+    alive: set[int] = set()
+    most = 0
+    original = Slab.member
+
+    def member(slab: Slab, index: int) -> Tensor:
+        nonlocal most
+        values = original(slab, index).clone()
+        if index >= 0:
+            alive.add(id(values))
+            weakref.finalize(values, alive.discard, id(values))
+            most = max(most, len(alive))
+        return values
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slab, "member", member)
+        for method in ("opcm", "dop"):
+            few = {"steps": 1} if method == "dop" else {}
+            fuse(method, [one_of_many(base, n) for n in range(20)], base=base, threads=1, **few)
+    assert 0 < most <= 3
+    pool = [one_of_many(base, n) for n in range(2)]
+    assert (
+        plan("opcm", pool, base=base).peak_bytes - plan("iso_c", pool, base=base).peak_bytes == held
+    )
