@@ -80,19 +80,37 @@ ROWS = [
     Row("iso_cts", symmetric=True, ends=AT_BASE),
     Row("wudi", {"steps": 5}, symmetric=True, ends=AT_BASE),
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
+    Row("opcm", ends=AT_BASE + ALONE),
+    Row("dop", {"steps": 5}, ends=ALONE),
     Row("emr", several=True, ends=ALONE),
     Row("tall_mask", several=True, ends=ALONE),
     Row("bitdelta", several=True, small=True, ends=(({"scale": 0, "others": "base"}, "base"),)),
     Row("randes", several=True, small=True, ends=AT_BASE),
     Row("adamerging", {"steps": 2}, data=True, ends=(({"steps": 0, "init": 0.0}, "base"),)),
     Row("concrete", {"steps": 2}, data=True, ends=(({"steps": 0, "scale": 0.0}, "base"),)),
+    Row("tatr", {"examples": 4}, data=True, symmetric=True, ends=AT_BASE),
+    Row(
+        "fw_hard",
+        {"steps": 2, "examples": 8},
+        data=True,
+        ends=(({"init": 0.0, "scale": 0.0}, "base"),),
+    ),
+    Row(
+        "fw_soft",
+        {"steps": 2, "examples": 8, "adapt_steps": 2},
+        data=True,
+        ends=(({"steps": 0}, "base"),),
+    ),
+    # Training is no fusion: the laws hold where it begins.
+    Row("joint", {"steps": 0}, data=True, ends=(({}, "base"),)),
+    Row("ada_svd", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["ensemble", "smile", "surgery", "wemoe"]
+MODULES = ["ensemble", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
 and test_ensembles.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -218,6 +218,8 @@ def _foreign(
     models_root: Path | None,
 ) -> tuple[str, Any, str | None, dict[str, Any], dict[str, Any]]:
     """A mergekit recipe, or a FusionBench pool with the method as the first further argument."""
+    from dataclasses import replace
+
     from stockpot.cli.console import err
     from stockpot.errors import UserError
     from stockpot.fuse.foreign import read_foreign
@@ -226,6 +228,9 @@ def _foreign(
     for ignored in found.ignored:
         err.print(f"{path}: {ignored} does not apply here and is ignored")
     method = found.method
+    if found.replaceable and method is not None and len(sources) == 1:
+        err.print(f"{path}: its method {method} gives way to {next(iter(sources))}")
+        method, found = None, replace(found, params={})
     if method is None:
         if len(sources) != 1:
             raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")

@@ -240,6 +240,8 @@ class StagedFuser:
     """How many looks it takes, for the plan."""
     switches: bool = False
     """Whether it makes one model per member."""
+    holds: int = 0
+    """How many models' weights it keeps from its looks until it has merged, for the plan."""
 
 
 Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

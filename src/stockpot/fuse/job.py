@@ -268,6 +268,8 @@ def plan_job(request: Request, job: Job) -> Plan:
     buffers = 3 * count + 4
     written = sum(info.nbytes for info in job.infos.values())
     peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
+    held = sum(fuser.holds for fuser in fusers if isinstance(fuser, StagedFuser))
+    peak += held * weights * stream.accumulate.itemsize
     notes = alignment.notes
     if job.learns:
         # Base, one change per member, the working weights and their gradient, all in fp32.

@@ -21,7 +21,7 @@ BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
 
 Measured = Callable[[Slab], Iterable[Tensor]]
-"""What is ranked: one tensor per member, in order. Equal callables share their passes."""
+"""What is ranked: one tensor per member in order, or one for all. Equal callables share passes."""
 Ranks = Callable[[int], Sequence[int]]
 """From the number of values to the ranks wanted, counted from 1 for the smallest."""
 
@@ -97,6 +97,7 @@ def order_statistics(measured: Measured, ranks: Ranks) -> Selection:
     """The stages that find, for each member, the values of the wanted ranks."""
     leading = yield LeadingBits(measured)
     wanted = torch.tensor(list(ranks(int(leading[0].sum()))))
+    leading = leading[leading.any(dim=1)]  # the first alone, where one was for all
     below = leading.cumsum(dim=1)
     bins = torch.stack([torch.searchsorted(row, wanted) for row in below])
     inside = [
@@ -105,6 +106,7 @@ def order_statistics(measured: Measured, ranks: Ranks) -> Selection:
     ]
     trailing = yield TrailingBits(tuple(tuple(row.tolist()) for row in bins), measured)
     found = []
+    trailing = trailing[: len(bins)]
     for counts, rests, places in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
         row = []
         for count, rest, place in zip(counts, rests, places, strict=True):

@@ -90,6 +90,12 @@ def kept(values: Tensor, floor: Tensor, count: int | None) -> int:
     return count + (int(steps.int().argmax()) if bool(steps.any()) else len(steps))
 
 
+def equal_values(values: Tensor) -> Tensor:
+    """For each of the descending values the number of its space: equal ones share it."""
+    apart = values[:-1] - values[1:] > _TIE * values[:1]
+    return torch.cat([apart.new_zeros(min(len(values), 1)), apart]).cumsum(0)
+
+
 def _from_gram(double: Tensor, floor: Tensor, count: int | None) -> Triples | None:
     """From the eigenvectors of the smaller Gram matrix; None where that is not accurate."""
     wide = double.shape[0] <= double.shape[1]

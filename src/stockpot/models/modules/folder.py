@@ -42,7 +42,9 @@ PLAIN_LOADERS: Mapping[Kind, Callable[..., Classifier]] = {
 _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
+    "rank_one_experts": "stockpot.models.modules.rank_one:add_experts",
     "surgery": "stockpot.models.modules.surgery:add_corrections",
+    "whole_ensemble": "stockpot.models.modules.whole_ensemble:add_router",
 }
 Build = Callable[[nn.Module, Mapping[str, Tensor], Mapping[str, Any], "int | None"], nn.Module]
 
