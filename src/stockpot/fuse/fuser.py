@@ -195,6 +195,8 @@ class StagedFuser:
     """How many looks it takes, for the plan."""
     switches: bool = False
     """Whether it makes one model per member."""
+    whole: bool = False
+    """Whether it then sees tensors whole, for the plan."""
 
 
 Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

@@ -189,23 +189,23 @@ class Stream:
     def prepare(self, fusers: Sequence[Fuser], rows: Sequence[Row]) -> list[Ready]:
         """Run the stages of staged fusers, in step, until each is ready to merge."""
         ready: dict[int, Ready] = {}
-        waiting: list[tuple[int, Stages, Pass]] = []
+        going: list[tuple[int, Stages, Any]] = []
         for index, fuser in enumerate(fusers):
             if isinstance(fuser, StagedFuser):
-                stages = fuser.stages()
-                waiting.append((index, stages, next(stages)))
+                going.append((index, fuser.stages(), None))
             else:
                 ready[index] = fuser
-        while waiting:
-            distinct = list(dict.fromkeys(look for _, _, look in waiting))
-            results = dict(zip(distinct, self.gather(distinct, rows), strict=True))
-            still = []
-            for index, stages, look in waiting:
+        while going:
+            waiting: list[tuple[int, Stages, Pass]] = []
+            for index, stages, result in going:
                 try:
-                    still.append((index, stages, stages.send(results[look])))
+                    waiting.append((index, stages, stages.send(result)))
                 except StopIteration as done:
                     ready[index] = done.value
-            waiting = still
+            distinct = list(dict.fromkeys(look for _, _, look in waiting))
+            found = self.gather(distinct, rows) if distinct else []
+            results = dict(zip(distinct, found, strict=True))
+            going = [(index, stages, results[look]) for index, stages, look in waiting]
         return [ready[index] for index in range(len(fusers))]
 
 

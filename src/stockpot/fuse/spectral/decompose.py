@@ -90,6 +90,16 @@ def kept(values: Tensor, floor: Tensor, count: int | None) -> int:
     return count + (int(steps.int().argmax()) if bool(steps.any()) else len(steps))
 
 
+def tied(values: Tensor, floor: Tensor) -> Tensor:
+    """For each of the descending values the number of its group.
+
+    Those share a group that are no further apart than rounding, which is as large as the floor, can
+    move them.
+    """
+    steps = (values[:-1] - values[1:]) > torch.maximum(_TIE * values[0], floor)
+    return torch.cat([steps.new_zeros(1, dtype=torch.long), steps.long().cumsum(0)])
+
+
 def _from_gram(double: Tensor, floor: Tensor, count: int | None) -> Triples | None:
     """From the eigenvectors of the smaller Gram matrix; None where that is not accurate."""
     wide = double.shape[0] <= double.shape[1]
