@@ -71,6 +71,7 @@ ROWS = [
     Row("iso_cts", symmetric=True, ends=AT_BASE),
     Row("wudi", {"steps": 5}, symmetric=True, ends=AT_BASE),
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
+    Row("knots", ends=AT_BASE),
     Row("emr", several=True, ends=ALONE),
     Row("tall_mask", several=True, ends=ALONE),
     Row("adamerging", {"steps": 2}, data=True, ends=(({"steps": 0, "init": 0.0}, "base"),)),

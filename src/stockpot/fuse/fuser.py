@@ -25,6 +25,8 @@ from torch import Tensor
 from stockpot.checkpoints.source import TensorInfo
 
 Read = Callable[[int, int, int | None], Tensor]
+Factors = tuple[Tensor, Tensor]
+"""A change as a product: columns, and rows that multiply them."""
 _TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
@@ -46,6 +48,7 @@ class Slab:
         step: the elements of a stretch.
         start: where this slab begins.
         stop: where it ends; None for a whole tensor.
+        factors: gives a member's change as a product, where it is kept as one.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Slab:
         step: int,
         start: int = 0,
         stop: int | None = None,
+        factors: Callable[[int], Factors | None] | None = None,
     ) -> None:
         self.name = name
         self.info = info
@@ -65,6 +69,7 @@ class Slab:
         self.count = count
         self._step = step
         self._read = read
+        self._factors = factors
 
     @cached_property
     def base(self) -> Tensor:
@@ -112,6 +117,16 @@ class Slab:
     def deltas(self) -> Iterator[Tensor]:
         """All changes, one after the other, each a fresh tensor."""
         return (self.delta(index) for index in range(self.count))
+
+    def all_factors(self) -> tuple[Factors, ...] | None:
+        """All changes of a whole matrix as products, in fp64; none where one is not kept so."""
+        found: list[Factors] = []
+        for index in range(self.count if self._factors and self.stop is None else 0):
+            pair = self._factors(index) if self._factors else None
+            if pair is None:
+                return None
+            found.append(pair)
+        return tuple(found) or None
 
     def stacked_deltas(self) -> Tensor:
         """All changes at once, members first."""

@@ -229,7 +229,8 @@ def seen_by(request: Request) -> Seen:
     files = [*request.files]
     found = Seen()
     for spec in specs:
-        if under := _under_adapter(spec):
+        over_base = request.base is not None and spec is not request.base
+        if not over_base and (under := _under_adapter(spec)):
             files += under.files
         if isinstance(spec, Classifier):
             found |= seen_of(spec)

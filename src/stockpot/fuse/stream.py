@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
 from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse.finite import Inputs
 from stockpot.fuse.fuser import (
+    Factors,
     Fuser,
     Pass,
     Slab,
@@ -102,8 +104,20 @@ class Stream:
             inputs.check(values, source, name)
             return values
 
+        def factors(index: int) -> Factors | None:
+            source, name = self._source(row, index)
+            if not isinstance(source, AdapterSource):
+                return None
+            found = source.factors(name, self.alignment.base)
+            if found is None:
+                return None
+            up, down = (part.to(self.device, torch.float64) for part in found)
+            for part in (up, down):
+                inputs.check(part, source, name)
+            return up, down
+
         count, step = len(row.members), self._step
-        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop)
+        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop, factors)
 
     @property
     def _step(self) -> int:
