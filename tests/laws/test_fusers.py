@@ -79,6 +79,7 @@ ROWS = [
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("esm", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
