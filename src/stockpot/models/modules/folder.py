@@ -39,6 +39,7 @@ PLAIN_LOADERS: Mapping[Kind, Callable[..., Classifier]] = {
 _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
+    "subspace_experts": "stockpot.models.modules.subspace:add_subspaces",
     "surgery": "stockpot.models.modules.surgery:add_corrections",
 }
 Build = Callable[[nn.Module, Mapping[str, Tensor], Mapping[str, Any], "int | None"], nn.Module]
