@@ -93,9 +93,11 @@ def esm(
         def merge(slab: Slab) -> Tensor:
             change = learned.tensors.get(plain_name(slab.name))
             if change is not None:
-                return slab.base + change.to(slab.base.device, slab.base.dtype) * scale
+                own: Tensor = change.to(slab.base.device, slab.base.dtype)
+                return slab.base + own * scale
             if slab.base.ndim == 2:
-                return others.merge(slab)
+                shared: Tensor = others.merge(slab)
+                return shared
             return slab.base + running_mean(slab) * scale
 
         return TensorFuser(merge)

@@ -55,7 +55,7 @@ class SubspaceExperts(nn.Module):
         for number, key in enumerate(sorted(key for key in tensors if ":" in key)):
             self._places[key] = f"part{number}"
             self.register_buffer(f"part{number}", tensors[key])
-        self._made: OrderedDict[tuple[int, ...], dict[str, Tensor]] = OrderedDict()
+        self._made: OrderedDict[Any, dict[str, Tensor]] = OrderedDict()
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Each image by the merge of the members that it asks for."""
@@ -91,7 +91,8 @@ class SubspaceExperts(nn.Module):
         if len(down) > 1:
             spread = nearness.std(dim=1, keepdim=True) + 1e-6
             nearness = (nearness - nearness.mean(dim=1, keepdim=True)) / spread
-        return (nearness / self._temperature).softmax(dim=1)
+        shares: Tensor = (nearness / self._temperature).softmax(dim=1)
+        return shares
 
     def _features(self, pixels: Tensor) -> Tensor:
         seen: list[Tensor] = []
@@ -117,10 +118,12 @@ class SubspaceExperts(nn.Module):
     def merged(self, members: Sequence[int]) -> dict[str, Tensor]:
         """The weights of a merge: the members' directions, made orthogonal to one another."""
         key = tuple(members)
-        if key in self._made:
-            self._made.move_to_end(key)
-            return self._made[key]
         plain = dict(self.network.named_parameters())
+        some = plain[f"{self._route}.weight"]
+        mark = (key, some.device, some.dtype)  # others are made when the module is moved
+        if mark in self._made:
+            self._made.move_to_end(mark)
+            return self._made[mark]
         found = {}
         for name in self._matrices:
             up, values, down = (
@@ -132,7 +135,7 @@ class SubspaceExperts(nn.Module):
         for name in self._others:
             change = self._part(f"{name}:change")[list(key)].mean(dim=0)
             found[name] = plain[name] + self._scale * change
-        self._made[key] = found
+        self._made[mark] = found
         if len(self._made) > _KEPT:
             self._made.popitem(last=False)
         return found
@@ -140,10 +143,6 @@ class SubspaceExperts(nn.Module):
     def _part(self, key: str) -> Tensor:
         found: Tensor = getattr(self, self._places[key])
         return found
-
-    def _apply(self, *args: Any, **options: Any) -> Any:
-        self._made.clear()  # they are of the old device or dtype
-        return super()._apply(*args, **options)
 
 
 class _SeenError(Exception):
@@ -154,7 +153,8 @@ def _isometry(matrix: Tensor) -> Tensor:
     """The nearest partial isometry, over the range of the matrix."""
     left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
     signal = values > _ROUNDING * torch.linalg.vector_norm(values)
-    return left[:, signal] @ right[signal]
+    found: Tensor = left[:, signal] @ right[signal]
+    return found
 
 
 def add_subspaces(
