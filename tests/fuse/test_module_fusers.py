@@ -25,6 +25,7 @@ from task_pools import ClipPool, make_clip_pool, random_dataset
 FEW: dict[str, dict[str, Any]] = {
     "wemoe": {"steps": 2, "lr": 0.1},
     "smile": {"rank": 2, "gate_rank": 1},
+    "mass": {},
     "surgery": {"steps": 1, "surgery_steps": 30, "examples": 24},
     "rank_one_moe": {"steps": 2, "lr": 0.1, "rank": 3, "top_k": 4},
     "twin": {"steps": 60, "lr": 0.05, "rank": 2, "examples": 24},
@@ -43,7 +44,7 @@ def made(pool: ClipPool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def make(method: str, pool: ClipPool, out: Path, **settings: Any) -> Path:
-    tasks = None if method == "smile" else pool.tasks
+    tasks = None if method in ("smile", "mass") else pool.tasks
     return fuse(method, pool.members, base=pool.base, tasks=tasks, out=out, **settings)
 
 

@@ -82,6 +82,7 @@ ROWS = [
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
     Row("opcm", ends=AT_BASE + ALONE),
     Row("dop", {"steps": 5}, ends=ALONE),
+    Row("knots", ends=AT_BASE),
     Row("emr", several=True, ends=ALONE),
     Row("tall_mask", several=True, ends=ALONE),
     Row("bitdelta", several=True, small=True, ends=(({"scale": 0, "others": "base"}, "base"),)),
@@ -107,10 +108,11 @@ ROWS = [
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("esm", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["ensemble", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
+MODULES = ["ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
 and test_ensembles.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -21,6 +21,8 @@ EXAMPLES = examples(
     "--sweep scale=0.2,0.4,0.6,0.8,1.0 --data icons -o runs/sweep",
     "stockpot fuse adamerging icons-vit-plain icons-vit-colour --base icons-vit "
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
+    "stockpot fuse task_arithmetic icons-vit-plain icons-vit-cutmix --base icons-vit "
+    "--then svc --then '{subspace_boosting: {beta: 0.02}}' -o runs/boosted",
     "stockpot fuse mergekit.yaml -o runs/merged",
     "stockpot fuse clip-vit-base-patch32_TA8.yaml ties --models-root models -o runs/ties",
     "stockpot fuse ties icons-vit-plain icons-vit-colour --base icons-vit --as-lora 8 -o runs/lora",
@@ -42,6 +44,13 @@ def command(
     ] = None,
     base: Annotated[str | None, typer.Option(help="What the members were tuned from.")] = None,
     params: Params = None,
+    then: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STEP",
+            help="What follows on the merged change: a finisher, or {NAME: {KEY: VALUE}}.",
+        ),
+    ] = None,
     tasks: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,6 +111,10 @@ def command(
     from stockpot.fuse import run
 
     chosen = key_values(params, "-p")
+    if then:
+        if "then" in chosen:
+            raise UserError("--then and -p then are the same; give one.")
+        chosen["then"] = then
     settings: dict[str, Any] = {
         "exclude": tuple(exclude or ()),
         "intersect": intersect,

@@ -25,6 +25,8 @@ from torch import Tensor
 from stockpot.checkpoints.source import TensorInfo
 
 Read = Callable[[int, int, int | None], Tensor]
+Factors = tuple[Tensor, Tensor]
+"""A change as a product: columns, and rows that multiply them."""
 _TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
@@ -56,6 +58,7 @@ class Slab:
         stop: where it ends; None for a whole tensor.
         based: whether there is a base to read.
         peers: gives the other tensors of the model.
+        factors: gives a member's change as a product, where it is kept as one.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Slab:
         *,
         based: bool = False,
         peers: Callable[[], Peers] | None = None,
+        factors: Callable[[int], Factors | None] | None = None,
     ) -> None:
         self.based = based
         self._peers = peers
@@ -80,6 +84,7 @@ class Slab:
         self.count = count
         self._step = step
         self._read = read
+        self._factors = factors
 
     @property
     def peers(self) -> Peers:
@@ -137,6 +142,16 @@ class Slab:
     def deltas(self) -> Iterator[Tensor]:
         """All changes, one after the other, each a fresh tensor."""
         return (self.delta(index) for index in range(self.count))
+
+    def all_factors(self) -> tuple[Factors, ...] | None:
+        """All changes of a whole matrix as products, in fp64; none where one is not kept so."""
+        found: list[Factors] = []
+        for index in range(self.count if self._factors and self.stop is None else 0):
+            pair = self._factors(index) if self._factors else None
+            if pair is None:
+                return None
+            found.append(pair)
+        return tuple(found) or None
 
     def stacked_deltas(self) -> Tensor:
         """All changes at once, members first."""
@@ -242,6 +257,8 @@ class StagedFuser:
     """Whether it makes one model per member."""
     holds: int = 0
     """How many models' weights it keeps from its looks until it has merged, for the plan."""
+    whole: bool = False
+    """Whether it then sees tensors whole, for the plan."""
 
 
 Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

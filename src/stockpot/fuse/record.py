@@ -25,10 +25,10 @@ from stockpot.datasets.load import load_dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
+from stockpot.fuse.finish.then import check_fusion
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.learner import learned_files
-from stockpot.fuse.parameters import check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_options
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
@@ -92,7 +92,7 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     inputs = _inputs(request, known)
     found = {}
     for label, params in request.points.items():
-        values = plain(check_parameters(entry, params))
+        values = plain(check_fusion(entry, params))
         # What is unset of the later parameters decides nothing, and older records lack it.
         values = {k: v for k, v in values.items() if v is not None or k not in _LATER}
         if preset := params.get(PRESET):
@@ -229,7 +229,8 @@ def seen_by(request: Request) -> Seen:
     files = [*request.files]
     found = Seen()
     for spec in specs:
-        if under := _under_adapter(spec):
+        over_base = request.base is not None and spec is not request.base
+        if not over_base and (under := _under_adapter(spec)):
             files += under.files
         if isinstance(spec, Classifier):
             found |= seen_of(spec)

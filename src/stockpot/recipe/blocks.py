@@ -85,6 +85,14 @@ class FuseEntry(WithParams):
     )
     save: str | None = Field(None, description="Where to write what the method learned.")
     load: str | None = Field(None, description="What the method learned before.")
+    then: str | list[str | dict[str, Any]] | dict[str, dict[str, Any] | None] | None = Field(
+        None, description="What follows on the merged change (`stockpot list finishers`)."
+    )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The method's parameters, and what follows it."""
+        return super().params | ({} if self.then is None else {"then": self.then})
 
     @property
     def datasets(self) -> list[str]:

@@ -15,9 +15,9 @@ from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
-    equal_values,
     leading_triples,
     rounding_floor,
+    tied,
 )
 from stockpot.types import Fraction01, NonNegative
 
@@ -109,7 +109,7 @@ class _Sequence:
         left, values, right = leading_triples(total, rounding_floor(total, self.tolerance))
         if not len(values):
             return delta
-        spaces = equal_values(values)
+        spaces = tied(values)
         leading = int((values.cumsum(0) <= self.alpha * values.sum()).sum())
         if self.alpha >= 1:
             leading = len(values)

@@ -43,6 +43,7 @@ _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
     "rank_one_experts": "stockpot.models.modules.rank_one:add_experts",
+    "subspace_experts": "stockpot.models.modules.subspace:add_subspaces",
     "surgery": "stockpot.models.modules.surgery:add_corrections",
     "whole_ensemble": "stockpot.models.modules.whole_ensemble:add_router",
 }
