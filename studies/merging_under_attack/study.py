@@ -51,7 +51,7 @@ SCALES: dict[str, dict[str, tuple[float, ...]]] = {
 WHOLE = ("average", "karcher")
 """Of `norms`: merges of all three models; the others add two changes to the third."""
 STEPS, QUICK = 10, 5
-IMAGES = {"tasks": 64, "norms": 320}
+IMAGES = {"tasks": 48, "norms": 240}
 CPU = torch.device("cpu")
 
 
@@ -193,8 +193,10 @@ def carry_out(pool: str, folder: Path, limit: int | None = None) -> None:
         else:
             own, together, eps = dict(MEMBERS), list(MEMBERS.values()), NORMS[norm]
         models: dict[str, Any] = {**own, **merges, "ensemble": ensemble(together, data)}
+        makers = [name for name in models if name not in ("base", "ensemble")]
         began = folder / f".{part}"
-        transfer(models, data=data, out=began, norm=norm, eps=eps, steps=STEPS, batch_size=100)
+        transfer(models, data=data, out=began, makers=makers, norm=norm, eps=eps, steps=STEPS,
+                 batch_size=80)  # fmt: skip
         began.rename(folder / part)
         print(f"{time.monotonic() - start:4.0f} s  {part}", flush=True)
 
