@@ -246,9 +246,7 @@ def _searched(
     return _Made(made, kept, about.flags, [note for note in about.notes if note != UNAUDITED])
 
 
-def _right(
-    viewer: Classifier, seen: Dataset, context: Context, record: str
-) -> NDArray[np.bool_]:
+def _right(viewer: Classifier, seen: Dataset, context: Context, record: str) -> NDArray[np.bool_]:
     return right_flags(viewer, seen, context, "transfer", record=record)["all"]
 
 
