@@ -169,7 +169,7 @@ def merge(pool: str, chosen: Mapping[str, Any], folder: Path) -> dict[str, str]:
     return places
 
 
-def carry_out(pool: str, folder: Path, limit: int | None = None) -> None:
+def carry_out(pool: str, folder: Path, only: str | None, limit: int | None) -> None:
     """Choose, merge, attack and show."""
     start = time.monotonic()
     choices = folder / "chosen.json"
@@ -184,7 +184,7 @@ def carry_out(pool: str, folder: Path, limit: int | None = None) -> None:
         norm: ("cifar10", norm) for norm in NORMS
     }  # fmt: skip
     for part, (name, norm) in parts.items():
-        if (folder / part).exists():
+        if (folder / part).exists() or only not in (None, part):
             continue
         data = load_dataset(name, split="test", limit=limit or IMAGES[pool])
         if pool == "tasks":
@@ -205,9 +205,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--pool", choices=list(SCALES), required=True)
+    parser.add_argument("--part", help="one task or norm alone, once merges are there")
     parser.add_argument("--limit", type=int, help="fewer images, to try it out")
     given = parser.parse_args()
-    carry_out(given.pool, given.run / given.pool, given.limit)
+    carry_out(given.pool, given.run / given.pool, given.part, given.limit)
 
 
 if __name__ == "__main__":

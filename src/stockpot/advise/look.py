@@ -16,7 +16,12 @@ from stockpot.advise.fitting import fit
 from stockpot.advise.geometry import Geometry, geometry, learned
 from stockpot.advise.spectra import is_matrix, spectra
 from stockpot.checkpoints.alignment import Alignment, align
-from stockpot.checkpoints.layouts import by_plain_name, is_batch_norm_statistic, is_whole_clip
+from stockpot.checkpoints.layouts import (
+    by_plain_name,
+    is_batch_norm_statistic,
+    is_head,
+    is_whole_clip,
+)
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import read_record
@@ -116,7 +121,7 @@ def _measured(facts: Facts, alignment: Alignment, names: tuple[str, ...]) -> Fac
             member,
             length=float(shape.lengths[place[member.name]]),
             kin=float(shape.kin[place[member.name]]),
-            same_as=_same(member.name, names, shape, facts.base),
+            same_as=_same(member.name, names, shape, alignment, facts.base),
             spectrum=spectrum[member.name],
         )
         if member.name in place
@@ -153,14 +158,31 @@ def _over_pairs(table: Tensor, chosen: list[int]) -> float:
     return float(part[pairs[0], pairs[1]].mean()) if len(chosen) > 1 else 1.0
 
 
-def _same(name: str, names: tuple[str, ...], shape: Geometry, base: str) -> str:
-    own = names.index(name)
-    if float(shape.lengths[own]) < SAME:
+def _same(
+    name: str, names: tuple[str, ...], shape: Geometry, alignment: Alignment, base: str
+) -> str:
+    own, sources = names.index(name), alignment.members
+    start = alignment.base
+    if start and float(shape.lengths[own]) < SAME and _same_head(sources[own], start):
         return base
     for earlier in range(own):
-        if float(shape.distances[own, earlier]) < SAME:
+        near = float(shape.distances[own, earlier]) < SAME
+        if near and _same_head(sources[own], sources[earlier]):
             return names[earlier]
     return ""
+
+
+def _same_head(first: Source, second: Source) -> bool:
+    """Heads may have been left out of the comparison."""
+    own, other = (
+        {plain: name for plain, name in by_plain_name(source.tensors()).items() if is_head(plain)}
+        for source in (first, second)
+    )
+    return own.keys() == other.keys() and all(
+        first.tensors()[name].shape == second.tensors()[other[plain]].shape
+        and torch.equal(first.read(name), second.read(other[plain]))
+        for plain, name in own.items()
+    )
 
 
 def _permutable(source: Source) -> bool:
