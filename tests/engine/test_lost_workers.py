@@ -84,17 +84,20 @@ def _until(found: Callable[[], bool], seconds: float) -> None:
 
 
 SCRIPT = """
+from concurrent.futures import ThreadPoolExecutor
 from stockpot.engine.processes import PRELOADED, Processes
 PRELOADED.clear()
-print(list(Processes(2).run(abs, [-1, -2])))
+print(ThreadPoolExecutor(1).submit(lambda: list(Processes(2).run(abs, [-1, -2]))).result())
 """
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+def test_a_worker_that_comes_to_the_call_again_is_told_of(tmp_path: Path) -> None:
+    """Out of a thread, where no line of the script is seen; test_engines.py has the plain call."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("stockpot.errors.UserError: engine=processes")
-    assert "if __name__ == '__main__':" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"stockpot.errors.UserError: {script}: with several processes each")
+    assert '`if __name__ == "__main__":`' in last
     assert "bootstrapping" not in done.stderr

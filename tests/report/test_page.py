@@ -10,6 +10,7 @@ from torch import nn
 
 from pico import make_classifier, make_dataset
 from stockpot.measure.run import measure
+from stockpot.report.design.frame import told
 from stockpot.report.page import render, report
 
 VOID = ("meta", "link", "br", "line", "circle", "img", "input")
@@ -70,3 +71,7 @@ def test_the_best_model_comes_first(perfect) -> None:
     html = render(results(perfect), title="t")
     rows = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', html)
     assert rows[:2] == ["perfect", "&lt;b&gt;guess&lt;/b&gt;"]
+
+
+def test_commands_in_a_sentence_are_set_apart_and_nothing_else_is() -> None:
+    assert told("`stockpot audit` tells <b>") == "<code>stockpot audit</code> tells &lt;b&gt;"

@@ -61,7 +61,7 @@ from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
 from stockpot.engine.interrupt import Interrupted, listen
 from stockpot.engine.stages import process_age, timed
-from stockpot.errors import PartialResultsError, UserError, printable
+from stockpot.errors import LONGEST, PartialResultsError, UserError, printable, shortened
 from stockpot.files import tells_full_disk
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -184,7 +184,7 @@ def _warn(
 def _fail(problem: BaseException, message: str, code: int) -> None:
     if os.environ.get("STOCKPOT_TRACEBACK"):
         traceback.print_exception(problem)
-    sys.stderr.write(f"error: {printable(' '.join(message.split()))}\n")
+    sys.stderr.write(f"error: {shortened(printable(' '.join(message.split())), LONGEST)}\n")
     sys.stderr.flush()
     leave(code)
     sys.exit(code)

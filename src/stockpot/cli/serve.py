@@ -20,7 +20,9 @@ EXAMPLES = examples(
 def command(
     model: Annotated[str, typer.Argument(help="A model, as for `measure`.")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 is any that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")
+    ] = 8000,
     model_option: ModelOptions = None,
     device: Device = "auto",
 ) -> None:

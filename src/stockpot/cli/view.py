@@ -49,6 +49,7 @@ def command(
     were measured with --log-samples; other results still tell which images were right.
     """
     from stockpot.cli.options import key_values
+    from stockpot.datasets.load import load_dataset
     from stockpot.report.viewer.site import Limits, no_pictures, write_site
     from stockpot.results.samples import DataSource
     from stockpot.results.store import result_files
@@ -58,6 +59,7 @@ def command(
     if data is not None:
         options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
         given = DataSource(data, {k: v for k, v in options.items() if v is not None})
+        load_dataset(given.source, **given.options)  # what was asked for by name must be there
 
     def find(images: ImageSet) -> DatasetPictures | str:
         return _pictures(images, folders, given)

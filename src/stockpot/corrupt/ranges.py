@@ -53,7 +53,9 @@ def chosen_severities(wanted: str | float | Iterable[float]) -> tuple[int | floa
         if match is None:
             raise BadParameterError(f"severities: expected such as 1-5 or 1,2.5, got {wanted!r}.")
         if match["last"]:
-            found |= set(range(int(match["first"]), int(match["last"]) + 1))
+            first, last = int(match["first"]), int(match["last"])
+            # What goes too far is refused below, however long the range would be.
+            found |= set(range(first, min(last, SEVERITIES[-1] + 1) + 1))
         else:
             found.add(plain(float(match["one"])))
     if not found or not all(SEVERITIES[0] <= each <= SEVERITIES[-1] for each in found):

@@ -19,7 +19,7 @@ from typing import Any
 
 from stockpot.engine import Job, Outcome, engines, run_all
 from stockpot.engine.cores import usable_cores
-from stockpot.engine.main_guard import check_main_guard
+from stockpot.engine.main_guard import NO_GUARD, check_main_guard, no_guard
 from stockpot.engine.worker import BEAT, work
 from stockpot.errors import BadParameterError, UserError
 
@@ -34,8 +34,6 @@ STANDSTILL = 1800.0
 _TICK = 1.0
 _BUSY = 0.02
 """Seconds of computing between two beats that tell work from the beating itself."""
-_NO_GUARD = 97
-"""Exit code of a worker that would have run its parent's script again."""
 
 
 def _clean_processes() -> BaseContext:
@@ -62,9 +60,6 @@ class Processes:
 
     def open(self, function: Callable[[Job], Any], jobs: int) -> ProcessWorkers:
         """Start as many as there are jobs, and no more than were asked for."""
-        if getattr(multiprocessing.current_process(), "_inheriting", False):
-            # A worker that is reading the script that started it has come to the same call.
-            os._exit(_NO_GUARD)
         check_main_guard()
         return ProcessWorkers(function, min(self.size, max(1, jobs)), *self._limits)
 
@@ -232,14 +227,11 @@ def _kill_all(workers: list[_Worker]) -> None:
 
 
 def _not_started(worker: _Worker) -> UserError:
-    if worker.process.exitcode == _NO_GUARD:
-        return UserError(
-            "engine=processes was asked for by a script that its workers would run again.",
-            hint="Put what the script does under `if __name__ == '__main__':`.",
-        )
+    if worker.process.exitcode == NO_GUARD:
+        return no_guard()
     return UserError(
         f"a worker process could not start (exit code {worker.process.exitcode}).",
-        hint="A script that starts workers needs `if __name__ == '__main__':` around what it does.",
+        hint="Take engine serial to see what it says.",
     )
 
 

@@ -172,6 +172,11 @@ def ask(
     named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
     wanted = read_objectives(objectives, measure_params)
     spaces = spaces_of(methods, named, base, space or {}, params)
+    if "split" in (data_options or {}):
+        raise BadParameterError(
+            "data_options: got a split, which is an option of its own here.",
+            hint="Give --split, and --test-split for what the choice is scored on.",
+        )
     options = {**(data_options or {}), **({"limit": limit} if limit else {})}
     seen, beside = read_data(data, split, options), read_data(unseen, split, options)
     inputs = [model_input(MEMBER, one, name) for name, one in named.items()]

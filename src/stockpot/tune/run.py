@@ -150,11 +150,11 @@ def tune(
     check_knobs(search.knobs, sampler)
     first = _first(search, sampler, points)
     total = len(first) if sampler == "grid" else trials
+    ways = numbered_sampler(sampler, seed, first, len(wanted) > 1), pruner_of(prune)
     folder.mkdir(parents=True, exist_ok=True)
     question = {"digest": record.digest, **json.loads(record.model_dump_json())["parameters"]}
     study = open_study(storage or sqlite_in(folder), len(wanted), question)
-    study.sampler = numbered_sampler(sampler, seed, first, len(wanted) > 1)
-    study.pruner = pruner_of(prune)
+    study.sampler, study.pruner = ways
     earlier = read_tuning(folder)
 
     def summed_up(finished: bool = False) -> TuneResult:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stockpot.charts import page_colours
 from stockpot.results.provenance import package_version
@@ -28,13 +29,20 @@ def environment(package: str = "stockpot.report") -> Environment:
     """
     design = PackageLoader("stockpot.report.design", "templates")
     own = PackageLoader(package)
-    return Environment(
+    found = Environment(
         loader=ChoiceLoader([own, design]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["told"] = told
+    return found
+
+
+def told(text: str) -> Markup:
+    """A sentence as a page shows it: what stands in backticks is a command."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def render_page(
