@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stockpot.advise.advice import Advice
+from stockpot.advise.advice import TITLES, Advice, Item
+from stockpot.advise.facts import Facts
 from stockpot.advise.look import look
-from stockpot.advise.rules import advice
+from stockpot.advise.rules import belonging, mergers
+from stockpot.advise.rules.words import Words
 from stockpot.checkpoints.member_names import by_name
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -16,6 +18,12 @@ from stockpot.errors import BadParameterError
 
 if TYPE_CHECKING:
     from stockpot.fuse.request import Spec
+
+RULES: tuple[Callable[[Facts, Words], Iterator[Item]], ...] = (
+    belonging.other_architectures, belonging.copies, belonging.strangers, belonging.heads,
+    belonging.statistics, mergers.alone, mergers.robust_family, mergers.many, mergers.adapters,
+    belonging.valleys,
+)  # fmt: skip
 
 
 def advise(
@@ -51,4 +59,7 @@ def advise(
         options = {"limit": limit, **(data_options or {})}
         images = data.limited(limit) if isinstance(data, Dataset) else load_dataset(data, **options)
     facts = look(base, named, images)
-    return Advice(facts, advice(facts))
+    words, kinds = Words(facts), list(TITLES)
+    items = [item for rule in RULES for item in rule(facts, words)]
+    # In the order in which one would do it.
+    return Advice(facts, tuple(sorted(items, key=lambda item: kinds.index(item.kind))))
