@@ -96,10 +96,11 @@ def transfer(
     specs = model_specs(models)
     if len(specs) < 2:
         raise UserError(f"transfer needs two models or more, got {len(specs)}.")
-    searched = [spec.name for spec in specs] if makers is None else list(makers)
+    there = [spec.name for spec in specs]
+    searched = there if makers is None else list(makers)
     for name in searched:
-        if name not in (known := [spec.name for spec in specs]):
-            raise UnknownNameError("model", name, known)
+        if name not in there:
+            raise UnknownNameError("model", name, there)
     if log_samples and out is None:
         raise BadParameterError(
             "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
