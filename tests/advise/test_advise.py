@@ -17,8 +17,10 @@ from commands import invoke
 from run_recipes import ARCHITECTURE
 from stockpot.advise.advice import Advice
 from stockpot.advise.evidence import EVIDENCE
+from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.cli.main import app
 from stockpot.errors import BadParameterError, UserError
+from stockpot.fuse.stream import STRETCH
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -97,6 +99,28 @@ def test_lengths_cosines_and_ranks_are_those_of_the_construction() -> None:
     assert (facts.weights, facts.tensors, facts.matrices) == (4096, 1, 1.0)
 
 
+class Watched(StateDictSource):
+    """Weights that notice how much of them is asked for at once."""
+
+    most = 0
+
+    def read(self, name: str) -> Tensor:
+        raise AssertionError(f"{name} was read whole")
+
+    def stretch(self, name: str, start: int, stop: int) -> Tensor:
+        Watched.most = max(Watched.most, stop - start)
+        return self.state[name].reshape(-1)[start:stop]
+
+
+def test_no_member_is_held_whole() -> None:
+    """A convolution of a million weights in twenty members, never more than a stretch of one."""
+    start = torch.randn(64, 64, 16, 16)
+    pool = {f"m{k}": Watched({"conv.weight": start + k}, label=f"m{k}") for k in range(1, 21)}
+    facts = stockpot.advise(Watched({"conv.weight": start}, label="base"), pool).facts
+    assert len(facts.members) == 20
+    assert 0 < Watched.most <= STRETCH < start.numel()
+
+
 def test_the_clip_pool() -> None:
     advice = stockpot.advise("clip-base", CLIP)
     assert advice.facts.mean_cosine < 0.05
@@ -119,6 +143,10 @@ def test_the_robust_family_and_a_stranger_and_another_architecture() -> None:
     (season,) = [item for item in advice.of("works") if "seasoning" in item.what]
     assert "-p threats=linf:8/255,l2:128/255,l1:12" in season.commands[0]
     assert not methods(advice) & {"iso_cts", "regmean", "smile"}  # convolutions; one task
+    # As the guide says: between two families 0.24, and in one of them not below 0.94.
+    assert advice.facts.members[2].kin == pytest.approx(0.24, abs=0.005)
+    (far,) = stockpot.advise("icons-linf", ["icons-nominal"]).facts.members
+    assert far.kin == pytest.approx(0.94, abs=0.005)
     assert "iso_cts" in told(advice, "avoid")
     for item in advice.items:  # what is left out is in no merge
         assert not [c for c in item.commands if "fuse" in c and "icons" in c]

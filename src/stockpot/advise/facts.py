@@ -8,7 +8,7 @@ from typing import Literal
 Fits = Literal["whole", "other classes", "other head", "other architecture"]
 KIN = 0.7
 """Weights whose cosine with the base's is at least this belong to its family. In the embedded
-families it is 0.93 to 1.00 after fine-tuning, and 0.24 between two families of one architecture."""
+families it is 0.94 to 1.00 after fine-tuning, and 0.24 between two families of one architecture."""
 ORTHOGONAL = 0.1
 """Changes whose cosines are below this in the mean have little in common."""
 
