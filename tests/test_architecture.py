@@ -39,7 +39,7 @@ LAYERS = [
     {"measure"},
     {"report", "gate"},
     {"tune"},
-    {"run", "board", "card", "registries"},
+    {"run", "board", "card", "registries", "advise"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

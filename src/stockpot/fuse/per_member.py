@@ -52,7 +52,7 @@ def by_member(
     return found
 
 
-def refuse_plain_list(entry: Entry[FuserTags], key: str, value: Any) -> None:
+def refuse_plain_list(entry: Entry[Any], key: str, value: Any) -> None:
     """Refuse a list of a number that may differ both between members and over the depth.
 
     Inside `members` or `depth` it says what it is; inside globs it does not.
