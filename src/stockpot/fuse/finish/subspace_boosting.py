@@ -30,10 +30,10 @@ def subspace_boosting(
     one.
 
     Args:
-        beta: the share of the sum of the singular values; the authors take 0.01, and other values
-            for attention ({"*attn*": 0.1, "*": 0.01}).
+        beta: the share of the sum of the singular values; public programs of the method take 0.01,
+            and may take another for attention ({"*attn*": 0.1, "*": 0.01}).
         rank_tolerance: singular values up to this share of a change's Frobenius norm count as
-            rounding and are left out; 0 lifts them too, as the authors' program does.
+            rounding and are left out; 0 lifts them too, as those programs do.
     """
     check_share("beta", beta)
     check_tolerance(rank_tolerance)
