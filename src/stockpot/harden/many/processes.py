@@ -74,10 +74,10 @@ def together(device: torch.device) -> Iterator[torch.device]:
 
 
 def _join(backend: str) -> None:
-    store, number, count = next(dist.rendezvous("env://"))
+    store, number, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
     # A restart may find the store of the try before, in which addresses are no longer true.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = dist.PrefixStore(f"stockpot-{attempt}", store)
+    store = dist.PrefixStore(f"stockpot-{attempt}", store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=number, world_size=count)
 
 
