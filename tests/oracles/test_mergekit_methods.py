@@ -78,3 +78,14 @@ def test_up_to_rounding(case: str) -> None:
             values = BASE[name] + 0.7 * (POOL[0][name] - BASE[name])
             values += 0.3 * (POOL[1][name] - BASE[name])
         torch.testing.assert_close(got[name], values, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_ram_may_count_changes_in_the_whole_model() -> None:
+    """A member's factor follows from all its tensors: here 4 shared and 5 alone, and 4 and 3."""
+    base = {"a": torch.zeros(6), "b": torch.zeros(10)}
+    first = {"a": torch.ones(6), "b": torch.tensor([1.0] * 3 + [0.0] * 7)}
+    second = {"a": torch.tensor([3.0] * 4 + [0.0] * 2), "b": torch.tensor([0.0] * 7 + [1.0] * 3)}
+    got = fuse("ram", [first, second], base=base, reinforce=0.5, cap=1.0, scope="model")
+    one, two = 1 + 0.5 * 4 / 5, 1 + 0.5 * min(1.0, 4 / 3)
+    torch.testing.assert_close(got["a"], torch.tensor([2.0] * 4 + [one] * 2))
+    torch.testing.assert_close(got["b"], torch.tensor([one] * 3 + [0.0] * 4 + [two] * 3))

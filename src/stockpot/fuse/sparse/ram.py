@@ -14,8 +14,6 @@ from stockpot.fuse.fuser import Slab, StagedFuser, Stages, SurveyFuser, TensorFu
 from stockpot.fuse.sparse.combine import add_up
 from stockpot.types import NonNegative
 
-_PLUS = {"reinforce": 0.1, "cap": 0.2}
-
 
 @fusers.register(
     "ram",
@@ -23,9 +21,8 @@ _PLUS = {"reinforce": 0.1, "cap": 0.2}
     needs_base=True,
     symmetric=True,
     presets={
-        "paper_plus": {**_PLUS, "scope": "model"},
         "mergekit": {"reinforce": 0.0},
-        "mergekit_plus": {**_PLUS, "scope": "tensor"},
+        "mergekit_plus": {"reinforce": 0.1, "cap": 0.2, "scope": "tensor"},
     },
 )
 def ram(
