@@ -28,6 +28,7 @@ FEW: dict[str, dict[str, Any]] = {
     "mass": {},
     "surgery": {"steps": 1, "surgery_steps": 30, "examples": 24},
     "rank_one_moe": {"steps": 2, "lr": 0.1, "rank": 3, "top_k": 4},
+    "dawe": {"steps": 2, "lr": 0.05},
     "twin": {"steps": 60, "lr": 0.05, "rank": 2, "examples": 24},
 }
 
@@ -162,6 +163,28 @@ def test_a_router_tells_tasks_apart_and_mixes_by_its_shares(pool: ClipPool, made
     plain.load_state_dict(state)
     with torch.no_grad():
         torch.testing.assert_close(got, plain(image), rtol=1e-4, atol=1e-4)
+
+
+def test_coefficients_of_an_images_own(pool: ClipPool, made: Any) -> None:
+    """With a router of one answer it is task arithmetic; the features are the base's."""
+    data = pool.tasks["foxes"]
+    module = stockpot.load_model(made["dawe"], classes=data.classes)
+    (router,) = [part for part in module.modules() if type(part).__name__ == "Router"]
+    images = data.images.pixels[:2]
+    wanted = [0.5, -0.2, 0.9]
+    with torch.no_grad():
+        learned = module(images)
+        router.weights[0].zero_()
+        router.biases[-1].copy_(torch.tensor(wanted))
+        got = module(images)
+    state = fuse("task_arithmetic", pool.members, base=pool.base, scale=1.0, weights=wanted)
+    plain = stockpot.load_model(pool.base, classes=data.classes)
+    vision = {f"network.model.{k}": v for k, v in state.items() if "vision_model" in k}
+    assert vision
+    plain.load_state_dict(vision, strict=False)
+    with torch.no_grad():
+        torch.testing.assert_close(got, plain(images), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(learned, got, rtol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [{}, {"density": 0.1, "shared": True}, {"depth": 1}])

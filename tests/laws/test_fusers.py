@@ -112,7 +112,7 @@ ROWS = [
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
+MODULES = ["dawe", "ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
 and test_ensembles.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -24,6 +24,7 @@ from stockpot.models.modules.low_rank import ExpertLinear
 from stockpot.models.modules.rank_one import Selected, factor_block
 from stockpot.models.modules.surgery import corrected
 from stockpot.models.modules.weight_ensemble import Router, mix_block
+from stockpot.models.modules.whole_ensemble import WholeEnsemble
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -126,6 +127,33 @@ def test_rank_one_experts(name: str, top_k: int | None) -> None:
     with torch.no_grad():
         got = network.get_submodule(path)(INPUTS["tokens"])
     want = load_file(DATA / "later.safetensors")[f"rank_one_{name}"]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+class Pooled(nn.Module):
+    """The recorded encoder, whose answer and features are what it pools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Tower("base.", 0).model
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.model(pixel_values=pixels).pooler_output
+
+    def features(self, pixels: Tensor) -> Tensor:
+        return self(pixels)
+
+
+def test_weights_of_an_images_own() -> None:
+    router = Router(16, 3, depth=1, init=0.3, seed=0)
+    generator = torch.Generator().manual_seed(11)
+    router.weights[0].data = torch.randn(3, 16, generator=generator) * 0.2
+    network = Pooled()
+    parts = {f"model.{k}.whole": changes_of(k) for k, _ in network.model.named_parameters()}
+    with torch.no_grad():
+        ensemble = WholeEnsemble(network, router, parts, softmax=False)
+        got = ensemble(INPUTS["pixels.0"].float() / 255)
+    want = load_file(DATA / "later.safetensors")["dawe"]
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 

@@ -1,8 +1,8 @@
 """A whole network whose weights are mixed for every image by a router on its own features.
 
-theta(x) = theta_s + sum_t w_t(x) v_t, w the softmax of the router's outputs (Twin-Merging, Lu et
-al., arXiv:2406.15479). The shared weights theta_s are the plain network's; what each expert has
-beyond them is kept as factors of low rank where it is a matrix. A prediction depends on no other
+theta(x) = theta_s + sum_t w_t(x) v_t, w the router's outputs (FusionBench's DAWE) or their softmax
+(Twin-Merging, Lu et al., arXiv:2406.15479). The shared weights theta_s are the plain network's;
+what each expert has beyond them is whole, or factors of low rank. A prediction depends on no other
 image.
 """
 
@@ -21,7 +21,14 @@ from stockpot.models.modules.weight_ensemble import Router
 class WholeEnsemble(nn.Module):
     """The shared network, its router and what the experts add."""
 
-    def __init__(self, network: nn.Module, router: Router, parts: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        router: Router,
+        parts: Mapping[str, Tensor],
+        *,
+        softmax: bool = True,
+    ) -> None:
         """Put a router before a network.
 
         Args:
@@ -29,8 +36,10 @@ class WholeEnsemble(nn.Module):
             router: from its features to one number per expert.
             parts: `NAME.up` and `NAME.down`, or `NAME.whole`, of every tensor that experts change,
                 experts first.
+            softmax: whether the router's numbers are turned into shares of one.
         """
         super().__init__()
+        self._softmax = softmax
         self.network = network
         self.router = router
         self._names = sorted({name.rpartition(".")[0] for name in parts})
@@ -40,7 +49,8 @@ class WholeEnsemble(nn.Module):
     def shares(self, pixels: Tensor) -> Tensor:
         """Images x experts: how much each expert counts."""
         seen: Tensor = self.network.features(pixels)  # type: ignore[operator]
-        return torch.softmax(self.router(seen[:, None]), dim=-1)
+        said: Tensor = self.router(seen[:, None])
+        return said.softmax(dim=-1) if self._softmax else said
 
     def mixed(self, shares: Tensor) -> dict[str, Tensor]:
         """The weights for the shares of one image."""
@@ -101,7 +111,9 @@ def add_router(
         {k.removeprefix("router."): v for k, v in tensors.items() if k.startswith("router.")}
     )
     parts = {k.removeprefix("changes."): v for k, v in tensors.items() if k.startswith("changes.")}
-    return WholeEnsemble(network, router.requires_grad_(False), parts)
+    return WholeEnsemble(
+        network, router.requires_grad_(False), parts, softmax=settings.get("softmax", True)
+    )
 
 
 def _flat(name: str) -> str:
