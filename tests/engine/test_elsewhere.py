@@ -22,7 +22,7 @@ from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.engine.choice import chosen_engine
 from stockpot.engine.interrupt import Interrupted
 from stockpot.engine.placing import LARGE, Packer, unpack
-from stockpot.engine.ray_tasks import RayWorkers
+from stockpot.engine.ray import RayWorkers
 from stockpot.errors import UserError
 from stockpot.files import is_abandoned
 from stockpot.measure.run import measure
