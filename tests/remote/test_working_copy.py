@@ -341,3 +341,17 @@ def test_addresses() -> None:
     for place, says in {"s3://b/a": "s3://b/a: expected a place", "file:///b/a": "as /b/a"}.items():
         with pytest.raises(UserError, match=says):
             write_atomic(Path(place), "")
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "models/../../escaped", "/escaped", "a\\..\\b"])
+def test_names_that_lead_out_of_the_folder_are_refused(
+    memory: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object of a store may be called anything."""
+    copy = WorkingCopy("memory://bucket/run")
+    memory.pipe("/bucket/run/run.json", b"{}")
+    listed = {f"/bucket/run/{name}": {"size": 2, "created": 1.0}}
+    monkeypatch.setattr(type(memory), "find", lambda *_, **__: listed)
+    with pytest.raises(UserError, match="no name of a file in a run folder"):
+        copy.pull()
+    assert not copy.folder.exists()

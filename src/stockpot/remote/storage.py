@@ -49,11 +49,19 @@ class Storage:
             self._files.invalidate_cache()
             found = self._files.find(self._root, detail=True)
         start = len(self._root) + 1
-        return {
-            path[start:]: _stored(facts)
+        names = {
+            path[start:]: facts
             for path, facts in found.items()
             if len(path) > start and not path.endswith("/")
         }
+        for name in names:
+            # Names of objects are any text; as paths some lie beside the folder, not in it.
+            if name.startswith("/") or {"..", "\\", "\0"} & {*name.split("/"), *name}:
+                raise UserError(
+                    f"{self.url}: holds {name!r}, which is no name of a file in a run folder.",
+                    hint="Nothing was brought. Remove it there, or take another place.",
+                )
+        return {name: _stored(facts) for name, facts in names.items()}
 
     def fetch(self, name: str, to: Path) -> None:
         """Bring a file here."""
