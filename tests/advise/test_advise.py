@@ -182,6 +182,12 @@ def test_heads_that_differ(vits: dict[str, str]) -> None:
     assert "renamed and wider" in head.why
     assert "cup, jug" in head.why
     assert any("--head each" in command for command in head.commands)
+    merges = [
+        c for item in advice.of("works") for c in item.commands if c.startswith("stockpot fuse")
+    ]
+    assert merges
+    assert all("--head each" in command for command in merges)
+    assert "heads of their own" in told(advice, "open")
 
 
 def test_adapters() -> None:
@@ -190,6 +196,8 @@ def test_adapters() -> None:
              for n in ("rslora", "whole")]  # fmt: skip
     assert [member.adapter for member in advice.facts.members] == ranks
     assert "LoRA adapters" in told(advice, "open")
+    assert methods(advice) == {"average"}  # what full fine-tunings showed is not said of these
+    assert all(m.spectrum and 0 < m.spectrum.share < 1 for m in advice.facts.members)
     other = stockpot.advise("icons-vit", {"a": PEFT / "rslora", "b": "icons-vit-plain"})
     assert "leave out a: it is of another architecture" in told(other, "first")
 

@@ -21,7 +21,7 @@ class Spectrum:
     rank: int
     """Of the change with the highest."""
     share: float
-    """Of the directions that a matrix has, those that change at all."""
+    """Of the directions that a changed matrix has, those that change at all."""
     energy: float
     """Of these directions, those that hold nine tenths of the change's energy."""
 
@@ -106,6 +106,20 @@ class Facts:
     def usable(self) -> tuple[Member, ...]:
         """Members that belong together, each once, and none that changed nothing."""
         return tuple(m for m in self.members if m.belongs and not m.same_as)
+
+    @property
+    def own_heads(self) -> bool:
+        """Whether some usable member answers other questions than the base."""
+        return any(m.fits in ("other head", "other classes") for m in self.usable)
+
+    @property
+    def thin(self) -> tuple[Member, ...]:
+        """Usable members that change few directions: adapters, and what was merged from them."""
+        return tuple(
+            m
+            for m in self.usable
+            if m.adapter is not None or (m.spectrum and 0 < m.spectrum.share <= 0.5)
+        )
 
     @property
     def mean_cosine(self) -> float:

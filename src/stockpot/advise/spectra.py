@@ -77,8 +77,10 @@ def spectra(stream: Stream) -> list[Spectrum | None]:
 
 
 def _of(found: Sequence[tuple[int, int, int]]) -> Spectrum:
-    shares = torch.tensor([rank / side for rank, side, _ in found], dtype=torch.float64)
-    energy = torch.tensor([most / side for _, side, most in found], dtype=torch.float64)
+    # An adapter leaves most matrices alone, which says nothing about those that it changes.
+    changed = [each for each in found if each[0]] or found
+    shares = torch.tensor([rank / side for rank, side, _ in changed], dtype=torch.float64)
+    energy = torch.tensor([most / side for _, side, most in changed], dtype=torch.float64)
     return Spectrum(
         matrices=len(found),
         rank=max(rank for rank, _, _ in found),

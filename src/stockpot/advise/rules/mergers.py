@@ -42,17 +42,20 @@ def many(facts: Facts, words: Words) -> Iterator[Item]:
     if len(facts.usable) < 2:
         return
     cosine = facts.mean_cosine
-    # The pool of the study: experts of several tasks, whose changes hardly meet.
-    alike = _several_tasks(facts) or cosine < ORTHOGONAL
+    # The pool of the study: full fine-tunings for several tasks, whose changes hardly meet.
+    alike = (_several_tasks(facts) or cosine < ORTHOGONAL) and not facts.thin
     how = f"their changes have a cosine of {cosine:+.2f} in the mean"
     met = "they hardly meet, and add up" if cosine < ORTHOGONAL else "they went partly the same way"
-    far = "" if alike else " The study's changes were of five tasks, with cosines of 0.00 to 0.04."
+    study = (
+        " The study's members were full fine-tunings for five tasks, with cosines of 0.00 to 0.04."
+    )
+    far = "" if alike else study
     yield Item("works", "average", f"{how}: {met}.{far}", ("average",), (words.fuse("average"),))
     if facts.matrices <= 0.5:
         yield Item(
             "avoid", "tsv_m, iso_c and iso_cts",
             f"they work on matrices, and {100 * (1 - facts.matrices):.0f} % of these weights stand "
-            "elsewhere (convolutions), where they take the mean change.",
+            "elsewhere (convolutions, embeddings), where they take the mean change.",
         )  # fmt: skip
     elif alike:
         yield Item(
@@ -63,7 +66,7 @@ def many(facts: Facts, words: Words) -> Iterator[Item]:
             (words.fuse("iso_cts"),),
         )  # fmt: skip
     if _several_tasks(facts):
-        yield from _experts(facts, words)
+        yield from _experts(facts, words) if alike and not facts.own_heads else ()
     elif not facts.threats:
         yield Item(
             "works", "choosing the weights of a soup on a hundred labelled images",
@@ -80,9 +83,15 @@ def many(facts: Facts, words: Words) -> Iterator[Item]:
             "signs agree; by chance it would be half of them.",
             ("orthogonal",),
         )  # fmt: skip
+    if facts.own_heads:
+        yield Item(
+            "open", "what suits experts with heads of their own best",
+            "the study's experts share a head that is made of words; `--head each` merges what "
+            "lies below, with any method that needs no images.",
+        )  # fmt: skip
     if alike:
         yield from _untuned(facts, words)
-    else:
+    elif not facts.thin and not facts.own_heads:
         yield Item(
             "open", "which method is best for members of one task",
             "the studies here merged experts of several tasks, and robust members; let validation "
@@ -137,16 +146,14 @@ def _experts(facts: Facts, words: Words) -> Iterator[Item]:
 
 def adapters(facts: Facts, words: Words) -> Iterator[Item]:
     """LoRAs: low ranks, which no study here has merged."""
-    low = [m for m in facts.usable if m.adapter is not None]
-    thin = [m for m in facts.usable
-            if m.adapter is None and m.spectrum and 0 < m.spectrum.share <= 0.5]  # fmt: skip
-    if not low and not thin:
+    low = [member for member in facts.thin if member.adapter is not None]
+    if not facts.thin:
         return
-    ranks = [m.spectrum.rank for m in (*low, *thin) if m.spectrum] or [0]
+    ranks = [max(m.adapter or 0, m.spectrum.rank if m.spectrum else 0) for m in facts.thin]
     what = "LoRA adapters" if low else "changes of low rank"
     yield Item(
         "open", f"which method suits {what} best",
-        f"{called(low or thin)} change at most {max(ranks)} directions of a matrix "
+        f"{called(facts.thin)} change at most {max(ranks)} directions of a matrix "
         f"each; all methods take them as whole weights over {facts.base}, and a sum of them has a "
         f"rank of at most {sum(ranks)}. Our studies merged full fine-tunings.",
         commands=(f"stockpot fuse average {words.members} --base {words.base} --as-lora "
@@ -156,6 +163,6 @@ def adapters(facts: Facts, words: Words) -> Iterator[Item]:
 
 def _several_tasks(facts: Facts) -> bool:
     """Whether the members were made for different tasks."""
-    if len(facts.tasks) > 1 or any(m.fits in ("other head", "other classes") for m in facts.usable):
+    if len(facts.tasks) > 1 or facts.own_heads:
         return True
     return facts.text_head and facts.mean_cosine < ORTHOGONAL

@@ -48,7 +48,8 @@ class Words:
 
     def fuse(self, method: str, further: str = "") -> str:
         """Fuse the members that belong together."""
-        end = f" {further}" if further else ""
+        heads = "--head each" if self.facts.own_heads and "--head" not in further else ""
+        end = "".join(f" {words}" for words in (further, heads) if words)
         return f"stockpot fuse {method} {self.members} --base {self.base}{end} -o fused/{method}"
 
 
