@@ -97,7 +97,7 @@ def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> op
 
 def close_study(study: optuna.Study) -> None:
     """Let go of the storage: the last to do so leaves one whole file of a SQLite database."""
-    backend = getattr(study._storage, "_backend", study._storage)
+    backend: Any = getattr(study._storage, "_backend", study._storage)
     backend.remove_session()
     backend.engine.dispose()
 
