@@ -25,7 +25,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos.commands import Task, elsewhere, tasks
+from chaos.killed_commands import Task, elsewhere, tasks
 from chaos.kills import Whole, disturbed, forget, whole
 
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM] * 2 + [signal.SIGINT] * 2
