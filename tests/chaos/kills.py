@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from chaos.commands import Task
+from chaos.killed_commands import Task
 from chaos.traces import MARK, contents, differences, processes_of, stray_processes, workers_of
 from processes import Running, _command
 from stockpot.engine.worker import end_with_parent

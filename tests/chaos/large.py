@@ -25,10 +25,13 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos.commands import Task, elsewhere, tasks
+from chaos.killed_commands import Task, elsewhere, tasks
 from chaos.kills import Whole, disturbed, forget, whole
 
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM] * 2 + [signal.SIGINT] * 2
+
+BUSY = "timed out during startup"
+"""What Ray says when its processes take more than half a minute; such a kill is tried again."""
 
 
 def drawn(seed: int, number: int, cases: list[Task]) -> dict[str, Any]:
@@ -91,7 +94,12 @@ def _kill(chosen: argparse.Namespace) -> None:
         begun = time.monotonic()
         if at not in undisturbed:
             print(number, task.name, task.engine, "undisturbed", flush=True)
-            undisturbed[at] = whole(task, place / f"whole-{task.name}-{task.engine}")
+            try:
+                undisturbed[at] = whole(task, place / f"whole-{number}")
+            except AssertionError as problem:
+                if BUSY not in str(problem):
+                    raise
+                continue
         expected = undisturbed[at]
         folder = place / f"kill-{number}"
         change = kill["change"] and 1 + int(kill["change"] * expected.changes)
@@ -103,8 +111,7 @@ def _kill(chosen: argparse.Namespace) -> None:
             which, when = {"worker": kill["worker"]}, f"{kill['share']:.2f} a worker"
         tried = disturbed(task, folder, expected, share=kill["share"], **which)
         forget(folder)
-        if any("timed out during startup" in one for one in tried.wrong):
-            # Ray gives its own processes half a minute; the next start tries this one again.
+        if any(BUSY in one for one in tried.wrong):
             print(number, task.name, task.engine, "the machine is too busy for Ray", flush=True)
             continue
         seconds = round(time.monotonic() - begun, 1)

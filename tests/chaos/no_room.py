@@ -21,7 +21,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos.commands import Task, tasks
+from chaos.killed_commands import Task, tasks
 from chaos.kills import Whole, prepare, whole
 from chaos.traces import contents, differences
 from processes import Finished, Running, _command

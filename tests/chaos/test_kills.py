@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.commands import Task, tasks
+from chaos.killed_commands import Task, tasks
 from chaos.kills import disturbed, whole
 
 

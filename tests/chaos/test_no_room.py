@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.commands import Task, tasks
+from chaos.killed_commands import Task, tasks
 from chaos.no_room import filled_up, read_only, small_disk
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos.commands import JOBS
+from chaos.killed_commands import JOBS
 
 MARK = "STOCKPOT_CHAOS"
 _VARYING = {
