@@ -83,7 +83,11 @@ def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     ]  # fmt: skip
     columns = ["best tuned over best default", "test images", "tuned", "default",
                "margin, points [95 %]", "tuning pays"]  # fmt: skip
-    return {"tuned": markdown(head, body), "margin": markdown(columns, margin)}
+    missing = "Not measured yet: it follows when all searches have ended."
+    return {
+        "tuned": markdown(head, body),
+        "margin": markdown(columns, margin) if margin else missing,
+    }
 
 
 def _range(row: Row, name: str, sign: str = "") -> str:
