@@ -59,7 +59,7 @@ def main() -> None:
                  "--prune", given.prune, "--sampler", given.sampler, "--no-test",
                  "-o", folder]  # fmt: skip
         begun = time.perf_counter()
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         clock = time.perf_counter() - begun
         told = json.loads((Path(folder) / "tune.json").read_text(encoding="utf-8"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

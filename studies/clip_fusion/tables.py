@@ -61,7 +61,7 @@ def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     """Every method tuned on the same budget, and the best of all beside the best default."""
     body = []
     for row in sorted(rows, key=lambda row: row["test"]):
-        searched = row["trials"] > 1
+        searched = round(row["trials"]) > 1
         apart = " (larger)" if row["method"] == "smile" else " (a model per task)"
         body.append([
             row["method"] + (apart if row["method"] in APART else ""),
@@ -83,7 +83,11 @@ def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     ]  # fmt: skip
     columns = ["best tuned over best default", "test images", "tuned", "default",
                "margin, points [95 %]", "tuning pays"]  # fmt: skip
-    return {"tuned": markdown(head, body), "margin": markdown(columns, margin)}
+    missing = "Not measured yet: it follows when all searches have ended."
+    return {
+        "tuned": markdown(head, body),
+        "margin": markdown(columns, margin) if margin else missing,
+    }
 
 
 def _range(row: Row, name: str, sign: str = "") -> str:

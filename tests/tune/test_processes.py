@@ -32,7 +32,7 @@ def started(work: Callable[..., Any], *words: Any) -> Any:
     return process
 
 
-def killed(out: Path, at: int, prune: str) -> None:
+def killed(out: Path, at: int) -> None:
     """A search whose process ends like a light at its so-many-th judgement."""
     real, calls = search.judge, iter(range(100))
 
@@ -42,19 +42,18 @@ def killed(out: Path, at: int, prune: str) -> None:
         return real(*words)
 
     search.judge = dying
-    toy(out, **HOW, prune=prune)
+    toy(out, **HOW)
 
 
-@pytest.mark.parametrize("prune", ["none", "median"])
-def test_after_sigkill_a_search_is_the_undisturbed_one(tmp_path: Path, prune: str) -> None:
-    undisturbed = toy(tmp_path / "whole", **HOW, prune=prune)
+def test_after_sigkill_a_search_is_the_undisturbed_one(tmp_path: Path) -> None:
+    undisturbed = toy(tmp_path / "whole", **HOW)
     for at in (2, 1):  # of the second process, which takes up the lost trial first
-        process = started(killed, tmp_path / "killed", at, prune)
+        process = started(killed, tmp_path / "killed", at)
         process.join(60)
         assert process.exitcode == -signal.SIGKILL
     half = read_tuning(tmp_path / "killed")
     assert half is None or not half.finished
-    resumed = toy(tmp_path / "killed", **HOW, prune=prune)
+    resumed = toy(tmp_path / "killed", **HOW)
     assert told(resumed) == told(undisturbed)
     assert (resumed.chosen, resumed.front) == (undisturbed.chosen, undisturbed.front)
     assert (resumed.test, resumed.selection) == (undisturbed.test, undisturbed.selection)

@@ -11,13 +11,13 @@ import torch
 
 import stockpot
 from pico import make_dataset
-from stockpot.tune.study import PRUNERS, SAMPLERS, sqlite_in
+from stockpot.tune.study import sqlite_in
 from toy_tuning import levels, parted, toy
 
 optuna = pytest.importorskip("optuna")
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", ["cma", "nsga2"])  # the others search in other tests
 def test_every_sampler_is_reached_and_keeps_to_the_range(tmp_path: Path, sampler: str) -> None:
     several = sampler == "nsga2"
     found = toy(
@@ -27,14 +27,12 @@ def test_every_sampler_is_reached_and_keeps_to_the_range(tmp_path: Path, sampler
     scales = [trial.params["scale"] for trial in found.trials]
     assert len(set(scales)) == 4
     assert all(0.1 <= scale <= 0.6 for scale in scales)
-    if sampler == "grid":
-        assert scales == pytest.approx([0.1, 0.2667, 0.4333, 0.6])
 
 
-@pytest.mark.parametrize("prune", [name for name in PRUNERS if name != "none"])
+@pytest.mark.parametrize("prune", ["median", "halving"])  # racing: test_tune.py
 def test_who_is_given_up_was_behind(tmp_path: Path, prune: str) -> None:
-    """By numpy, from what the storage holds: behind the median, the best third, or the best."""
-    found = toy(tmp_path, points=16, prune=prune, test_split=None)
+    """By numpy, from what the storage holds: behind the median, or the best third."""
+    found = toy(tmp_path, points=12, prune=prune, test_split=None)
     study = optuna.load_study(study_name="stockpot", storage=sqlite_in(tmp_path))
     reports = {t.number: t.intermediate_values for t in study.trials}
     whole = {t.number for t in found.trials if t.state == "complete"}
@@ -48,10 +46,8 @@ def test_who_is_given_up_was_behind(tmp_path: Path, prune: str) -> None:
             ended = [reports[n][step] for n in whole if n < number]
             assert max(reports[number].values()) < np.median(ended)
             assert len(ended) >= 5
-        elif prune == "halving":
-            assert sum(other > own for other in before) >= max(1, (len(before) + 1) // 3)
         else:
-            assert own < max(before)
+            assert sum(other > own for other in before) >= max(1, (len(before) + 1) // 3)
 
 
 def direct(measure: str, metric: str, scale: float, data: Any, **params: Any) -> float:

@@ -71,7 +71,7 @@ def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> op
     optuna = optuna_module()
     address = storage
     if storage.startswith(("postgresql://", "postgres://")):
-        # The driver that the extra brings, as for the index of results.
+        # The driver that the extra `index` brings; SQLAlchemy 2.0 would look for another.
         address = "postgresql+psycopg://" + storage.partition("://")[2]
     own = {"connect_args": {"timeout": 120}} if storage.startswith("sqlite") else {}
     study = None
