@@ -18,10 +18,11 @@ from pico import make_dataset
 from processes import Running, free_port, in_two
 from stockpot.engine.interrupt import Interrupted, ask_to_stop
 from stockpot.errors import UserError
-from stockpot.harden import loop, run
+from stockpot.harden import hardeners, loop, run
 from stockpot.harden.augment import augment
 from stockpot.harden.loop import Resume
 from stockpot.harden.many.processes import rank, together
+from stockpot.harden.many.sharded import check_for_shards
 from stockpot.harden.many.shares import own_rows, weight_of
 from stockpot.harden.run import harden
 from stockpot.models.load import load_model
@@ -162,3 +163,19 @@ def test_shards_need_several_processes(pico_vit: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="several processes to share the model, got one"):
         adversarially(pico_vit, tmp_path / "no", shard=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_settings_that_shards_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockpot.harden.many.sharded.workers", lambda: 2)
+    check_for_shards(8, 0.0)
+    with pytest.raises(UserError, match="batch_size: expected a multiple of the 2 processes"):
+        check_for_shards(9, 0.0)
+    with pytest.raises(UserError, match="ema: expected 0"):
+        check_for_shards(8, 0.9)
+
+
+def test_the_docs_name_the_methods_that_need_the_whole_model() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    told = text.split("which they say in one line: ")[1].split("\n\n")[0]
+    named = [name.strip(" `.\n") for name in told.split(",")]
+    assert named == [name for name in hardeners.names() if hardeners.get(name).tags.whole]
