@@ -18,7 +18,14 @@ from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.types import Count, Natural, Positive, Seed
 
 
-@fusers.register("joint", needs_base=True, linear=True, learns=True, needs_data=True)
+@fusers.register(
+    "joint",
+    paper="doi:10.1023/A:1007379606734",
+    needs_base=True,
+    linear=True,
+    learns=True,
+    needs_data=True,
+)
 def joint(
     *,
     steps: Natural = 1000,

@@ -25,7 +25,14 @@ from stockpot.models.modules.whole_ensemble import WholeEnsemble
 from stockpot.types import Count, Natural, Positive, Seed
 
 
-@fusers.register("dawe", needs_base=True, linear=True, learns=True, needs_data=True)
+@fusers.register(
+    "dawe",
+    paper="https://github.com/tanganke/fusion_bench",
+    needs_base=True,
+    linear=True,
+    learns=True,
+    needs_data=True,
+)
 def dawe(
     *,
     steps: Natural = 1000,

@@ -26,7 +26,14 @@ from stockpot.models.modules.weight_ensemble import Router, unmix_block
 from stockpot.types import Count, Natural, NonNegative, Positive, Seed
 
 
-@fusers.register("rank_one_moe", needs_base=True, linear=True, learns=True, needs_data=True)
+@fusers.register(
+    "rank_one_moe",
+    paper="https://github.com/tanganke/fusion_bench",
+    needs_base=True,
+    linear=True,
+    learns=True,
+    needs_data=True,
+)
 def rank_one_moe(
     *,
     steps: Natural = 1000,
