@@ -103,7 +103,8 @@ def order_statistics(measured: Measured, ranks: Ranks, *, elementwise: bool = Tr
     """
     leading = yield LeadingBits(measured, elementwise)
     wanted = torch.tensor(list(ranks(int(leading[0].sum()))))
-    leading = leading[leading.any(dim=1)]  # the first alone, where one was for all
+    if leading.any():
+        leading = leading[leading.any(dim=1)]  # the first alone, where one was for all
     below = leading.cumsum(dim=1)
     bins = torch.stack([torch.searchsorted(row, wanted) for row in below])
     inside = [
