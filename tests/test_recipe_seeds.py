@@ -111,8 +111,8 @@ def test_a_scatter_names_measured_data() -> None:
 def test_models_are_made_in_waves_and_only_what_is_missing(
     tmp_path, toy_file, pico_vit, monkeypatch
 ) -> None:
-    from stockpot.engine import engines
     from stockpot.engine.serial import Serial
+    from stockpot.run import make
     from stockpot.run.make import make_models
 
     text = f"""version: 1
@@ -133,7 +133,7 @@ fuse:
             sent.append([job.verdict.name for job in jobs])
             yield from super().run(function, jobs)
 
-    monkeypatch.setattr(engines, "get", lambda name: Watched)
+    monkeypatch.setattr(make, "chosen_engine", lambda name: Watched())
     file = RecipeFile(text, "r.yaml")
     make_models(file, tmp_path / "run", engine="elsewhere")
     assert sent == [["tuned-s0", "tuned-s1"]]  # fusions and single models are made here
