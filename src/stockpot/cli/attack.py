@@ -90,9 +90,7 @@ def command(
         defaults = {"norms": ATTACK.norm, "method": ATTACK.method}
         # A norm that is named wants its own radius.
         defaults |= {"eps": ATTACK.eps} if norm is None else {}
-        asked = {
-            key: defaults.get(key) if value is None else value for key, value in asked.items()
-        }
+        asked = {key: defaults.get(key) if value is None else value for key, value in asked.items()}
     asked |= {"save": str(save) if save else None, "images": str(images) if images else None}
     settings = {key: value for key, value in asked.items() if value is not None}
     with ImageProgress() as progress:
