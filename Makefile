@@ -31,6 +31,7 @@ test: $(VENV)/.ready
 KILLS ?= 200
 chaos: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos/large.py --kills $(KILLS)
+	if [ "$$(id -u)" = 0 ]; then OMP_NUM_THREADS=1 $(BIN)/python tests/chaos/no_room.py; fi
 
 # What can only be seen on the real datasets; fetches them unless they are there.
 test-data: $(VENV)/.ready

@@ -1,11 +1,14 @@
 """The same card on every engine: the same results, how much faster, and what a cell costs.
 
-    python benchmarks/engines.py                           # serial and processes, two workers
-    python benchmarks/engines.py --engines serial,processes,ray,slurm --recipe recipes/demo.yaml
+    python benchmarks/engines.py                     # all engines, two workers; five minutes
+    python benchmarks/engines.py --engines serial,processes --recipe recipes/demo.yaml
 
-Cells are attacks on a small network, one for each seed: a processor does nothing else meanwhile.
-Every engine runs them once to start and once for the clock. With a recipe, that is run instead, and
-all result files are compared but for time stamps and costs. Needs a quiet machine.
+Cells are attacks on a small network, each of a model by a name of its own: a processor does nothing
+else meanwhile. How many images they take is found out first, so that one process with one thread
+needs `--seconds`. Every engine runs a card of cells without work to start, two to tell what a cell
+costs it, and then the card for the clock; serial is also timed with as many threads as there are
+workers. With a recipe, that is run instead, and all result files are compared but for time stamps
+and costs. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stockpot.measure.run import measure
 from stockpot.run.follow import run
@@ -55,44 +58,86 @@ def results(folder: Path) -> dict[str, Any]:
     return found
 
 
+def images_for(place: Path, seconds: float, cells: int) -> int:
+    """How many images a cell needs for a card of so many seconds, in one process."""
+    card(place / "warm", "serial", 1, 4)
+    few, more = 16, 48
+    once = card(place / "few", "serial", 1, few)
+    rate = (more - few) / max(1e-3, card(place / "more", "serial", 1, more) - once)
+    return max(8, min(1000, round(rate * seconds / cells)))
+
+
+class Row(NamedTuple):
+    """What was found of an engine."""
+
+    name: str
+    started: float
+    """Seconds of the first card, whose cells have no work: workers start for it."""
+    empty: float
+    """Seconds that a cell without work adds to a card."""
+    took: float
+    found: dict[str, Any]
+
+    def shown(self, first: Row) -> str:
+        """The line of a table."""
+        same = "as of the first" if self.found == first.found else "DIFFERENT"
+        speed = first.took / self.took
+        return (
+            f"| {self.name} | {self.took:.1f} | {speed:.2f} | {self.started:.1f} s "
+            f"| {self.empty:.2f} s | {len(self.found)}, {same} |"
+        )
+
+
+def timed_card(place: Path, name: str, engine: Any, options: argparse.Namespace) -> Row:
+    """The card of one engine."""
+    started = card(place / f"{name}-start", engine, options.workers, 1)
+    few = card(place / f"{name}-few", engine, options.workers, 1)
+    many = card(place / f"{name}-many", engine, 4 * options.workers, 1)
+    took = card(place / name, engine, options.cells, options.images)
+    empty = max(0.0, (many - few) / (3 * options.workers))
+    return Row(name, started, empty, took, results(place / name))
+
+
+def timed_recipe(place: Path, name: str, engine: Any, options: argparse.Namespace) -> Row:
+    """A recipe on one engine."""
+    start = time.perf_counter()
+    changed = dict(pair.split("=", 1) for pair in options.set)
+    run(options.recipe, out=place / name, engine=engine, **changed)
+    return Row(name, 0.0, 0.0, time.perf_counter() - start, results(place / name))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--engines", default="serial,processes")
+    parser.add_argument("--engines", default="serial,processes,ray,slurm")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--cells", type=int, default=8)
-    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=60, help="of the card in one process")
+    parser.add_argument("--images", type=int, help="of a cell; by default by --seconds")
     parser.add_argument("--recipe")
     parser.add_argument("--set", nargs="*", default=[], help="values of the recipe to change")
     options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
     import torch
 
     torch.set_num_threads(1)
-    first: tuple[float, dict[str, Any]] | None = None
-    print(
-        "| engine | seconds | times serial | an empty cell | result files |\n|---|---|---|---|---|"
-    )
-    with tempfile.TemporaryDirectory() as place:
+    timed = timed_recipe if options.recipe else timed_card
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        if not options.recipe:
+            options.images = options.images or images_for(place, options.seconds, options.cells)
+            print(f"{options.cells} cells of {options.images} images, {options.workers} workers\n")
+        print("| engine | seconds | times serial | start | an empty cell | result files |")
+        print("|---|---|---|---|---|---|")
+        first: Row | None = None
         for name in options.engines.split(","):
-            engine = chosen(name, Path(place), options.workers)
-            if options.recipe:
-                start = time.perf_counter()
-                changed = dict(pair.split("=", 1) for pair in options.set)
-                run(options.recipe, out=Path(place) / name, engine=engine, **changed)
-                took, empty = time.perf_counter() - start, 0.0
-            else:
-                card(Path(place) / f"{name}-start", engine, options.workers, 2)
-                many = card(Path(place) / f"{name}-many", engine, 4 * options.workers, 1)
-                few = card(Path(place) / f"{name}-few", engine, 2 * options.workers, 1)
-                empty = (many - few) / (2 * options.workers)
-                took = card(Path(place) / name, engine, options.cells, options.images)
-            found = results(Path(place) / name)
-            if first is None:
-                first = (took, found)
-            same = "as of the first" if found == first[1] else "DIFFERENT"
-            speed = first[0] / took
-            line = f"| {name} | {took:.1f} | {speed:.2f} | {empty:.2f} s | {len(found)}, {same} |"
-            print(line, flush=True)
+            row = timed(place, name, chosen(name, place, options.workers), options)
+            first = first or row
+            print(row.shown(first), flush=True)
+            if name == "serial" and not options.recipe:
+                torch.set_num_threads(options.workers)
+                threads = f"serial, {options.workers} threads"
+                print(timed(place, threads, "serial", options).shown(first), flush=True)
+                torch.set_num_threads(1)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,41 @@ RECIPES = {
           - {model: B, parameters: {weight: 1}}
         merge_method: nuslerp
         """,
+    "nuslerp-around": """
+        models:
+          - {model: A, parameters: {weight: [1, 3]}}
+          - {model: B, parameters: {weight: 1}}
+        merge_method: nuslerp
+        base_model: BASE
+        parameters: {nuslerp_flatten: false, nuslerp_row_wise: [{filter: mlp, value: true}]}
+        """,
+    "multislerp": """
+        models:
+          - {model: A, parameters: {weight: [0.2, 0.9]}}
+          - {model: B, parameters: {weight: 0.5}}
+          - {model: C, parameters: {weight: 1}}
+        merge_method: multislerp
+        base_model: BASE
+        parameters: {normalize_weights: false}
+        """,
+    "nearswap": """
+        models: [{model: A}]
+        merge_method: nearswap
+        base_model: BASE
+        parameters: {t: [0.02, 0.3]}
+        """,
+    "ram": """
+        models: [{model: A}, {model: E}, {model: F}]
+        merge_method: ram
+        base_model: BASE
+        parameters: {epsilon: 0.15}
+        """,
+    "ramplus_tl": """
+        models: [{model: A}, {model: E}, {model: F}]
+        merge_method: ramplus_tl
+        base_model: BASE
+        parameters: {epsilon: 0.15, r: 0.4, alpha: [{filter: mlp, value: 0.9}, {value: 0.3}]}
+        """,
     "lora": """
         models:
           - {model: A+LORA, parameters: {weight: 0.25}}

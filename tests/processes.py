@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -55,6 +56,11 @@ class Running:
         )
         self._process.start()
 
+    @property
+    def number(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
     def poll(self) -> int | None:
         return self._process.exitcode
 
@@ -64,8 +70,7 @@ class Running:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def send(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.number, number)
 
     def wait(self, seconds: float = 300) -> Finished:
         self._process.join(seconds)
@@ -86,6 +91,24 @@ def start(*words: str | Path, cwd: Path | None = None) -> Running:
 def stockpot(*words: str | Path, cwd: Path | None = None) -> Finished:
     """`stockpot WORDS`, from the first line to the exit code."""
     return start(*words, cwd=cwd).wait()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def in_two(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function in two processes that find each other as those of torchrun do."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    running = [
+        Running(function, *arguments, env=shared | {"RANK": number, "LOCAL_RANK": number})
+        for number in ("0", "1")
+    ]
+    ended = [process.wait() for process in running]
+    assert [process.returncode for process in ended] == [0, 0], ended
 
 
 def error_of(result: Finished, code: int = 1) -> str:

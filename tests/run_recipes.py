@@ -28,9 +28,9 @@ def pico_model(folder: Path, seed: int) -> Path:
     return model.save(folder)
 
 
-def pico_recipe(place: Path, data: Path) -> dict[str, Any]:
-    """The recipe, with its three given models under `place`."""
-    for seed, name in enumerate(("base", "a", "b")):
+def pico_recipe(place: Path, data: Path, *, make: bool = True) -> dict[str, Any]:
+    """The recipe, with its three given models under `place`; they are made unless there."""
+    for seed, name in enumerate(("base", "a", "b") if make else ()):
         pico_model(place / name, seed)
     return {
         "version": 1,

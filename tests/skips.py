@@ -9,7 +9,7 @@ from _pytest.terminal import TerminalReporter
 
 ALLOWED_SKIPS = (
     r"no chromium on the PATH",
-    r"could not import '(cv2|mlflow|pandas|trackio|wandb)'",
+    r"could not import '(cv2|datasets.arrow_dataset|mlflow|pandas|trackio|wandb)'",
     r"no PostgreSQL server is installed",
     r"the photographs are not installed",
     r"there is a GPU",

@@ -25,6 +25,7 @@ LAYERS = [
         "lock",
         "notebook",
         "registry",
+        "remote",
         "verbs",
     },
     {"results", "recipe", "charts", "engine"},
@@ -38,7 +39,7 @@ LAYERS = [
     {"measure"},
     {"report", "gate"},
     {"tune"},
-    {"run", "board", "card", "registries"},
+    {"run", "board", "card", "registries", "advise"},
     {"cli"},
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

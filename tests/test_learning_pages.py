@@ -145,7 +145,7 @@ def test_from_mergekit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
-    assert run_table("from-mergekit.md", stand_ins, {}) == 8
+    assert run_table("from-mergekit.md", stand_ins, {}) == 9
     text = (DOCS / "from-mergekit.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, flags=re.MULTILINE))
     assert shown == {name: method.ours for name, method in METHODS.items()}

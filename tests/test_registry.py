@@ -169,6 +169,7 @@ FAMILIES = {
     },
     "blur": {"defocus_blur", "gaussian_blur"},
     "few_labels": {"coda"},
+    "frank_wolfe": {"fw_hard", "fw_soft"},
     "hub_tasks": {
         "cifar100", "dtd", "emnist_letters", "eurosat", "fer2013", "food101", "gtsrb", "kmnist",
         "oxford_flowers102", "oxford_iiit_pet", "pcam", "rendered_sst2", "resisc45",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stockpot.errors import UserError
 
 if TYPE_CHECKING:
+    from stockpot.advise.run import advise
     from stockpot.attack.run import attack
     from stockpot.audit.run import audit
     from stockpot.card.make import card
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _ROOMS = (
-    "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure", "report", "run",
-    "season", "tune",
+    "advise", "attack", "audit", "card", "corrupt", "explain", "fuse", "harden", "measure",
+    "report", "run", "season", "tune",
 )  # fmt: skip
 _FUNCTIONS = {
     "check": "stockpot.gate.check:check",
@@ -53,6 +54,7 @@ _FUNCTIONS = {
 __all__ = [
     "UserError",
     "__version__",
+    "advise",
     "attack",
     "audit",
     "card",

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
+from stockpot.remote.address import refuse_address
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file or nothing: a temporary file beside it, then a rename."""
+    refuse_address(path)
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +162,8 @@ def _started(process: int) -> str:
         facts = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return "0"
-    return facts.rpartition(")")[2].split()[19]
+    state, *others = facts.rpartition(")")[2].split()
+    return "ended" if state in "ZX" else others[18]  # one that nobody has asked for its exit code
 
 
 @lru_cache(maxsize=1024)

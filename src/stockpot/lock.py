@@ -32,7 +32,7 @@ class HeldError(UserError):
 
 
 @contextmanager
-def held_alone(file: Path, what: Path, *, wait: float = 0.0) -> Iterator[None]:
+def held_alone(file: Path, what: str | Path, *, wait: float = 0.0) -> Iterator[None]:
     """Hold a lock while a block runs; the file is there as long as it is held, or after a kill.
 
     Args:

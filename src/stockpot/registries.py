@@ -11,6 +11,7 @@ from stockpot.registry import Registry
 
 _ROOMS = {
     "fusers": "fuse",
+    "finishers": "fuse.finish",
     "hardeners": "harden",
     "seasoners": "season",
     "attacks": "attack",

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from chaos.kills import Task, disturbed, tasks, whole
+from chaos.killed_commands import Task, tasks
+from chaos.kills import disturbed, whole
 
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
-    return tasks(tmp_path_factory.mktemp("given"))
+    return tasks(tmp_path_factory.mktemp("chaos") / "given")
 
 
-@pytest.mark.parametrize("name", ["fuse", "harden", "season", "corrupt", "measure", "run"])
+@pytest.mark.parametrize("name", ["fuse", "harden", "season", "corrupt", "measure", "run", "tune"])
 def test_killed_and_started_again(name: str, commands: dict[str, Task], tmp_path: Path) -> None:
     task = commands[name]
     expected = whole(task, tmp_path / "whole")

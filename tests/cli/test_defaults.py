@@ -14,8 +14,9 @@ from stockpot.cli import choose, corrupt, explain, fuse, measure, season
 from stockpot.cli.options import library_defaults
 from stockpot.fuse.request import Options
 
-# A user at a terminal wants the best device there is; a program says which.
-OWN = {"device"}
+# A user at a terminal wants the best device there is; a program says which. No engine leaves it to
+# `engine_choice`, which takes the one of the library or of the recipe.
+OWN = {"device", "engine"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ COMMANDS = re.findall(r"`(stockpot [^`]+)` \|", PAGE.read_text(encoding="utf-8")
 FEW = {
     **dict.fromkeys(("fisher", "regmean", "regmean_pp"), ("examples=4", "batch_size=2")),
     **dict.fromkeys(("adamerging", "wemoe"), ("steps=1", "batch_size=2")),
+    "fw_hard": ("steps=1", "examples=4", "batch_size=2"),
+    "ada_svd": ("examples=4", "batch_size=2"),
+    "dop": ("steps=1",),
     "nominal": ("epochs=0",),
 }
 """Settings that keep a method's part short."""

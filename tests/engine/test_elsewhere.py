@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from engine.crowd import GATE, die_once, job, through_the_gate
-from pico import make_dataset
-from run_recipes import pico_model
+from engine.crowd import Measuring, come_through, die_once, job
+from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.engine.choice import chosen_engine
+from stockpot.engine.interrupt import Interrupted
 from stockpot.engine.placing import LARGE, Packer, unpack
+from stockpot.engine.ray import RayWorkers
 from stockpot.errors import UserError
+from stockpot.files import is_abandoned
 from stockpot.measure.run import measure
+from stockpot.models.classifier import Origin
 from stockpot.results.schema import CellResult
 
 TESTS = Path(__file__).parents[1]
@@ -41,6 +47,9 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
 
     soon = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
     small: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    # Each of these is a Python of its own, and none is asked for anything.
+    small |= {"include_log_monitor": False, "no_monitor": True}
+    monkeypatch.setattr("ray._private.node.Node.start_api_server", lambda *_, **__: None)
     cluster = Cluster(
         initialize_head=True,
         head_node_args={**small, "include_dashboard": False, "_system_config": soon},
@@ -52,38 +61,43 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     cluster.shutdown()
 
 
-def asked(folder: Path, models: int) -> dict[str, Any]:
+def asked(models: int, **measures: Any) -> dict[str, Any]:
+    """Networks of a line, so that a worker need not import what it takes to read a real one."""
     data = make_dataset(16)
-    names = [str(pico_model(folder / name, seed)) for seed, name in enumerate("ab"[:models])]
-    quick = {"steps": 2, "norms": "linf"}
-    return {"models": names, "measures": {"clean": {}, "adversarial": quick}, "data": data} | {
-        "device": "cpu", "batch_size": 4,
-    }  # fmt: skip
+    named = {name: make_classifier(ReadsLabel(len(data.classes))) for name in "ab"[:models]}
+    for number, model in enumerate(named.values()):
+        with torch.no_grad():  # one is always right, another is not
+            model.network.levels += 0.05 * number
+        model.origin = Origin(f"toy-{number}", "Toy", f"{number}" * 64)
+    return {"models": named, "measures": measures, "data": data, "device": "cpu", "batch_size": 4}
 
 
 def told(results: list[CellResult]) -> list[dict[str, Any]]:
     return [one.model_dump(exclude={"cost", "provenance"}) for one in results]
 
 
+def wait_until(found: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def wait_for(gate: Path, count: int) -> list[int]:
     """The processes that have come to the gate."""
-    end = time.monotonic() + 60
-    while len(found := [int(p.name) for p in gate.iterdir() if p.name != "go"]) < count:
-        assert time.monotonic() < end, "no worker came"
-        time.sleep(0.02)
-    return found
+    wait_until(lambda: len(list(gate.iterdir())) >= count, 60)
+    return [int(path.name) for path in gate.iterdir()]
 
 
 def test_a_lost_worker_and_a_lost_node_cost_time_alone(
     two_nodes: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, second = two_nodes
-    question = asked(tmp_path / "models", 2)
+    question = asked(2, clean={}, adversarial={"steps": 2, "norms": "linf"})
     plain = told(measure(**question, out=tmp_path / "serial"))
     gate = tmp_path / "gate"
     gate.mkdir()
-    monkeypatch.setenv(GATE, str(gate))
-    monkeypatch.setattr("stockpot.measure.run.carry_out", through_the_gate)
+    monkeypatch.setattr("stockpot.measure.run.carry_out", Measuring(come_through, gate))
 
     def spoil() -> None:
         first, *_ = wait_for(gate, 2)
@@ -107,15 +121,73 @@ def test_a_lost_worker_and_a_lost_node_cost_time_alone(
     assert "three" in str(outcomes[2].error)
 
 
-def test_jobs_of_submitit(tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def slow(**_: Any) -> None:
+        raise Exception("The current node timed out during startup. This could happen because ...")
+
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(UserError, match="a local cluster cannot be used"):
+        chosen_engine("ray")
+
+
+def test_signals_are_answered_as_before_ray_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def stop(number: int, _: object) -> None:
+        raise Interrupted(number)
+
+    def start(**_: object) -> None:  # as Ray does
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def broken(*_: object, **__: object) -> None:  # as its compiled code passes an exception on
+        raise SystemError("returned a result with an exception set") from Interrupted(2)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        monkeypatch.setattr(ray, "init", start)
+        with pytest.raises(Interrupted) as stopped:
+            chosen_engine("ray")
+        assert stopped.value.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    fake = SimpleNamespace(put=lambda value: value, wait=broken)
+    workers = RayWorkers(fake, SimpleNamespace(size=1), job, None, 1, 0)  # type: ignore[arg-type]
+    with pytest.raises(Interrupted):
+        workers.next()
+
+
+def local(folder: Path) -> dict[str, Any]:
+    return {"name": "slurm", "cluster": "local", "poll": 0.1, "folder": str(folder / "jobs")}
+
+
+def test_jobs_of_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
-    question = asked(tmp_path / "models", 1)
+    question = asked(1, clean={})
     plain = told(measure(**question, out=tmp_path / "serial"))
-    local = {"name": "slurm", "cluster": "local", "poll": 0.1, "folder": str(tmp_path / "jobs")}
-    assert told(measure(**question, out=tmp_path / "slurm", engine=local | {"workers": 1})) == plain
     # A job that is lost is sent again.
-    (outcome,) = chosen_engine(local).run(die_once, [str(tmp_path / "died")])
-    assert outcome.value == "alive"
+    monkeypatch.setattr("stockpot.measure.run.carry_out", Measuring(die_once, tmp_path / "died"))
+    assert told(measure(**question, out=tmp_path / "slurm", engine=local(tmp_path))) == plain
+    assert (tmp_path / "died").exists()
+
+
+def test_local_jobs_end_with_who_asked(tmp_path: Path) -> None:
+    """submitit's processes are made to outlive the one that started them."""
+    pytest.importorskip("submitit")
+    words = (
+        f"from engine.crowd import ask_for_ever; ask_for_ever({local(tmp_path)}, {str(tmp_path)!r})"
+    )
+    with subprocess.Popen([sys.executable, "-c", words]) as parent:
+        wait_until(lambda: any(tmp_path.glob("*.mark")), 60)
+        parent.kill()
+        (mark,) = tmp_path.glob("*.mark")
+        # Nobody has asked yet how the parent ended: the system still keeps its number.
+        wait_until(lambda: is_abandoned(mark.stem), 20)
 
 
 def test_without_sbatch_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

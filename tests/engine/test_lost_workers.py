@@ -50,6 +50,32 @@ def test_a_lost_worker_costs_an_attempt_and_nothing_beside_it(
     assert not any(Path(f"/proc/{number}").exists() for number in numbers)
 
 
+class DyingReader:
+    """A function whose first reader is killed by it, in starting."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __call__(self, job: int) -> int:
+        return job
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _read, (self.mark,)
+
+
+def _read(mark: Path) -> DyingReader:
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return DyingReader(mark)
+
+
+def test_a_worker_killed_in_starting_costs_an_attempt_too(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="was killed.*done again in another"):
+        (outcome,) = Processes(1).run(DyingReader(tmp_path / "mark"), [7])
+    assert outcome.value == 7
+
+
 def busy(folder: str) -> None:
     Path(folder, own_mark()).touch()
     limit = time.monotonic() + 60

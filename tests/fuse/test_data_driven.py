@@ -27,6 +27,7 @@ FEW: dict[str, dict[str, Any]] = {
     "fisher": {"examples": 6, "batch_size": 3},
     "regmean": {"examples": 8},
     "regmean_pp": {"examples": 8},
+    "esm": {"examples": 8},
 }
 
 

@@ -81,7 +81,7 @@ def test_numbers_are_worked_out_tensor_by_tensor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("merge_method: ram\nmodels: [{model: A}]", "is not supported"),
+        ("merge_method: rum\nmodels: [{model: A}]", "is not supported"),
         ("merge_method: linear\nslices: []", "expected one of models, slices, modules"),
         (
             "merge_method: slerp\nbase_model: A\nparameters: {t: 1}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,11 @@ from task_pools import ClipPool, make_clip_pool, random_dataset
 FEW: dict[str, dict[str, Any]] = {
     "wemoe": {"steps": 2, "lr": 0.1},
     "smile": {"rank": 2, "gate_rank": 1},
+    "mass": {},
     "surgery": {"steps": 1, "surgery_steps": 30, "examples": 24},
+    "rank_one_moe": {"steps": 2, "lr": 0.1, "rank": 3, "top_k": 4},
+    "dawe": {"steps": 2, "lr": 0.05},
+    "twin": {"steps": 60, "lr": 0.05, "rank": 2, "examples": 24},
 }
 
 
@@ -40,7 +45,7 @@ def made(pool: ClipPool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def make(method: str, pool: ClipPool, out: Path, **settings: Any) -> Path:
-    tasks = None if method == "smile" else pool.tasks
+    tasks = None if method in ("smile", "mass") else pool.tasks
     return fuse(method, pool.members, base=pool.base, tasks=tasks, out=out, **settings)
 
 
@@ -96,16 +101,90 @@ def test_modules_are_measured_like_any_model(
     assert result.key.model_fingerprint == identify(made[method])
 
 
-@pytest.mark.parametrize("method", ["wemoe", "surgery"])
+@pytest.mark.parametrize("method", ["wemoe", "surgery", "twin"])
 def test_routers_and_corrections_are_used_again(
     method: str, pool: ClipPool, tmp_path: Path
 ) -> None:
     first = make(method, pool, tmp_path / "a", save=str(tmp_path / "kept"), **FEW[method])
     again = fuse(
-        method, pool.members, base=pool.base, out=tmp_path / "b", load=str(tmp_path / "kept")
-    )
+        method, pool.members, base=pool.base, out=tmp_path / "b", load=str(tmp_path / "kept"),
+        **({"rank": 2} if method == "twin" else {}),
+    )  # fmt: skip
     data = pool.tasks["ants"]
     assert torch.equal(logits(first, data), logits(again, data))
+
+
+def test_a_router_that_is_sure_gives_the_member_itself(pool: ClipPool, made: Any) -> None:
+    """Whatever is shared: what a member has beyond it leads to that member, if no rank is cut."""
+    folder = make("twin", pool, made["twin"].with_name("whole"), **FEW["twin"] | {"rank": 999})
+    for number, (name, data) in enumerate(pool.tasks.items()):
+        module = stockpot.load_model(folder, classes=data.classes)
+        (router,) = [part for part in module.modules() if type(part).__name__ == "Router"]
+        images = data.images.pixels[:3]
+        with torch.no_grad():
+            plain = module(images)
+            for part in (*router.weights, *router.biases):
+                part.zero_()
+            router.biases[-1][number] = 200.0
+            sure = module(images)
+        torch.testing.assert_close(sure, logits(pool.members[name], data)[:3], rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(plain, sure, rtol=1e-3)
+
+
+def test_a_router_tells_tasks_apart_and_mixes_by_its_shares(pool: ClipPool, made: Any) -> None:
+    """For one image: weights by the formula, in the plain network of the shared model."""
+    data = pool.tasks["numbers"]
+    image = data.images.pixels[:1]
+    module = stockpot.load_model(made["twin"], classes=data.classes)
+    assert json.loads((made["twin"] / "config.json").read_text())["facts"]["told_apart"] > 0.6
+    (router,) = [part for part in module.modules() if type(part).__name__ == "Router"]
+    said: list[Tensor] = []
+    router.register_forward_hook(lambda m, x, y: said.append(y.detach()[0].softmax(dim=0)))
+    with torch.no_grad():
+        got = module(image)
+    plain = stockpot.load_model(made["twin"] / "base", classes=data.classes)
+    state = plain.state_dict()
+    base = stockpot.load_model(pool.base, classes=data.classes).state_dict()
+    members = [
+        stockpot.load_model(path, classes=data.classes).state_dict()
+        for path in pool.members.values()
+    ]
+    for name, shared in state.items():
+        if "vision_model" not in name or not shared.is_floating_point():
+            continue
+        total = base[name] + 0.3 * sum(member[name] - base[name] for member in members)
+        torch.testing.assert_close(shared, total)
+        for share, member in zip(said[0], members, strict=True):
+            own = member[name] - total
+            if own.ndim == 2:
+                left, values, right = torch.linalg.svd(own, full_matrices=False)
+                own = (left[:, :2] * values[:2]) @ right[:2]
+            state[name] = state[name] + share * own
+    plain.load_state_dict(state)
+    with torch.no_grad():
+        torch.testing.assert_close(got, plain(image), rtol=1e-4, atol=1e-4)
+
+
+def test_coefficients_of_an_images_own(pool: ClipPool, made: Any) -> None:
+    """With a router of one answer it is task arithmetic; the features are the base's."""
+    data = pool.tasks["foxes"]
+    module = stockpot.load_model(made["dawe"], classes=data.classes)
+    (router,) = [part for part in module.modules() if type(part).__name__ == "Router"]
+    images = data.images.pixels[:2]
+    wanted = [0.5, -0.2, 0.9]
+    with torch.no_grad():
+        learned = module(images)
+        router.weights[0].zero_()
+        router.biases[-1].copy_(torch.tensor(wanted))
+        got = module(images)
+    state = fuse("task_arithmetic", pool.members, base=pool.base, scale=1.0, weights=wanted)
+    plain = stockpot.load_model(pool.base, classes=data.classes)
+    vision = {f"network.model.{k}": v for k, v in state.items() if "vision_model" in k}
+    assert vision
+    plain.load_state_dict(vision, strict=False)
+    with torch.no_grad():
+        torch.testing.assert_close(got, plain(images), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(learned, got, rtol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [{}, {"density": 0.1, "shared": True}, {"depth": 1}])

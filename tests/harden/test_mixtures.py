@@ -11,7 +11,7 @@ from PIL import Image
 
 from pico import make_classifier, make_dataset
 from stockpot.errors import BadParameterError
-from stockpot.harden.augmentation.deep_augment import Disturbed, deep_augment
+from stockpot.harden.augmentation.deep_augment import Disturbed, Drawn, deep_augment
 from stockpot.harden.augmentation.fractals import attractor, fractals
 from stockpot.harden.augmentation.pixmix import PixMix, added, multiplied, pixmix, shares
 from stockpot.harden.run import hardening_record
@@ -118,11 +118,15 @@ def test_an_undisturbed_decoder_reconstructs_and_a_disturbed_one_does_not() -> N
     assert isinstance(still, Disturbed)
     assert isinstance(shaken, Disturbed)
     pixels = pictures(4)
+
+    def drawn() -> Drawn:
+        return Drawn(4, torch.arange(4), generator())
+
     for method in (still, shaken):
         method.begin(model(), make_dataset(8), None)
     plain = still.autoencoder.reconstruct(pixels)
-    torch.testing.assert_close(still.decoded(pixels, generator()), plain)
-    moved = (shaken.decoded(pixels, generator()) - plain).abs().amax(dim=(1, 2, 3))
+    torch.testing.assert_close(still.decoded(pixels, drawn()), plain)
+    moved = (shaken.decoded(pixels, drawn()) - plain).abs().amax(dim=(1, 2, 3))
     assert float(moved.max()) > 0.05
     # Nothing of it stays: the hooks are gone.
     torch.testing.assert_close(shaken.autoencoder.reconstruct(pixels), plain)

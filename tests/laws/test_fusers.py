@@ -6,6 +6,7 @@ A method that is registered without a row here fails the suite.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from state_network import architecture, law_data
 from torch import Tensor
 
 from other_machine import on_another_machine
+from stockpot.checkpoints.open import read_tensors
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.fuse import fusers
 from stockpot.fuse.run import fuse
@@ -36,6 +38,8 @@ class Row(NamedTuple):
     """Parameters at which the result is exactly one of the inputs; `alone` is a single member."""
     several: bool = False
     """Whether it makes one model per member."""
+    small: bool = False
+    """Whether its folders are a small change of the base, which opening them undoes."""
     data: bool = False
     """Whether it learns from data: the states are then given an architecture and a task."""
 
@@ -51,9 +55,12 @@ ROWS = [
         base=False,
         ends=(({"weights": [1, 0, 0]}, "0"), ({"weights": [0, 0, 1]}, "2")),
     ),
+    Row("passthrough", members=1, base=False, ends=ALONE),
     Row("wise_ft", members=2, base=False, ends=(({"alpha": 0}, "0"), ({"alpha": 1}, "1"))),
     Row("slerp", members=2, base=False, ends=(({"t": 0}, "0"), ({"t": 1}, "1"))),
     Row("karcher", base=False, symmetric=True, ends=ALONE),
+    Row("nuslerp", members=2, ends=(({"t": 0}, "0"), ({"t": 1, "along": "last"}, "1"))),
+    Row("multislerp", symmetric=True, ends=ALONE),
     Row("task_arithmetic", symmetric=True, ends=AT_BASE),
     Row("expo", symmetric=True, ends=(({"alpha": 0.0}, "alone"),)),
     Row("ties", symmetric=True, ends=AT_BASE),
@@ -63,6 +70,8 @@ ROWS = [
     Row("magmax", ends=AT_BASE),
     Row("sce", symmetric=True, ends=AT_BASE),
     Row("arcee_fusion", members=1, ends=(({"spread": -1e9}, "0"),)),
+    Row("nearswap", members=1, ends=(({"distance": 0}, "base"), ({"distance": 1e9}, "0"))),
+    Row("ram", {"reinforce": 0.1}, symmetric=True, ends=AT_BASE),
     Row("pcb", symmetric=True, ends=AT_BASE),
     Row("consensus_ta", symmetric=True, ends=AT_BASE),
     Row("model_stock", symmetric=True),
@@ -71,18 +80,41 @@ ROWS = [
     Row("iso_cts", symmetric=True, ends=AT_BASE),
     Row("wudi", {"steps": 5}, symmetric=True, ends=AT_BASE),
     Row("doge_ta", {"steps": 5}, ends=AT_BASE),
+    Row("opcm", ends=AT_BASE + ALONE),
+    Row("dop", {"steps": 5}, ends=ALONE),
+    Row("knots", ends=AT_BASE),
     Row("emr", several=True, ends=ALONE),
     Row("tall_mask", several=True, ends=ALONE),
+    Row("bitdelta", several=True, small=True, ends=(({"scale": 0, "others": "base"}, "base"),)),
+    Row("randes", several=True, small=True, ends=AT_BASE),
     Row("adamerging", {"steps": 2}, data=True, ends=(({"steps": 0, "init": 0.0}, "base"),)),
     Row("concrete", {"steps": 2}, data=True, ends=(({"steps": 0, "scale": 0.0}, "base"),)),
+    Row("tatr", {"examples": 4}, data=True, symmetric=True, ends=AT_BASE),
+    Row(
+        "fw_hard",
+        {"steps": 2, "examples": 8},
+        data=True,
+        ends=(({"init": 0.0, "scale": 0.0}, "base"),),
+    ),
+    Row(
+        "fw_soft",
+        {"steps": 2, "examples": 8, "adapt_steps": 2},
+        data=True,
+        ends=(({"steps": 0}, "base"),),
+    ),
+    # Training is no fusion: the laws hold where it begins.
+    Row("joint", {"steps": 0}, data=True, ends=(({}, "base"),)),
+    Row("ada_svd", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("fisher", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
     Row("regmean_pp", {"examples": 8}, base=False, data=True, symmetric=True, ends=ALONE),
+    Row("esm", {"examples": 8}, data=True, symmetric=True, ends=AT_BASE),
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
-MODULES = ["smile", "surgery", "wemoe"]
-"""These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py."""
+MODULES = ["dawe", "ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
+"""These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
+and test_ensembles.py."""
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
@@ -163,8 +195,7 @@ def test_ends_are_bit_exact(row: Row) -> None:
         pool = members[:1] if end == "alone" else members
         want = base if end == "base" else members[0 if end == "alone" else int(end)]
         assert want is not None
-        (got,) = run(row, pool, base, **params).values()
-        for name in want:
+        for got, name in product(run(row, pool, base, **params).values(), want):
             # A method that is not linear averages BatchNorm statistics, wherever its scale is.
             if end == "alone" or "running" not in name or fusers.get(row.name).tags.linear:
                 assert torch.equal(got[name], want[name]), name
@@ -254,6 +285,10 @@ def test_streamed_equals_in_memory(row: Row, tmp_path: Path) -> None:
     )  # fmt: skip
     for (_, want), path in zip(in_memory.items(), paths, strict=False):
         folder = out / path.stem if row.several else out
+        if row.small:
+            opened = read_tensors(folder)
+            assert_same({name: opened[name] for name in want}, want)
+            continue
         got: State = {}
         shards = sorted(folder.glob("*.safetensors"))
         assert len(shards) > 1

@@ -16,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from pico import make_classifier, make_dataset
+from processes import in_two
 from stockpot.harden import hardeners
 from stockpot.harden.augment import augment
 from stockpot.harden.loop import Objective, Resume, train
+from stockpot.harden.many.processes import is_first, together
+from stockpot.harden.many.sharded import in_shards, whole
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from towers import dual, two_towers
@@ -83,7 +86,7 @@ class Restless(nn.Module):
         return logits
 
 
-def make_model(row: Row) -> Classifier:
+def make_model(row: Row, attention: float = 0.3) -> Classifier:
     tags = hardeners.get(row.name).tags
     if tags.towers == "both" or tags.texts:
         model = dual("clip", layers=1) if tags.texts else two_towers(layers=1)
@@ -91,7 +94,7 @@ def make_model(row: Row) -> Classifier:
             with_trained_head(model)
         for module in model.modules():
             if isinstance(getattr(module, "dropout", None), float):
-                module.dropout = 0.3  # of attention
+                module.dropout = attention
         return model
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -126,11 +129,11 @@ def test_zero_epochs_change_nothing(row: Row) -> None:
 def test_a_seed_fixes_the_weights_and_global_draws_are_left_alone(row: Row) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = trained(row)
+    first = trained(row, epochs=1)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert not differing(first, trained(row))
-    assert differing(first, trained(row, seed=6))
+    assert not differing(first, trained(row, epochs=1))
+    assert differing(first, trained(row, epochs=1, seed=6))
     assert differing(first, make_model(row).state_dict())
 
 
@@ -144,20 +147,69 @@ def test_stopped_and_resumed_equals_uninterrupted(
 ) -> None:
     settings = {"validation": make_dataset(IMAGES), "keep": "best"}
     whole = trained(row, **settings)
-    for stop_at in (1, 4):  # within the first epoch, and after a choice was made
-        resume = Resume(tmp_path / f"state-{stop_at}.pt", every=1)
-        steps = 0
+    resume = Resume(tmp_path / "state.pt", every=1)
+    steps = 0
 
-        def interrupted(*args: Any, stop_at: int = stop_at) -> Tensor:
-            nonlocal steps
-            if steps == stop_at:
-                raise StopError
-            steps += 1
-            return augment(*args)
+    def interrupted(*args: Any) -> Tensor:
+        nonlocal steps
+        if steps == 4:  # within the second epoch, after a choice was made
+            raise StopError
+        steps += 1
+        return augment(*args)
 
-        with monkeypatch.context() as patch:
-            patch.setattr("stockpot.harden.loop.augment", interrupted)
-            with pytest.raises(StopError):
-                trained(row, resume=resume, **settings)
-        torch.rand(3)  # another process has other draws
-        assert not differing(whole, trained(row, resume=resume, **settings)), stop_at
+    with monkeypatch.context() as patch:
+        patch.setattr("stockpot.harden.loop.augment", interrupted)
+        with pytest.raises(StopError):
+            trained(row, resume=resume, **settings)
+    torch.rand(3)  # another process has other draws
+    assert not differing(whole, trained(row, resume=resume, **settings))
+
+
+class Curve(NamedTuple):
+    """How a training went, and where it ended."""
+
+    losses: list[float]
+    weights: dict[str, Tensor]
+
+
+EVEN, UNEVEN = 12, 11
+"""Batches of which two processes get equal shares, and of which they do not."""
+
+
+def curve(row: Row, batch_size: int, *, shard: bool = False) -> Curve:
+    # Attention draws its dropout inside a kernel, for each process by itself.
+    model, losses = make_model(row, attention=0.0), list[float]()
+    working = in_shards(model, torch.device("cpu")) if shard else model
+    # SGD: where gradients are divided by their size, a rounding of those near zero is a step.
+    settings = {"batch_size": batch_size, "optimizer": "sgd", "epochs": 1, "lr": 0.01, "seed": 5}
+    train(
+        working,
+        make_dataset(IMAGES),
+        make_objective(row),
+        report=lambda step, total, seen: losses.append(seen["loss"]),
+        **settings,  # type: ignore[arg-type]
+    )
+    return Curve(losses, whole(working.state_dict()))
+
+
+def in_company(folder: Path) -> None:
+    with together(torch.device("cpu")):
+        for row in ROWS:
+            found = {UNEVEN: tuple(curve(row, UNEVEN))}
+            if not hardeners.get(row.name).tags.whole:
+                found[EVEN] = tuple(curve(row, EVEN, shard=True))
+            if is_first():
+                torch.save(found, folder / row.name)
+
+
+def test_two_processes_follow_the_curve_of_one(tmp_path: Path) -> None:
+    """Also in shards, for every method that does not say why it cannot."""
+    in_two(in_company, tmp_path)
+    for row in ROWS:
+        for batch_size, found in torch.load(tmp_path / row.name, weights_only=True).items():
+            two, one = Curve(*found), curve(row, batch_size)
+            assert two.losses == pytest.approx(one.losses, rel=1e-6), row.name
+            for name, values in one.weights.items():
+                torch.testing.assert_close(
+                    two.weights[name], values, rtol=1e-6, atol=1e-6, msg=f"{row.name}: {name}"
+                )

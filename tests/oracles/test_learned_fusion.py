@@ -10,75 +10,21 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from learned_pool import DATA, INPUTS, TASKS, WANT, Tower, ours, part
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.adaptive.mask import Mask
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules import surgery
 from stockpot.fuse.modules.blocks import pruned
-from stockpot.fuse.run import fuse
-from stockpot.models.classifier import Classifier, Origin
+from stockpot.fuse.modules.experts import low_rank_experts
 from stockpot.models.modules.low_rank import ExpertLinear
+from stockpot.models.modules.rank_one import Selected, factor_block
 from stockpot.models.modules.surgery import corrected
 from stockpot.models.modules.weight_ensemble import Router, mix_block
-from stockpot.models.preprocess import Preprocess
-from stockpot.types import ImageSize
-
-DATA = Path(__file__).parent / "data" / "learned"
-INPUTS = load_file(DATA / "inputs.safetensors")
-WANT = load_file(DATA / "fusionbench.safetensors")
-TASKS = range(3)
-
-
-class Tower(nn.Module):
-    """The encoder with its projection and a head."""
-
-    def __init__(self, prefix: str, task: int) -> None:
-        super().__init__()
-        from transformers import CLIPVisionConfig, CLIPVisionModel
-
-        config = CLIPVisionConfig(
-            hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-            image_size=16, patch_size=8, projection_dim=8,
-        )  # fmt: skip
-        with torch.random.fork_rng():
-            self.model = CLIPVisionModel(config)
-        self.model.load_state_dict(part(INPUTS, prefix))
-        self.register_buffer("head", INPUTS[f"head.{task}"].clone())
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        pooled = self.model(pixel_values=pixels).pooler_output
-        return 20 * F.normalize(F.linear(pooled, INPUTS["projection"]), dim=-1) @ self.head.T
-
-
-def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def names_of(task: int) -> tuple[str, ...]:
-    return tuple(f"class {index}" for index in range(len(INPUTS[f"head.{task}"])))
-
-
-def classifier(prefix: str, task: int) -> Classifier:
-    side = ImageSize(16, 16)
-    plain = Preprocess(side, side, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    return Classifier(Tower(prefix, task), plain, names_of(task), Origin("t", "T", "0" * 64))
-
-
-def dataset(task: int) -> Dataset:
-    pixels = INPUTS[f"pixels.{task}"]
-    labels = torch.zeros(len(pixels), dtype=torch.long)
-    return Dataset(f"t{task}", "test", TensorImages(pixels), labels, names_of(task), "0" * 64)
-
-
-def ours(method: str, **settings: Any) -> dict[str, Tensor]:
-    members = {f"m{t}": classifier(f"m{t}.", t) for t in TASKS}
-    return fuse(
-        method, members, base=classifier("base.", 0), tasks=[dataset(t) for t in TASKS], **settings
-    )
+from stockpot.models.modules.whole_ensemble import WholeEnsemble
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -160,6 +106,55 @@ def test_a_weight_ensemble(routing: Any) -> None:
     with torch.no_grad():
         got = network.model.get_submodule(path)(INPUTS["tokens"])
     torch.testing.assert_close(got, WANT[f"wemoe_{routing}"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "top_k"), [("all", None), ("few", 5)])
+def test_rank_one_experts(name: str, top_k: int | None) -> None:
+    """Biases there are those of task arithmetic; here they come with the plain weights."""
+    network = Tower("base.", 0).model
+    path = "encoder.layers.1.mlp"
+    router = Router(16, 12, depth=1, init=0.3, seed=0)
+    generator = torch.Generator().manual_seed(9)
+    router.weights[0].data = torch.randn(12, 16, generator=generator) * 0.2
+    factors = {}
+    for layer in ("fc1", "fc2"):
+        network.get_submodule(f"{path}.{layer}").bias.data += 0.3 * changes_of(
+            f"{path}.{layer}.bias"
+        ).sum(dim=0)
+        up, down, _ = low_rank_experts(changes_of(f"{path}.{layer}.weight"), 4, 1, 1e-5)
+        factors[layer] = (up.transpose(1, 2).flatten(0, 1), down.flatten(0, 1))
+    factor_block(network, path, factors, Selected(router, top_k))
+    with torch.no_grad():
+        got = network.get_submodule(path)(INPUTS["tokens"])
+    want = load_file(DATA / "later.safetensors")[f"rank_one_{name}"]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+class Pooled(nn.Module):
+    """The recorded encoder, whose answer and features are what it pools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Tower("base.", 0).model
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.model(pixel_values=pixels).pooler_output
+
+    def features(self, pixels: Tensor) -> Tensor:
+        return self(pixels)
+
+
+def test_weights_of_an_images_own() -> None:
+    router = Router(16, 3, depth=1, init=0.3, seed=0)
+    generator = torch.Generator().manual_seed(11)
+    router.weights[0].data = torch.randn(3, 16, generator=generator) * 0.2
+    network = Pooled()
+    parts = {f"model.{k}.whole": changes_of(k) for k, _ in network.model.named_parameters()}
+    with torch.no_grad():
+        ensemble = WholeEnsemble(network, router, parts, softmax=False)
+        got = ensemble(INPUTS["pixels.0"].float() / 255)
+    want = load_file(DATA / "later.safetensors")["dawe"]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_pruning() -> None:

@@ -21,7 +21,9 @@ from stockpot.fuse.fuser import Slab
 from stockpot.fuse.run import fuse
 from tiny_clip import vision_only, weights, write_clip
 
-RECORDED = load_file(Path(__file__).parent / "data" / "fuse" / "mergekit_recipes.safetensors")
+DATA = Path(__file__).parent / "data" / "fuse"
+RECORDED = load_file(DATA / "mergekit_recipes.safetensors")
+RECORDED |= load_file(DATA / "mergekit_recipes_later.safetensors")
 RANDOM = ("dare_linear", "della_linear")
 HALF = ("bio-merge",)
 """mergekit does its arithmetic in the dtype of the recipe, and rounds at every step."""

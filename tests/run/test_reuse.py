@@ -299,9 +299,12 @@ def test_a_killed_replacement_is_finished(copied: tuple[Path, Recipe]) -> None:
 def test_a_model_without_a_record_is_made_anew(copied: tuple[Path, Recipe]) -> None:
     place, recipe = copied
     (place / "run" / "models" / "soup" / "stockpot.json").unlink()
+    lock = place / "run" / "models" / ".soup.lock"
+    lock.touch()  # of the run that was making it, and was killed
     said: list[str] = []
     stockpot.run(recipe, out=place / "run", say=said.append)
     assert any("soup: made anew (it has no record" in line for line in said)
+    assert not lock.exists()
 
 
 def test_a_fusion_that_loads_follows_the_one_that_saves(copied: tuple[Path, Recipe]) -> None:

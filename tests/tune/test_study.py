@@ -68,6 +68,18 @@ def test_killed_and_resumed_is_undisturbed(tmp_path: Path, sampler: Sampler) -> 
     assert [number for number, _, _ in undisturbed] == list(range(10))
 
 
+def test_a_kill_before_a_trial_has_an_owner_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stockpot.tune.study._NAMELESS", 0.2)
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    undisturbed = search(tmp_path / "a", "random", 3)
+    study = open_study(sqlite_in(tmp_path / "b"), 1, {"digest": "toy"})
+    study.sampler = numbered_sampler("random", 0, [], several=False)
+    study.ask()
+    assert search(tmp_path / "b", "random", 3) == undisturbed
+
+
 def test_cma_finds_the_bottom_of_a_bowl(tmp_path: Path) -> None:
     found = search(tmp_path, "cma", 40)
     _, best, value = max(found, key=lambda row: row[2])

@@ -14,6 +14,7 @@ import stockpot
 from commands import invoke
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadDataError, BadParameterError
+from stockpot.results.index.open import open_index
 from stockpot.results.tuning import TuneResult, read_tuning
 from stockpot.tune import search
 from task_pools import TASKS, ClipPool, make_clip_pool, random_dataset
@@ -38,6 +39,23 @@ def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> No
     again = toy(tmp_path)  # nothing is left to do, and the test images are left alone
     assert (again.test_looks, told(again)) == (1, told(found))
     assert read_tuning(tmp_path) == again
+
+
+def test_an_index_is_told_the_final_results(tmp_path: Path) -> None:
+    place = tmp_path / "index.db"
+    with pytest.raises(BadParameterError, match="test images"):
+        toy(tmp_path / "tuned", index=place, test=None, test_split=None)
+    for _ in range(2):  # the second finds all of it
+        found = toy(tmp_path / "tuned", index=place)
+    _, test = parted()
+    (cell,) = stockpot.measure({"m": levels(1.0)}, {"clean": {"per_class": False}}, data=test)
+    with open_index(place) as index:
+        asked = "SELECT model, data_fingerprint, metric, value FROM results ORDER BY position"
+        rows = [tuple(row) for row in index.query(asked).rows]
+    name, images = f"tuned-{found.chosen}", test.fingerprint
+    assert rows == [(name, images, one.metric, one.value) for one in cell.scores]
+    # Nothing is open any more: the trials are in one file.
+    assert not list((tmp_path / "tuned").glob("tune.db-*"))
 
 
 class Killed(BaseException):

@@ -23,6 +23,7 @@ from stockpot.measure.run import measure
 from stockpot.measure.specs import data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import identify
+from stockpot.remote.working_copy import working_copy
 from stockpot.report.page import write_page
 from stockpot.results.schema import CellResult
 
@@ -91,7 +92,8 @@ def card(
     Args:
         model: a source as for `load_model`, or a classifier.
         data: a dataset's name, folder or file.
-        out: the run folder for results, `card.json`, `card.md` and `report.html`.
+        out: the run folder, or its address in storage, for results, `card.json`, `card.md` and
+            `report.html`.
         minutes: how long all of it may take, the timing pass included.
         split: of the data.
         limit: at most this many images for any measure.
@@ -106,30 +108,34 @@ def card(
     if not minutes > 0:
         raise BadParameterError(f"minutes: expected more than 0, got {minutes:g}.")
     say = told or (lambda line: None)
-    folder = Path(out)
-    (spec,) = model_specs({name: model} if name else [model], model_options)
-    given = {key: value for key, value in {"split": split, "limit": limit}.items() if value}
-    (source,) = data_specs(str(data), {**given, **(data_options or {})})
-    run = _Run(spec, source, seed, device, progress)
-    plan = _known(folder, question := run.question(minutes))
-    if plan is None:
-        plan = run.planned(minutes, question, say)
-        write_atomic(folder / PLAN, plan.model_dump_json(indent=1) + "\n")
-    results: list[CellResult] = []
-    failed: dict[str, str] = {}
-    for name, one in plan.measures.items():
-        say(f"{name}: {one.images:,} images, about {one.seconds:.0f} s")
-        try:
-            results += run.measured(name, one.params, one.images, folder)
-        except UserError as problem:
-            failed[name] = " ".join(str(problem).split())
-    if not results:
-        raise UserError(f"nothing could be measured: {next(iter(failed.values()), 'no time')}")
-    found = verdict(results, {**plan.left_out, **failed})
-    write_atomic(folder / "card.md", _markdown(spec.name, source.name, found, plan))
-    page = write_page(
-        results, folder / "report.html", title=f"{spec.name} on {source.name}", subtitle=found.line
-    )
+    with working_copy(out, weights=False) as place:
+        folder = place.folder
+        (spec,) = model_specs({name: model} if name else [model], model_options)
+        given = {key: value for key, value in {"split": split, "limit": limit}.items() if value}
+        (source,) = data_specs(str(data), {**given, **(data_options or {})})
+        run = _Run(spec, source, seed, device, progress)
+        plan = _known(folder, question := run.question(minutes))
+        if plan is None:
+            plan = run.planned(minutes, question, say)
+            write_atomic(folder / PLAN, plan.model_dump_json(indent=1) + "\n")
+        results: list[CellResult] = []
+        failed: dict[str, str] = {}
+        for name, one in plan.measures.items():
+            say(f"{name}: {one.images:,} images, about {one.seconds:.0f} s")
+            try:
+                results += run.measured(name, one.params, one.images, folder)
+            except UserError as problem:
+                failed[name] = " ".join(str(problem).split())
+        if not results:
+            raise UserError(f"nothing could be measured: {next(iter(failed.values()), 'no time')}")
+        found = verdict(results, {**plan.left_out, **failed})
+        write_atomic(folder / "card.md", _markdown(spec.name, source.name, found, plan))
+        page = write_page(
+            results,
+            folder / "report.html",
+            title=f"{spec.name} on {source.name}",
+            subtitle=found.line,
+        )
     return Card(results, found, plan, folder, page)
 
 

@@ -137,6 +137,22 @@ class AdapterSource:
         if name not in self._whole:
             self._base.prefetch(name, start, stop)
 
+    def factors(self, name: str, base: Source | None) -> tuple[Tensor, Tensor] | None:
+        """The change of a matrix of this base as a product; none where it is not kept as one."""
+        shape = self._base.tensors()[name].shape
+        if base is not self._base or name in self._whole or len(shape) != 2:
+            return None
+        pair = self._pairs.get(name)
+        if pair is None:
+            like = self._base.read(name)
+            return like.new_empty(shape[0], 0), like.new_empty(0, shape[1])
+        if pair.lengths is not None or self._config.get("use_dora"):
+            return None
+        down, up = (self._adapter.read(key).float().flatten(1) for key in (pair.down, pair.up))
+        up = up * self._scale(pair)
+        turned = pair.embedding or bool(self._config.get("fan_in_fan_out"))
+        return (down.T, up.T) if turned else (up, down)
+
     def _adapted(self, values: Tensor, pair: _Pair) -> Tensor:
         down, up = (self._adapter.read(key).float() for key in (pair.down, pair.up))
         change = (up.flatten(1) @ down.flatten(1)) * self._scale(pair)

@@ -20,6 +20,7 @@ from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import is_abandoned, own_mark, tells_full_disk
 from stockpot.foreign import read_json_object
 from stockpot.lock import lock_of, remove_abandoned_lock
+from stockpot.remote.address import refuse_address
 
 _COMPANIONS = (
     "config.json",
@@ -79,6 +80,7 @@ def staged_folder(out: Path, *, needs: int = 0) -> Iterator[Path]:
 
 def check_free(out: Path) -> None:
     """Raise if something stands where a folder is to be made."""
+    refuse_address(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadCheckpointError(
             f"{out} exists already.", hint="Choose another output or remove it."
@@ -151,7 +153,11 @@ def copy_companions(
     content = read_json_object(config, BadCheckpointError)
     changes: dict[str, Any] = {}
     changes |= {key: dtype for key in ("dtype", "torch_dtype") if dtype and key in content}
-    changes |= {key: layers for key in _DEPTHS if layers and key in content}
+    tower = content.get("vision_config")
+    if layers and isinstance(tower, dict):  # of a dual encoder, that tower is stacked
+        changes["vision_config"] = tower | {key: layers for key in _DEPTHS if key in tower}
+    elif layers:
+        changes |= {key: layers for key in _DEPTHS if key in content}
     # A vision tower may find its dual encoder beside itself; its copy lies elsewhere.
     home = Path(str(content.get("dual_encoder", "")))
     moved = str(home).startswith("..") or not home.is_dir()

@@ -16,10 +16,13 @@ from stockpot.errors import BadCheckpointError
 from stockpot.foreign import read_json_object
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.(?P<suffix>safetensors|bin)")
-Format = Literal["safetensors", "torch", "adapter", "timm", "open_clip"]
+Format = Literal["safetensors", "torch", "adapter", "small", "timm", "open_clip"]
+ON_A_BASE: tuple[Format, ...] = ("adapter", "small")
+"""What is a change of another model, which its config names."""
 
 _FOLDER_NAMES: tuple[tuple[str, Format], ...] = (
     ("adapter_config.json", "adapter"),
+    ("small_config.json", "small"),
     ("model.safetensors.index.json", "safetensors"),
     ("model.safetensors", "safetensors"),
     ("pytorch_model.bin.index.json", "torch"),
@@ -64,6 +67,8 @@ def _in_folder(folder: Path, label: str) -> Location:
             continue
         if form == "adapter":
             return _adapter(folder, label)
+        if form == "small":
+            return _small(folder, label)
         files = indexed_files(path) if name.endswith(".index.json") else (path,)
         return Location(label, form, files, folder)
     if shards := unindexed_shards(folder):
@@ -149,11 +154,12 @@ def indexed_files(index: Path) -> tuple[Path, ...]:
 
 
 def base_of_adapter(adapter: Location) -> str:
-    """What the config of a LoRA adapter names as its base, or a folder of that name beside it."""
+    """What the config of an adapter or a small model names as its base, or a folder beside it."""
     named = str(dict(adapter.config).get("base_model_name_or_path") or "")
     if not named:
+        kind = "a small model" if adapter.format == "small" else "a LoRA adapter"
         raise BadCheckpointError(
-            f"{adapter.label}: is a LoRA adapter whose config does not name its base.",
+            f"{adapter.label}: is {kind} whose config does not name its base.",
             hint="Give the base with --base.",
         )
     # An adapter that moved together with its base still finds it.
@@ -169,3 +175,22 @@ def _adapter(folder: Path, label: str) -> Location:
         if (folder / name).is_file():
             return Location(label, "adapter", (folder / name,), folder, tuple(config.items()))
     raise BadCheckpointError(f"{label}: adapter_config.json without adapter_model.safetensors.")
+
+
+def _small(folder: Path, label: str) -> Location:
+    config = read_json_object(folder / "small_config.json", BadCheckpointError)
+    shared = config.get("shared")
+    # What members share lies in a folder beside theirs: a path that leads elsewhere is none.
+    file = folder / "small.safetensors"
+    if shared is not None:
+        file = folder.parent / Path(str(shared)).name / "model.safetensors"
+    if not isinstance(config.get("names"), dict) or not isinstance(config.get("tied"), dict):
+        raise BadCheckpointError(f"{label}: small_config.json does not name its tensors.")
+    if config.get("kind") not in ("bits", "superposed"):
+        raise BadCheckpointError(
+            f"{label}: expected a kind of small model (bits, superposed), got "
+            f"{config.get('kind')!r}."
+        )
+    if not file.is_file():
+        raise BadCheckpointError(f"{label}: small_config.json without {file}.")
+    return Location(label, "small", (file,), folder, tuple(config.items()))

@@ -13,8 +13,11 @@ from stockpot.checkpoints.float8 import EIGHT_BITS, Float8Source
 from stockpot.checkpoints.locate import Location, base_of_adapter, locate
 from stockpot.checkpoints.packages import open_package
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
+from stockpot.checkpoints.small import SmallSource
 from stockpot.checkpoints.source import Source
 from stockpot.checkpoints.state_dict import StateDictSource, open_torch_files
+from stockpot.errors import BadCheckpointError
+from stockpot.foreign import reading
 
 Spec = str | Path | Location | Mapping[str, Tensor] | Source
 
@@ -25,7 +28,8 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     Args:
         spec: what to open.
         label: how messages call it; by default what was given.
-        base: the model under a LoRA adapter, when the adapter's own config should not choose it.
+        base: the model under a LoRA adapter or a small model, when its own config should not
+            choose it.
     """
     if isinstance(spec, Mapping):
         return _wide(StateDictSource(spec, label=label or "state dict"))
@@ -36,6 +40,11 @@ def open_checkpoint(spec: Spec, *, label: str = "", base: Source | None = None) 
     label = label or spec.label
     if spec.format == "adapter":
         return _open_adapter(spec, label, base)
+    if spec.format == "small" and spec.folder is not None:
+        under = open_checkpoint(base_of_adapter(spec)) if base is None else base
+        kept = SafetensorsSource(spec.files, label=label, folder=spec.folder)
+        with reading(label, BadCheckpointError):
+            return SmallSource(under, kept, dict(spec.config), label=label, folder=spec.folder)
     if spec.format == "timm" or spec.format == "open_clip":
         return open_package(spec.format, dict(spec.config)["name"], label=label)
     return _wide(_opener(spec)(spec.files, label=label, folder=spec.folder))

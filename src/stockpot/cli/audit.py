@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,9 @@ def command(
     ] = AUDIT.twin,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="A run folder for the result and its page, audit.html."),
+        typer.Option(
+            "--out", "-o", help="A run folder (or address) for the result and audit.html."
+        ),
     ] = None,
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     model_option: ModelOptions = None,
@@ -60,6 +63,7 @@ def command(
     from stockpot.cli.console import out as console
     from stockpot.cli.options import key_values
     from stockpot.measure.run import measure
+    from stockpot.remote.working_copy import working_copy
     from stockpot.report.page import write_page
     from stockpot.results.store import load_results
     from stockpot.results.trust import worst_of
@@ -67,22 +71,23 @@ def command(
     settings: dict[str, Any] = {
         "norm": norm, "eps": eps, "budget": budget, "images": limit, "twin": twin
     }  # fmt: skip
-    with ImageProgress() as progress:
+    copy = working_copy(out, weights=False) if out is not None else nullcontext()
+    page = ""
+    with ImageProgress() as progress, copy as place:
         (result,) = measure(
             [model],
             {"audit": settings},
             data=data,
-            out=out,
+            out=place.folder if place else None,
             seed=seed,
             device=device,
             model_options=key_values(model_option, "-m"),
             data_options={"split": split, **key_values(data_option, "-d")},
             progress=progress,
         )
-    page = None
-    if out is not None:
-        found = [each for each in load_results(out) if each.findings]
-        page = write_page(found, out / "audit.html", title="Audits")
+        if place:
+            found = [each for each in load_results(place.folder) if each.findings]
+            page = place.shown(write_page(found, place.folder / "audit.html", title="Audits"))
     if as_json:
         typer.echo(result.model_dump_json())
         return
@@ -99,5 +104,5 @@ def command(
         f"{100 * score.value:.1f} % of {score.n} images withstood everything, "
         f"{result.cost.images / score.n:.0f} forward passes an image"
     )
-    if page is not None:
+    if page:
         typer.echo(f"page: {page}")

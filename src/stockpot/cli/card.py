@@ -16,6 +16,7 @@ from stockpot.cli.options import (
     examples,
     library_defaults,
 )
+from stockpot.remote.address import shown
 
 NAME = "card"
 LIBRARY = library_defaults("stockpot.card.make:card")
@@ -29,7 +30,10 @@ def command(
     model: Annotated[str, typer.Argument(help="A model, as SOURCE or NAME=SOURCE.")],
     data: Annotated[str, typer.Option("--data", help="A dataset's name, folder or file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder; runs/card-NAME by default.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The run folder or its address; runs/card-NAME by default."
+        ),
     ] = None,
     minutes: Annotated[
         float, typer.Option(help="How long it may take; the number of images follows.")
@@ -75,4 +79,5 @@ def command(
         console.print(f"  {sentence}")
     for warning in done.verdict.warnings:
         console.print(f"  note: {warning}")
-    console.print(f"\nresults: {folder / 'results'}   page: {done.page}")
+    page = done.page.relative_to(done.folder).as_posix()
+    console.print(f"\nresults: {shown(folder, 'results')}   page: {shown(folder, page)}")

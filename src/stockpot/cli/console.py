@@ -25,6 +25,7 @@ from rich.text import Text
 
 from stockpot.cli.progress import cell_row, progress_line, rate_text, subject
 from stockpot.errors import printable
+from stockpot.remote.address import shown
 
 if TYPE_CHECKING:
     from stockpot.results.schema import CellResult
@@ -132,13 +133,15 @@ class ImageProgress:
     Nobody sees a bar move in a log or in a file, so there a line comes every ten seconds.
     """
 
-    def __init__(self, out: Path | None = None) -> None:
+    def __init__(self, out: Path | None = None, *, shown: bool = True) -> None:
         """Nothing is shown before it is entered.
 
         Args:
             out: the run folder in which cells are saved, if they are.
+            shown: whether this process is the one that shows it.
         """
         self._out = out
+        self._is_shown = shown
         self._bar: Progress | None = None
         self._live: Live | None = None
         self._task: tuple[str, TaskID] | None = None
@@ -148,7 +151,7 @@ class ImageProgress:
         self._count = (0, 0)
 
     def __enter__(self) -> ImageProgress:
-        if err.is_terminal:
+        if err.is_terminal and self._is_shown:
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -200,8 +203,8 @@ class ImageProgress:
         if self._out is None:
             return "Nothing is saved, for want of -o FOLDER."
         if not total:
-            return f"What was finished is saved in {self._out}."
-        return f"{count} of {total} cells are saved in {self._out}."
+            return f"What was finished is saved in {shown(self._out)}."
+        return f"{count} of {total} cells are saved in {shown(self._out)}."
 
     def _move(self, bar: Progress, what: str, done: int, total: int) -> None:
         if self._task is None or self._task[0] != subject(what):

@@ -21,6 +21,8 @@ EXAMPLES = examples(
     "--sweep scale=0.2,0.4,0.6,0.8,1.0 --data icons -o runs/sweep",
     "stockpot fuse adamerging icons-vit-plain icons-vit-colour --base icons-vit "
     "--task icons --task icons -p steps=20 --save runs/weights -o runs/adapted",
+    "stockpot fuse task_arithmetic icons-vit-plain icons-vit-cutmix --base icons-vit "
+    "--then svc --then '{subspace_boosting: {beta: 0.02}}' -o runs/boosted",
     "stockpot fuse mergekit.yaml -o runs/merged",
     "stockpot fuse clip-vit-base-patch32_TA8.yaml ties --models-root models -o runs/ties",
     "stockpot fuse ties icons-vit-plain icons-vit-colour --base icons-vit --as-lora 8 -o runs/lora",
@@ -42,6 +44,13 @@ def command(
     ] = None,
     base: Annotated[str | None, typer.Option(help="What the members were tuned from.")] = None,
     params: Params = None,
+    then: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STEP",
+            help="What follows on the merged change: a finisher, or {NAME: {KEY: VALUE}}.",
+        ),
+    ] = None,
     tasks: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,6 +111,10 @@ def command(
     from stockpot.fuse import run
 
     chosen = key_values(params, "-p")
+    if then:
+        if "then" in chosen:
+            raise UserError("--then and -p then are the same; give one.")
+        chosen["then"] = then
     settings: dict[str, Any] = {
         "exclude": tuple(exclude or ()),
         "intersect": intersect,
@@ -218,6 +231,8 @@ def _foreign(
     models_root: Path | None,
 ) -> tuple[str, Any, str | None, dict[str, Any], dict[str, Any]]:
     """A mergekit recipe, or a FusionBench pool with the method as the first further argument."""
+    from dataclasses import replace
+
     from stockpot.cli.console import err
     from stockpot.errors import UserError
     from stockpot.fuse.foreign import read_foreign
@@ -226,6 +241,9 @@ def _foreign(
     for ignored in found.ignored:
         err.print(f"{path}: {ignored} does not apply here and is ignored")
     method = found.method
+    if found.replaceable and method is not None and len(sources) == 1:
+        err.print(f"{path}: its method {method} gives way to {next(iter(sources))}")
+        method, found = None, replace(found, params={})
     if method is None:
         if len(sources) != 1:
             raise UserError(f"{path} names models but no method: stockpot fuse {path} METHOD -o ..")

@@ -34,18 +34,27 @@ def command(
     params: Params = None,
     data_option: DataOptions = None,
     device: Device = "auto",
+    shard: Annotated[
+        bool,
+        typer.Option("--shard", help="Under torchrun: each process holds a part of the model."),
+    ] = False,
 ) -> None:
-    """Train a model with a hardening method; killed and started again, it goes on."""
+    """Train a model with a hardening method; killed and started again, it goes on.
+
+    On several GPUs or machines: torchrun --nproc-per-node N -m stockpot harden ...
+    """
     from stockpot.cli.console import ImageProgress, say_where
     from stockpot.cli.options import key_values, nested
     from stockpot.datasets.load import load_dataset
     from stockpot.engine import pick_device
+    from stockpot.harden.many.processes import is_first
     from stockpot.harden.run import harden
 
     options = key_values(data_option, "-d")
     settings = nested(key_values(params, "-p"), "-p")
-    say_where(device, settings.get("precision", "fp32"))
-    with ImageProgress() as bar:
+    if is_first():
+        say_where(device, settings.get("precision", "fp32"))
+    with ImageProgress(shown=is_first()) as bar:
 
         def report(step: int, total: int, seen: dict[str, float]) -> None:
             numbers = ", ".join(f"{key} {value:.4f}" for key, value in seen.items())
@@ -59,9 +68,11 @@ def command(
             defend=defend if defend != ["none"] else "none",
             out=out,
             device=str(pick_device(device)),
+            shard=shard,
             report=report,
             progress=lambda what, step, total: bar(f"{method}: {what}", step, total),
             command=shlex.join(["stockpot", *sys.argv[1:]]),
             **settings,
         )
-    typer.echo(f"model: {out}")
+    if is_first():
+        typer.echo(f"model: {out}")

@@ -20,6 +20,7 @@ from typing import Annotated, TextIO
 import typer
 
 from stockpot.cli import (
+    advise,
     attack,
     audit,
     card,
@@ -69,6 +70,7 @@ _MAKING = (
     run,
     fuse,
     similarity,
+    advise,
     harden,
     season,
     tune,

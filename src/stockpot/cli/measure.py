@@ -31,6 +31,7 @@ from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.cli.reading import read_ahead
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
+from stockpot.remote.address import shown
 
 if TYPE_CHECKING:
     from stockpot.types import PrecisionChoice
@@ -51,7 +52,7 @@ def command(
     data: Annotated[str, typer.Option("--data", help="A dataset's name, folder or file.")],
     measures: Annotated[str, typer.Option("--with", help="Measures, by comma.")] = "clean",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A run folder to save the results in.")
+        Path | None, typer.Option("--out", "-o", help="A run folder, or its address, to save in.")
     ] = None,
     split: Split = None,
     limit: Annotated[int | None, typer.Option(help="At most this many images.")] = None,
@@ -128,8 +129,10 @@ def command(
         return
     print_scores(results)
     if out is not None:
-        pictures = f"   pictures: stockpot view {out}" if log_samples else ""
-        typer.echo(f"\nresults: {out / 'results'}   page: stockpot report {out}{pictures}")
+        pictures = f"   pictures: stockpot view {shown(out)}" if log_samples else ""
+        typer.echo(
+            f"\nresults: {shown(out, 'results')}   page: stockpot report {shown(out)}{pictures}"
+        )
 
 
 def _with_params(measures: str, params: dict[str, object]) -> dict[str, dict[str, object]]:

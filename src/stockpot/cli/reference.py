@@ -59,6 +59,8 @@ def recipe_reference() -> str:
             lines += _training()
         if block in _METHODS:
             lines += _methods(_METHODS[block])
+        if block == "fuse":
+            lines += _methods("finishers")
     return "\n".join(lines) + "\n"
 
 
@@ -120,7 +122,8 @@ def _methods(kind: str) -> list[str]:
     from stockpot.registries import registry
 
     entries = registry(kind)
-    rows = ["", f"| `{'measure' if kind == 'measures' else 'method'}` | what | keys and defaults |"]
+    key = {"measures": "measure", "finishers": "then"}.get(kind, "method")
+    rows = ["", f"| `{key}` | what | keys and defaults |"]
     rows.append("|---|---|---|")
     own = {row.name for row in entries.listings() if row.origin == "stockpot"}
     for name in sorted(own):

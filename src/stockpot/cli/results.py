@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import examples
+from stockpot.remote.address import address
 
 DEFAULT = "runs/index.db"  # as `open_index` has it, whose room imports numpy
 
@@ -158,7 +159,7 @@ def _check(index: str, folders: Sequence[Path]) -> None:
 
     with open_index(index) as opened:
         behind = opened.behind(*folders, thorough=True)
-        away = [folder for folder in opened.folders if not Path(folder).is_dir()]
+        away = [name for name in opened.folders if not (address(name) or Path(name).is_dir())]
         place = str(opened.place)
     for folder in away:
         typer.echo(f"{folder}: not on this machine, not checked")

@@ -11,6 +11,7 @@ from stockpot.cli.options import EngineName, EngineOptions, Index, To, engine_ch
 from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.engine.interrupt import telling
 from stockpot.engine.stages import stage
+from stockpot.remote.address import shown
 
 if TYPE_CHECKING:
     from stockpot.fuse.similarity import SimilarityReport
@@ -26,7 +27,12 @@ EXAMPLES = examples(
 def command(
     recipe: Annotated[str, typer.Argument(help="A recipe file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder; runs/NAME by default.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The run folder or its address, s3://bucket/run; runs/NAME by default.",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="a.b=c", help="Change a value.")
@@ -77,7 +83,8 @@ def command(
     if came.results:
         print_scores(came.results)
     if came.report is not None:
-        typer.echo(f"\nreport: {came.report}")
+        inside = came.report.relative_to(came.folder).as_posix() if came.address else ""
+        typer.echo(f"\nreport: {shown(came.address, inside) if came.address else came.report}")
 
 
 def _say_plan(file: RecipeFile, out: Path | None) -> None:
@@ -91,7 +98,7 @@ def _say_plan(file: RecipeFile, out: Path | None) -> None:
         wait = f" ({cell.why})" if cell.why else ""
         typer.echo(f"measure {cell}: {'there' if cell.there else f'to measure{wait}'}")
     if file.recipe.report:
-        typer.echo(f"report  {folder_of(file, out) / file.recipe.report.out}")
+        typer.echo(f"report  {shown(folder_of(file, out), file.recipe.report.out)}")
 
 
 def _print_cosines(found: SimilarityReport, base: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import AsJson, examples
+from stockpot.remote.address import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,7 +19,7 @@ app = typer.Typer(
         "stockpot runs prune runs/demo --dry-run",
     ),
 )
-Folder = Annotated[Path, typer.Argument(help="A run folder.")]
+Folder = Annotated[Path, typer.Argument(help="A run folder, or its address in storage.")]
 
 
 @app.command(
@@ -70,9 +71,10 @@ def show(folder: Folder, as_json: AsJson = False) -> None:
     import json
 
     from stockpot.cli.console import table
+    from stockpot.remote.working_copy import read_copy
     from stockpot.run.folder import contents
 
-    items = contents(folder)
+    items = contents(read_copy(folder))
     if as_json:
         rows = [item._asdict() | {"path": str(item.path)} for item in items]
         typer.echo(json.dumps(rows, indent=1))
@@ -92,10 +94,12 @@ def prune_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Remove the models and cells of a run that do not belong to its present recipe."""
+    from stockpot.remote.working_copy import working_copy
     from stockpot.run.folder import prune
 
-    gone = prune(folder, dry_run=dry_run)
+    with working_copy(folder) as place:
+        gone = prune(place.folder, dry_run=dry_run)
     for item in gone:
-        typer.echo(f"{'would remove' if dry_run else 'removed'} {item.path}")
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {place.shown(item.path)}")
     if not gone:
-        typer.echo(f"{folder}: nothing is stale")
+        typer.echo(f"{shown(folder)}: nothing is stale")

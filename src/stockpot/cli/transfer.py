@@ -12,7 +12,7 @@ from stockpot.cli.options import AsJson, DataOptions, Device, Params, Seed, Spli
 NAME = "transfer"
 EXAMPLES = examples(
     "stockpot transfer icons-resnet icons-vit icons-linf --data icons --limit 50 -p steps=5",
-    "stockpot transfer a/ b/ --data photos/ --with dynamic -o runs/transfer --plot transfer.svg",
+    "stockpot transfer a/ b/ merged/ --data photos/ --on a --on b -o runs/transfer --log-samples",
 )
 
 
@@ -20,6 +20,10 @@ def command(
     models: Annotated[list[str], typer.Argument(help="Models, as SOURCE or NAME=SOURCE.")],
     data: Annotated[str, typer.Option("--data", help="A dataset's name, folder or file.")],
     search: Annotated[str, typer.Option("--with", help="adversarial or dynamic.")] = "adversarial",
+    makers: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="NAME", help="Search on this model only; may be repeated."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A run folder to save the results in.")
     ] = None,
@@ -33,12 +37,17 @@ def command(
     seed: Seed = 0,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    log_samples: Annotated[
+        bool,
+        typer.Option("--log-samples", help="Also write each image's answers, for `stockpot view`."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find images on each model and measure all models on them: who shares whose weakness.
 
     With `adversarial`, -p sets parameters of the attack (norm, eps, method, steps, ...); with
-    `dynamic` those of that measure.
+    `dynamic` those of that measure. Show a merge what was found on its members (--on), and it tells
+    whether their weaknesses came along.
     """
     from stockpot.charts import heat_map, save, shade
     from stockpot.cli.console import ImageProgress, table
@@ -54,8 +63,8 @@ def command(
     with ImageProgress() as progress:
         results = transfer(
             named(models, "model"), data=data, search=search, out=out, seed=seed,  # type: ignore[arg-type]
-            device=device, batch_size=batch_size, data_options=options, progress=progress,
-            **settings,
+            device=device, batch_size=batch_size, data_options=options, makers=makers,
+            log_samples=log_samples, progress=progress, **settings,
         )  # fmt: skip
     found = matrix(results)
     if as_json:

@@ -11,6 +11,7 @@ from stockpot.cli.options import (
     AsJson,
     DataOptions,
     Device,
+    Index,
     Params,
     Seed,
     examples,
@@ -100,6 +101,7 @@ def command(
     seed: Seed = LIBRARY.seed,
     device: Device = LIBRARY.device,
     batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
+    index: Index = "",
     as_json: AsJson = False,
 ) -> None:
     """Search a fusion's parameters, or the method itself, on validation images.
@@ -128,7 +130,7 @@ def command(
             test_split=None if no_test else test_split, limit=limit, tasks=tasks or None,
             measure_params=nested(key_values(measure_param, "--measure-param"), "--measure-param"),
             data_options=key_values(data_option, "-d"), seed=seed, device=device,
-            batch_size=batch_size, progress=progress, **key_values(params, "-p"),
+            batch_size=batch_size, index=index, progress=progress, **key_values(params, "-p"),
         )  # fmt: skip
     if as_json:
         typer.echo(found.model_dump_json(indent=1))

@@ -50,28 +50,32 @@ def command(
     """
     from stockpot.cli.options import key_values
     from stockpot.datasets.load import load_dataset
+    from stockpot.remote.working_copy import run_copies
     from stockpot.report.viewer.site import Limits, no_pictures, write_site
     from stockpot.results.samples import DataSource
     from stockpot.results.store import result_files
 
-    first = folders[0] if folders[0].is_dir() else folders[0].parent
     given = None
     if data is not None:
         options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
         given = DataSource(data, {k: v for k, v in options.items() if v is not None})
         load_dataset(given.source, **given.options)  # what was asked for by name must be there
 
-    def find(images: ImageSet) -> DatasetPictures | str:
-        return _pictures(images, folders, given)
+    with run_copies(folders) as places:
+        here = [place.folder for place in places]
+        first = here[0] if here[0].is_dir() else here[0].parent
 
-    page = write_site(
-        result_files(*folders),
-        out or first / "view",
-        title=title,
-        find=find if pictures else no_pictures,
-        limits=Limits(pictures, changed),
-    )
-    typer.echo(f"viewer: {page}")
+        def find(images: ImageSet) -> DatasetPictures | str:
+            return _pictures(images, here, given)
+
+        page = write_site(
+            result_files(*here),
+            out or first / "view",
+            title=title,
+            find=find if pictures else no_pictures,
+            limits=Limits(pictures, changed),
+        )
+    typer.echo(f"viewer: {places[0].shown(page)}")
 
 
 def _pictures(

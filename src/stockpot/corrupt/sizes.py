@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, Images, TensorImages
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.pictures import opened
+from stockpot.datasets.pictures import Encoded, opened
 from stockpot.datasets.stream.geometry import (
     INCEPTION_SIDE,
     PUBLISHED_SIDE,
@@ -180,7 +179,7 @@ def _one_size(images: EncodedImages) -> ImageSize | None:
     return found
 
 
-def _header(item: Path | bytes) -> ImageSize:
+def _header(item: Encoded) -> ImageSize:
     with opened(item) as picture:
         return ImageSize(picture.height, picture.width)
 

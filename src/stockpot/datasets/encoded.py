@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stockpot.datasets.pictures import BROKEN, open_rgb
+from stockpot.datasets.pictures import BROKEN, Encoded, open_rgb
 from stockpot.datasets.stream import ahead, processes
 from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.datasets.stream.geometry import Fit, told
@@ -34,9 +34,9 @@ _AHEAD = 2
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Pictures by path or as encoded bytes, each with the name that messages use."""
+    """Pictures by path, in pieces of files or as bytes, each with the name that messages use."""
 
-    items: tuple[Path | bytes, ...]
+    items: tuple[Encoded, ...]
     names: tuple[str, ...]
     contents: tuple[str, ...] = ()
     """The sha256 of each, where it is known: such pictures are decoded once, while there is room

@@ -11,6 +11,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.from_pictures import Given, dataset_of
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
+from stockpot.datasets.shards.files import is_shards
 from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError, shortened
 from stockpot.foreign import reading
@@ -24,9 +25,9 @@ def load_dataset(
 
     Args:
         name: a registered name (`stockpot list datasets`), a folder of class folders, a folder
-            written by Hugging Face `datasets`, or a .npz, .safetensors, idx or .parquet file. Or
-            PIL images: a mapping from class names to lists of them, or pairs of an image and its
-            class.
+            written by Hugging Face `datasets`, a .npz, .safetensors, idx or .parquet file, or tars
+            of samples (`shards/{000..009}.tar`). Or PIL images: a mapping from class names to lists
+            of them, or pairs of an image and its class.
         split: which part to take; when not given, `test`, or all of data that has no splits (asked
             for train, val or test, such data is parted by content).
         limit: take a random, seeded subset of at most so many images.
@@ -41,10 +42,14 @@ def load_dataset(
             raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
         return dataset_of(name, **options).limited(limit)
     name = str(name)
-    if name in datasets:
+    if name in datasets and "path" not in options:
         return _load(name, split, limit, options)
     # Whatever a file does to its reader, it is told as one line about that file.
-    with reading(shortened(name, 160)):
+    with reading(shortened(str(options.get("path", name)), 160)):
+        if name in datasets:
+            return _load(name, split, limit, options)
+        if is_shards(name):
+            return _load("webdataset", split, limit, {"path": name, **options})
         path = Path(name).expanduser()
         if path.exists():
             return _load(reader(path), split, limit, {"path": str(path), **options})
@@ -98,6 +103,8 @@ def reader(path: Path) -> str:
     """The dataset kind that reads what lies at a path."""
     if path.is_dir():
         kept = ("state.json", "dataset_dict.json", "*.parquet", "*/*.parquet")
+        if any(path.glob("*.tar")):
+            return "webdataset"
         return "hub" if any(any(path.glob(name)) for name in kept) else "imagefolder"
     if path.suffix in (".parquet", ".arrow"):
         return "hub"

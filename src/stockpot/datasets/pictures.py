@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -28,7 +29,32 @@ ORIENTED = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp
 """What a picture's facts hold when they may say which way is up; asking further is slow."""
 
 
-def open_rgb(source: Path | bytes) -> Image.Image:
+class Piece(NamedTuple):
+    """A picture inside a larger file, such as a tar; read when it is asked for."""
+
+    path: Path
+    start: int
+    size: int
+
+    def read_bytes(self) -> bytes:
+        """The encoded picture."""
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            return stream.read(self.size)
+
+    def stat(self) -> os.stat_result:
+        """The facts of the file that holds it."""
+        return self.path.stat()
+
+    def __str__(self) -> str:
+        return f"{self.path}[{self.start}:{self.start + self.size}]"
+
+
+Encoded = Path | bytes | Piece
+"""A picture that is not decoded yet."""
+
+
+def open_rgb(source: Encoded) -> Image.Image:
     """The picture upright in RGB; what is transparent becomes white."""
     with opened(source) as picture:
         picture.load()
@@ -37,8 +63,10 @@ def open_rgb(source: Path | bytes) -> Image.Image:
         return as_rgb(picture)
 
 
-def opened(source: Path | bytes | BinaryIO) -> Image.Image:
+def opened(source: Encoded | BinaryIO) -> Image.Image:
     """A picture whose pixels are not read yet, and are not too many."""
+    if isinstance(source, Piece):
+        source = source.read_bytes()
     picture = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
     width, height = picture.size
     if width * height > MOST_PIXELS:

@@ -70,6 +70,13 @@ def stop_asked() -> bool:
     return _asked is not None
 
 
+def ask_to_stop(number: int = signal.SIGTERM) -> None:
+    """Let a signal wait, as if it had come: another process that works with this one was told."""
+    global _asked
+    if _asked is None:
+        _asked = number
+
+
 def stop_if_asked(saved: str = "") -> None:
     """Stop if a signal is waiting.
 

@@ -96,6 +96,11 @@ class _Worker:
             self.still = 0.0
         self._computed = computed
 
+    @property
+    def ended_in_starting(self) -> bool:
+        """Whether it ended by itself before it could be given work; the next one would too."""
+        return not self.started and (self.process.exitcode or 0) > 0
+
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
@@ -141,7 +146,7 @@ class ProcessWorkers:
             except OSError:  # it died while it waited
                 self._workers.remove(worker)
                 worker.kill()
-                if not worker.started:
+                if worker.ended_in_starting:
                     raise _not_started(worker) from None
 
     def next(self) -> Outcome:
@@ -194,7 +199,7 @@ class ProcessWorkers:
         """A worker is gone: its job is tried again in a new one, or given up."""
         self._workers.remove(worker)
         number = worker.number
-        if not worker.started:
+        if worker.ended_in_starting:
             raise _not_started(worker)
         if number is None:
             return None

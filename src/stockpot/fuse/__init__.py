@@ -16,12 +16,18 @@ class FuserTags(Tags):
 
     needs_base: bool = False
     """It works on changes from a common base."""
+    takes_base: bool = False
+    """Where a base is given, it works on changes from it, else on the weights themselves."""
     pair: bool = False
     """A base, where one is given, is the first of its two models."""
     members: int | None = None
     """It fuses exactly so many."""
     at_least: int = 1
     """It fuses no fewer."""
+    stacks: bool = False
+    """Its members' layers are put one upon the other first, and it fuses what that makes."""
+    together: bool = False
+    """Its members answer together: it makes a folder, and no state dict."""
     linear: bool = False
     """Its result is a weighted sum, so that BatchNorm statistics may be mixed alike."""
     symmetric: bool = False

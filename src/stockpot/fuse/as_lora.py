@@ -22,7 +22,7 @@ from torch import Tensor
 
 from stockpot.checkpoints.adapter import PREFIX
 from stockpot.checkpoints.layouts import by_plain_name, plain_name
-from stockpot.checkpoints.locate import Location
+from stockpot.checkpoints.locate import ON_A_BASE, Location
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import resolve
 from stockpot.checkpoints.source import Source
@@ -60,7 +60,7 @@ def check_as_lora(request: Request, job: Job) -> None:
         return
     if rank < 1:
         raise BadParameterError(f"as_lora: expected a rank of at least 1, got {rank}.")
-    if not isinstance(request.base, Location) or request.base.format == "adapter":
+    if not isinstance(request.base, Location) or request.base.format in ON_A_BASE:
         raise BadParameterError(
             "as_lora: an adapter is a change of a base: expected a base in a folder or file.",
             hint="Give base=... (--base).",
@@ -91,7 +91,7 @@ def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, d
             folder / "adapter_model.safetensors",
             metadata={"format": "pt"},
         )
-        config = _config(made, rank, _lasting(base), short)
+        config = _config(made, rank, lasting(base), short)
         text = json.dumps(config, indent=2) + "\n"
         (folder / "adapter_config.json").write_text(text, encoding="utf-8")
         details[model] = {
@@ -106,7 +106,7 @@ def write_adapters(request: Request, folders: Mapping[str, Path]) -> dict[str, d
     return details
 
 
-def _lasting(base: Location) -> str:
+def lasting(base: Location) -> str:
     """The base as a text that means the same later; a folder is a folder whatever its name."""
     if base.folder is not None and Path(base.label).resolve() == base.folder.resolve():
         return str(base.folder.resolve())

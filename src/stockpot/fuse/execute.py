@@ -37,7 +37,9 @@ from stockpot.fuse.record import (
 )
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import STRETCH, Stream
+from stockpot.fuse.switched.write_small import check_small, write_small
 from stockpot.lock import held_alone, lock_of
+from stockpot.models.modules.ensemble import write_ensemble
 from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
 
@@ -90,6 +92,11 @@ def _execute(
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
+    if job.together and out is None:
+        raise BadParameterError(
+            f"{request.method}: makes models that answer together, not a state dict.",
+            hint="Give out=FOLDER (-o) and load it with stockpot.load_model.",
+        )
     learns = job.learns  # what comes back from learning needs none any more
     if learns:
         if job.module and out is None:
@@ -113,19 +120,28 @@ def _execute(
         memory = MemorySink({model: job.infos_of(model) for model in models})
         _stream(job, memory, request.method)
         return _in_memory(request, job, memory.weights)
+    small = any(job.small(number) for number in range(len(job.fusers)))
+    if small:
+        check_small(request, job)
     max_shard = parse_size(request.options.max_shard)
     infos = {model: job.infos_of(model) for model in models}
-    needs = sum(info.nbytes for own in infos.values() for info in own.values())
+    needs = 0 if small else sum(i.nbytes for own in infos.values() for i in own.values())
     with staged_folder(out, needs=needs) as folder:
         for model in models:
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
-        with closing(FolderSink(folders, infos, max_shard)) as sink:
-            _stream(job, sink, request.method)
+        if small:
+            told = write_small(request, job, folder)
+        else:
+            with closing(FolderSink(folders, infos, max_shard)) as sink:
+                _stream(job, sink, request.method)
+            told = {}
         write_companions(job, request.options, folder)
-        details = recompute_folders(request, job, folders) if anew else {}
+        details = recompute_folders(request, job, folders) if anew else told
         for model, found in write_adapters(request, folders).items():
             details[model] = {**details.get(model, {}), **found}
+        for label, settings in job.together.items():
+            write_ensemble(folder / label, job.members, settings)
         for label, module in modules.items():
             for name, values in module.tensors.items():
                 check_merged(values, name, request.method)

@@ -10,12 +10,12 @@ from pathlib import Path
 from stockpot.errors import BadParameterError
 from stockpot.fuse.foreign_recipe import ForeignRecipe
 from stockpot.fuse.fusionbench.hydra import compose, read_yaml
-from stockpot.fuse.fusionbench.pool import PLACES, from_composed, is_pool, under_root
+from stockpot.fuse.fusionbench.pool import NOT_NEEDED, PLACES, from_composed, is_pool, under_root
 from stockpot.fuse.mergekit.recipe import from_mergekit
 
 
 def read_foreign(path: str | Path, *, models_root: str | Path | None = None) -> ForeignRecipe:
-    """Read a mergekit recipe or a FusionBench model pool, whichever the file is.
+    """Read a mergekit recipe, or a FusionBench model pool with or without a method.
 
     Args:
         path: the YAML file.
@@ -27,7 +27,7 @@ def read_foreign(path: str | Path, *, models_root: str | Path | None = None) -> 
     if "merge_method" in content:
         recipe = from_mergekit(content, where=str(path))
     else:
-        found = compose(path, PLACES)
+        found = compose(path, PLACES, NOT_NEEDED)
         if not is_pool(found.content):
             raise BadParameterError(
                 f"{path}: neither a mergekit recipe (merge_method) nor a FusionBench model pool "

@@ -17,3 +17,5 @@ class ForeignRecipe:
     params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    replaceable: bool = False
+    """Whether another method may be named for its models."""

@@ -14,10 +14,10 @@ and data before they merge are in `fuse/learning/learner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -25,9 +25,19 @@ from torch import Tensor
 from stockpot.checkpoints.source import TensorInfo
 
 Read = Callable[[int, int, int | None], Tensor]
+Factors = tuple[Tensor, Tensor]
+"""A change as a product: columns, and rows that multiply them."""
 _TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
+
+
+class Peers(NamedTuple):
+    """The other tensors of the model that a slab is part of."""
+
+    infos: Mapping[str, TensorInfo]
+    slab: Callable[[str], Slab]
+    """The same stretch of another tensor."""
 
 
 class Slab:
@@ -46,6 +56,9 @@ class Slab:
         step: the elements of a stretch.
         start: where this slab begins.
         stop: where it ends; None for a whole tensor.
+        based: whether there is a base to read.
+        peers: gives the other tensors of the model.
+        factors: gives a member's change as a product, where it is kept as one.
     """
 
     def __init__(
@@ -57,7 +70,13 @@ class Slab:
         step: int,
         start: int = 0,
         stop: int | None = None,
+        *,
+        based: bool = False,
+        peers: Callable[[], Peers] | None = None,
+        factors: Callable[[int], Factors | None] | None = None,
     ) -> None:
+        self.based = based
+        self._peers = peers
         self.name = name
         self.info = info
         self.start = start
@@ -65,6 +84,14 @@ class Slab:
         self.count = count
         self._step = step
         self._read = read
+        self._factors = factors
+
+    @property
+    def peers(self) -> Peers:
+        """The other tensors, for methods that exchange them; of a whole tensor only."""
+        if self._peers is None:
+            raise LookupError(f"{self.name} stands alone")
+        return self._peers()
 
     @cached_property
     def base(self) -> Tensor:
@@ -95,7 +122,10 @@ class Slab:
             step = max(1, step // row) * row
         for start in range(self.start, max(end, self.start + 1), step):
             stop = min(start + step, end)
-            yield Slab(self.name, self.info, self._read, self.count, self._step, start, stop)
+            yield Slab(
+                self.name, self.info, self._read, self.count, self._step, start, stop,
+                based=self.based, peers=self._peers,
+            )  # fmt: skip
 
     def smallest(self) -> Tensor:
         """The members' smallest values, element by element."""
@@ -112,6 +142,16 @@ class Slab:
     def deltas(self) -> Iterator[Tensor]:
         """All changes, one after the other, each a fresh tensor."""
         return (self.delta(index) for index in range(self.count))
+
+    def all_factors(self) -> tuple[Factors, ...] | None:
+        """All changes of a whole matrix as products, in fp64; none where one is not kept so."""
+        found: list[Factors] = []
+        for index in range(self.count if self._factors and self.stop is None else 0):
+            pair = self._factors(index) if self._factors else None
+            if pair is None:
+                return None
+            found.append(pair)
+        return tuple(found) or None
 
     def stacked_deltas(self) -> Tensor:
         """All changes at once, members first."""
@@ -176,11 +216,31 @@ class SurveyFuser:
 
 
 @dataclass(frozen=True)
+class Small:
+    """How models per member are kept small, as `stockpot.checkpoints.small` reads them."""
+
+    kind: str
+    packed: Callable[[str, tuple[int, ...]], bool]
+    """Whether a tensor of this name and shape is packed; the others are kept whole."""
+    pack: Callable[[Slab], Sequence[Mapping[str, Tensor]]] | None = None
+    """Of each member, what is kept of a packed tensor, by the end of its name."""
+    share: Callable[[Slab], Tensor] | None = None
+    """What all members share of a tensor, where they share all they have."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    """The first member's; each of the next has the next."""
+
+
+@dataclass(frozen=True)
 class SwitchFuser:
     """A method that makes one model per member."""
 
     merge: Callable[[Slab], Sequence[Tensor]]
     elementwise: bool = False
+    together: Mapping[str, Any] | None = None
+    """How the models answer together, where they are an ensemble."""
+    small: Small | None = None
+    """How their folders are kept small."""
 
 
 Stages = Generator[Pass, Any, TensorFuser | SurveyFuser | SwitchFuser]
@@ -195,6 +255,10 @@ class StagedFuser:
     """How many looks it takes, for the plan."""
     switches: bool = False
     """Whether it makes one model per member."""
+    holds: int = 0
+    """How many models' weights it keeps from its looks until it has merged, for the plan."""
+    whole: bool = False
+    """Whether it then sees tensors whole, for the plan."""
 
 
 Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

@@ -16,11 +16,14 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.errors import BadParameterError
 from stockpot.fuse import FuserTags, fusers
+from stockpot.fuse.finish.then import THEN, build, check_base, split_then
+from stockpot.fuse.finish.wrap import finished
 from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
-from stockpot.fuse.parameters import assign, check_members
+from stockpot.fuse.parameters import assign, check_members, check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request
+from stockpot.fuse.stacking import stack_layers
 from stockpot.fuse.stream import STRETCH, Stream, device_for
 from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
@@ -56,6 +59,27 @@ class Job:
     dtype: torch.dtype | None = None
     """Of the output's floats, where one was asked for."""
 
+    def small(self, number: int) -> SwitchFuser | None:
+        """A fuser by its number, where it keeps its models small."""
+        fuser = self.fusers[number]
+        return fuser if isinstance(fuser, SwitchFuser) and fuser.small is not None else None
+
+    @property
+    def together(self) -> Mapping[str, Mapping[str, Any]]:
+        """Label of each point whose models are an ensemble -> how they answer together."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for label, of in self.of.items():
+            for number in dict.fromkeys(of.values()):
+                settings = getattr(self.fusers[number], "together", None)
+                if settings is None:
+                    continue
+                if found.setdefault(label, settings) != settings:
+                    raise BadParameterError(
+                        f"{self.entry.name}: answers together as a whole; expected one value per "
+                        "parameter, got values that differ from tensor to tensor."
+                    )
+        return found
+
     @property
     def learns(self) -> bool:
         """Whether it must learn from data before it can merge."""
@@ -89,12 +113,15 @@ def prepare(request: Request) -> Job:
     entry = fusers.get(request.method)
     options = request.options
     members, around = _open(request, entry)
+    if entry.tags.stacks:
+        members = [stack_layers(members, _spans(request, entry))]
     exclude = options.exclude
     if entry.tags.learns and _any_whole_clip([*members, *([around] if around else [])]):
         exclude = (*exclude, *_BEYOND_VISION)
+    finishes = any(params.get(THEN) for params in request.points.values())
     alignment = align(
         members,
-        around if entry.tags.needs_base else None,
+        around if entry.tags.needs_base or entry.tags.takes_base or finishes else None,
         # What a method computes without a base may still belong into one.
         frame=around,
         exclude=exclude,
@@ -103,13 +130,15 @@ def prepare(request: Request) -> Job:
         layout=options.layout,
     )
     accumulate = torch.float64 if options.accumulate == "fp64" else torch.float32
-    device = device_for(options.device, heavy=entry.tags.heavy or entry.tags.learns)
+    device = device_for(options.device, heavy=entry.tags.heavy or entry.tags.learns or finishes)
     stream = Stream(alignment, str(device), accumulate, options.threads)
     names = [row.name for row in alignment.rows]
     made: list[Fuser | Learner] = []
     of = {}
+    labels = [source.label for source in members]
     for label, params in request.points.items():
-        sets = assign(entry, params, names, [source.label for source in members])
+        own, steps = split_then(params)
+        sets = assign(entry, own, names, labels)
         if entry.tags.learns and len(sets.distinct) > 1:
             raise BadParameterError(
                 f"{request.method}: learns for the whole model; expected one value per parameter, "
@@ -117,8 +146,14 @@ def prepare(request: Request) -> Job:
             )
         for values in sets.distinct:
             _check_lists(values, len(members))
-        of[label] = {name: len(made) + number for name, number in sets.of.items()}
-        made += [entry.function(**values) for values in sets.distinct]
+        fresh = [entry.function(**values) for values in sets.distinct]
+        numbers = sets.of
+        if steps:
+            built = [build(step, names, labels) for step in steps]
+            fresh = [finished(request.method, fresh, sets.of, built)]
+            numbers = dict.fromkeys(names, 0)
+        of[label] = {name: len(made) + number for name, number in numbers.items()}
+        made += fresh
     statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
     if statistics and not entry.tags.linear:
         made.append(_STATISTICS)
@@ -140,6 +175,18 @@ def prepare(request: Request) -> Job:
     return Job(entry, stream, made, of, short, infos, switches, module, dtype)
 
 
+def _spans(request: Request, entry: Entry[FuserTags]) -> list[str] | None:
+    if request.base is not None:
+        raise BadParameterError(f"{request.method}: stacks its members alone; leave out the base.")
+    asked: list[list[str] | None]
+    asked = [check_parameters(entry, params)["layers"] for params in request.points.values()]
+    if any(spans != asked[0] for spans in asked):
+        raise BadParameterError(
+            "layers: the points of a sweep share their layers; fuse once for each."
+        )
+    return asked[0]
+
+
 def _any_whole_clip(sources: list[Source]) -> bool:
     return any(is_whole_clip(by_plain_name(source.tensors())) for source in sources)
 
@@ -148,6 +195,8 @@ def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Sour
     found = dict(request.members)
     base = request.base
     check_members(entry, len(found), base is not None)
+    for params in request.points.values():
+        check_base(entry, params, base is not None)
     if entry.tags.pair and base is not None:
         # Two models, one of them called the base: the base is the first of the pair.
         found, base = {"base": base, **found}, None
@@ -226,12 +275,18 @@ def plan_job(request: Request, job: Job) -> Plan:
     weights = sum(row.info.numel for row in alignment.rows)
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
     passes = 1 + max(map(_looks, fusers)) + job.learns
-    whole = any(isinstance(f, TensorFuser | SwitchFuser) and not f.elementwise for f in fusers)
+    whole = any(
+        (isinstance(f, TensorFuser | SwitchFuser) and not f.elementwise)
+        or (isinstance(f, StagedFuser) and f.whole)
+        for f in fusers
+    )
     largest = max(row.info.numel for row in alignment.rows)
     piece = largest if whole else min(largest, STRETCH)
     buffers = 3 * count + 4
     written = sum(info.nbytes for info in job.infos.values())
     peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
+    held = sum(fuser.holds for fuser in fusers if isinstance(fuser, StagedFuser))
+    peak += held * weights * stream.accumulate.itemsize
     notes = alignment.notes
     if job.learns:
         # Base, one change per member, the working weights and their gradient, all in fp32.

@@ -42,7 +42,7 @@ class Assignment(NamedTuple):
 
 
 def assign(
-    entry: Entry[FuserTags],
+    entry: Entry[Any],
     params: Mapping[str, Any],
     names: Sequence[str],
     members: Sequence[str] = (),
@@ -82,7 +82,7 @@ def assign(
     return Assignment(tuple(distinct), of)
 
 
-def _numbers(entry: Entry[FuserTags]) -> set[str]:
+def _numbers(entry: Entry[Any]) -> set[str]:
     defaults = inspect.signature(entry.function).parameters.values()
     return {
         row.name
@@ -105,7 +105,7 @@ def _varying(numbers: set[str], params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_parameters(entry: Entry[FuserTags], params: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(entry: Entry[Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters, defaults included, those that vary by tensor as they were given.
 
     Raises for values that cannot be; no checkpoint is needed.

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stockpot.errors import BadParameterError
-from stockpot.fuse import FuserTags
 from stockpot.registry import Entry
 
 MEMBERS, DEPTH = "members", "depth"
@@ -24,7 +23,7 @@ def is_by(word: str, value: Any) -> bool:
 
 
 def by_member(
-    entry: Entry[FuserTags], values: Mapping[str, Any], members: Sequence[str]
+    entry: Entry[Any], values: Mapping[str, Any], members: Sequence[str]
 ) -> dict[str, Any]:
     """Parameters as the method takes them.
 
@@ -53,7 +52,7 @@ def by_member(
     return found
 
 
-def refuse_plain_list(entry: Entry[FuserTags], key: str, value: Any) -> None:
+def refuse_plain_list(entry: Entry[Any], key: str, value: Any) -> None:
     """Refuse a list of a number that may differ both between members and over the depth.
 
     Inside `members` or `depth` it says what it is; inside globs it does not.

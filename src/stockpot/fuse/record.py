@@ -14,7 +14,7 @@ from stockpot.checkpoints.clip.settings import translate_settings
 from stockpot.checkpoints.clip.translate import TranslatedSource
 from stockpot.checkpoints.folder import copy_companions, write_card
 from stockpot.checkpoints.hashes import FileHashes
-from stockpot.checkpoints.locate import Location, base_of_adapter, locate
+from stockpot.checkpoints.locate import ON_A_BASE, Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
@@ -25,10 +25,10 @@ from stockpot.datasets.load import load_dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
+from stockpot.fuse.finish.then import check_fusion
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.learner import learned_files
-from stockpot.fuse.parameters import check_parameters
 from stockpot.fuse.request import DTYPES, Options, Request, make_request, split_options
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import (
@@ -92,7 +92,7 @@ def request_records(request: Request, known: Mapping[Path, str] | None) -> dict[
     inputs = _inputs(request, known)
     found = {}
     for label, params in request.points.items():
-        values = plain(check_parameters(entry, params))
+        values = plain(check_fusion(entry, params))
         # What is unset of the later parameters decides nothing, and older records lack it.
         values = {k: v for k, v in values.items() if v is not None or k not in _LATER}
         if preset := params.get(PRESET):
@@ -184,8 +184,8 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
         return fingerprint_tensors(_all_tensors(open_checkpoint(spec)))
     if isinstance(spec, Location):
         beside = settings_files(spec.folder) if spec.folder is not None else []
-        if spec.format == "adapter" and spec.folder is not None:
-            beside.append(spec.folder / "adapter_config.json")
+        if spec.format in ON_A_BASE and spec.folder is not None:
+            beside.append(spec.folder / f"{spec.format}_config.json")
         if spec.folder is None:
             return fingerprint_files(spec.files, known)
         files = [*spec.files, *beside]
@@ -209,7 +209,7 @@ def _all_tensors(source: Any) -> list[tuple[str, Tensor]]:
 
 def _under_adapter(spec: Any) -> Location | None:
     """The model that a LoRA adapter names as its own, where no base is given."""
-    if not isinstance(spec, Location) or spec.format != "adapter":
+    if not isinstance(spec, Location) or spec.format not in ON_A_BASE:
         return None
     return locate(base_of_adapter(spec))
 
@@ -229,7 +229,8 @@ def seen_by(request: Request) -> Seen:
     files = [*request.files]
     found = Seen()
     for spec in specs:
-        if under := _under_adapter(spec):
+        over_base = request.base is not None and spec is not request.base
+        if not over_base and (under := _under_adapter(spec)):
             files += under.files
         if isinstance(spec, Classifier):
             found |= seen_of(spec)

@@ -67,8 +67,9 @@ def fuse(
 
     Returns:
         A state dict, or the path of the folder. Methods that make a model per member (`emr`,
-        `tall_mask`) give a state dict per member name, or a folder with one folder per member.
-        Methods that make a module (`wemoe`, `smile`, `surgery`) need `out`; `load_model` reads it.
+        `tall_mask`, `bitdelta`, `randes`) give a state dict per member name, or a folder with one
+        folder per member. Methods that make a module (`wemoe`, `smile`, `ensemble`, ...) need
+        `out`; `load_model` reads it.
     """
     options, params = split_options(settings)
     request = make_request(method, members, base, tasks, options, {"": params}, progress)

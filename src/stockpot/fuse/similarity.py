@@ -113,7 +113,7 @@ def similarity(
     device = device_for(options.device, heavy=False)
     stream = Stream(alignment, str(device), torch.float32, options.threads)
     (products,) = stream.gather([Products()], alignment.rows)
-    return _report(tuple(named), products)
+    return report_of(tuple(named), products)
 
 
 def _state(spec: Any) -> Any:
@@ -149,7 +149,8 @@ class Products:
         return totals
 
 
-def _report(names: tuple[str, ...], products: Mapping[str, Tensor]) -> SimilarityReport:
+def report_of(names: tuple[str, ...], products: Mapping[str, Tensor]) -> SimilarityReport:
+    """What `Products` found, as cosines."""
     inner, agree, together = torch.stack(list(products.values())).sum(dim=0)
     return SimilarityReport(
         names,

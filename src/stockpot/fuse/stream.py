@@ -12,20 +12,24 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.source import Source
 from stockpot.engine import pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse.finite import Inputs
 from stockpot.fuse.fuser import (
+    Factors,
     Fuser,
     Pass,
+    Peers,
     Slab,
     StagedFuser,
     Stages,
@@ -102,8 +106,36 @@ class Stream:
             inputs.check(values, source, name)
             return values
 
+        def factors(index: int) -> Factors | None:
+            source, name = self._source(row, index)
+            if not isinstance(source, AdapterSource):
+                return None
+            found = source.factors(name, self.alignment.base)
+            if found is None:
+                return None
+            up, down = (part.to(self.device, torch.float64) for part in found)
+            for part in (up, down):
+                inputs.check(part, source, name)
+            return up, down
+
         count, step = len(row.members), self._step
-        return Slab(row.name, row.info, read, count, step, piece.start, piece.stop)
+        based = self.alignment.base is not None and row.base is not None
+
+        def peers() -> Peers:
+            rows = self._rows
+            return Peers(
+                {name: other.info for name, other in rows.items()},
+                lambda name: self.slab(piece._replace(row=rows[name]), inputs),
+            )
+
+        return Slab(
+            row.name, row.info, read, count, step, piece.start, piece.stop,
+            based=based, peers=peers, factors=factors,
+        )  # fmt: skip
+
+    @cached_property
+    def _rows(self) -> dict[str, Row]:
+        return {row.name: row for row in self.alignment.rows}
 
     @property
     def _step(self) -> int:
@@ -189,23 +221,23 @@ class Stream:
     def prepare(self, fusers: Sequence[Fuser], rows: Sequence[Row]) -> list[Ready]:
         """Run the stages of staged fusers, in step, until each is ready to merge."""
         ready: dict[int, Ready] = {}
-        waiting: list[tuple[int, Stages, Pass]] = []
+        going: list[tuple[int, Stages, Any]] = []
         for index, fuser in enumerate(fusers):
             if isinstance(fuser, StagedFuser):
-                stages = fuser.stages()
-                waiting.append((index, stages, next(stages)))
+                going.append((index, fuser.stages(), None))
             else:
                 ready[index] = fuser
-        while waiting:
-            distinct = list(dict.fromkeys(look for _, _, look in waiting))
-            results = dict(zip(distinct, self.gather(distinct, rows), strict=True))
-            still = []
-            for index, stages, look in waiting:
+        while going:
+            waiting: list[tuple[int, Stages, Pass]] = []
+            for index, stages, result in going:
                 try:
-                    still.append((index, stages, stages.send(results[look])))
+                    waiting.append((index, stages, stages.send(result)))
                 except StopIteration as done:
                     ready[index] = done.value
-            waiting = still
+            distinct = list(dict.fromkeys(look for _, _, look in waiting))
+            found = self.gather(distinct, rows) if distinct else []
+            results = dict(zip(distinct, found, strict=True))
+            going = [(index, stages, results[look]) for index, stages, look in waiting]
         return [ready[index] for index in range(len(fusers))]
 
 

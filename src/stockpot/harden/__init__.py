@@ -23,6 +23,8 @@ class HardenerTags(Tags):
     """Of a dual encoder, its image tower or both."""
     texts: bool = False
     """Whether it reads the text tower of a dual encoder without training it."""
+    whole: str = ""
+    """Why it needs the whole model in every process, and so cannot train it in shards."""
     holds: tuple[str, ...] = ()
     """Corruptions of the benchmark that its own changes of pictures are, or come near."""
 

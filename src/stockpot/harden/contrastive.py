@@ -7,7 +7,7 @@ targets spread evenly over all right ones (the bidirectional loss of UniCL, arXi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from torch import Tensor
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.objective import Objective, Step
+from stockpot.models.prompts import Drawn
 from stockpot.models.zero_shot import ZeroShotNetwork
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ _LARGEST_SCALE = 100.0
 """CLIP never lets its logit scale grow beyond this."""
 
 
-@hardeners.register("contrastive", paper="arXiv:2103.00020", towers="both")
+@hardeners.register(
+    "contrastive",
+    paper="arXiv:2103.00020",
+    towers="both",
+    whole="it asks the towers apart from one another",
+)
 def contrastive() -> Objective:
     """Train image and text tower of a dual encoder so that pictures and their captions meet.
 
@@ -34,15 +40,28 @@ def contrastive() -> Objective:
     """
 
     def objective(step: Step) -> Tensor:
-        network = dual_encoder(step.model)
-        drawn = network.captions.draw(step.labels, step.generator)
-        images = step.model.features(step.pixels)
-        texts = network.text_features(drawn.tokens, drawn.mask)
-        return contrastive_loss(
-            images, texts, network.scale(), match(step.labels) | match(drawn.identity)
-        )
+        pairs = described(step)
+        same = match(step.whole.labels) | match(pairs.drawn.identity)
+        return contrastive_loss(pairs.images, pairs.texts, dual_encoder(step.model).scale(), same)
 
     return objective
+
+
+class Described(NamedTuple):
+    """Unit vectors of all pictures of a batch and of the captions drawn for them."""
+
+    images: Tensor
+    texts: Tensor
+    drawn: Drawn
+
+
+def described(step: Step) -> Described:
+    """Every picture meets every caption, so those of all processes are gathered."""
+    network = dual_encoder(step.model)
+    drawn = network.captions.draw(step.whole.labels, step.generator)
+    images = step.model.features(step.pixels)
+    texts = network.text_features(step.own(drawn.tokens), step.own(drawn.mask))
+    return Described(step.gathered(images), step.gathered(texts), drawn)
 
 
 def contrastive_loss(images: Tensor, texts: Tensor, scale: Tensor, same: Tensor) -> Tensor:

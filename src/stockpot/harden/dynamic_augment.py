@@ -21,6 +21,7 @@ from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.search import search
 from stockpot.dynamic.task import Rules, Task
 from stockpot.harden import hardeners
+from stockpot.harden.adversarial.worst import image_seeds
 from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.types import Count, NonNegative
@@ -67,14 +68,17 @@ class DynamicAugment:
 
     def _search(self, step: Step) -> Tensor:
         task = Task(step.model, self.generator, self._oracle, self.rules)
-        drawn = torch.randint(0, 2**62, (len(step.labels),), generator=step.generator)
-        seeds = drawn.to(step.labels.device)
+        seeds = image_seeds(step)
         with evaluation_mode(step.model):
             found = search(task, step.pixels.detach(), step.labels, step.labels, seeds=seeds)
         return found.images.detach()
 
 
-@hardeners.register("dynamic_augment", paper="arXiv:2308.10632")
+@hardeners.register(
+    "dynamic_augment",
+    paper="arXiv:2308.10632",
+    whole="its search asks the model a different number of times in every process",
+)
 def dynamic_augment(
     *,
     generator: GeneratorRef = "vqgan",

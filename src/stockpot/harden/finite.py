@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from stockpot.errors import UserError
+from stockpot.harden.many.processes import any_of
+from stockpot.harden.many.sharded import local
 
 
 class LossWatch:
@@ -32,7 +34,9 @@ class LossWatch:
                 self._fail(f"the loss is no longer a number: {value} at step {step:,}")
         self._done += len(self._losses)
         self._losses.clear()
-        if not all(bool(torch.isfinite(one).all()) for one in weights if one.is_floating_point()):
+        own = (local(one) for one in weights if one.is_floating_point())
+        lost = not all(bool(torch.isfinite(one).all()) for one in own)
+        if any_of(lost)[0]:
             self._fail(f"weights are no longer numbers after step {self._done:,}")
 
     def saved(self, step: int) -> None:

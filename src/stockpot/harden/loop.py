@@ -25,20 +25,38 @@ from torch import Generator, Tensor, nn
 from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
-from stockpot.engine.interrupt import stop_asked, stop_if_asked
+from stockpot.engine.interrupt import ask_to_stop, stop_asked, stop_if_asked
 from stockpot.errors import BadParameterError
 from stockpot.harden.augment import Augmentations, augment
 from stockpot.harden.budget import epochs_within
-from stockpot.harden.distributed import (
-    average_gradients,
-    generator_of,
-    is_first,
-    layers_draw_from,
-    own_share,
-    share_buffers,
-)
+from stockpot.harden.draws import generator_of, layers_draw_from
 from stockpot.harden.finite import LossWatch
-from stockpot.harden.objective import Begins, Learns, Objective, Remembers, Same, Step
+from stockpot.harden.many.layers import whole_batch
+from stockpot.harden.many.processes import (
+    any_of,
+    average_gradients,
+    from_first,
+    is_first,
+    joined,
+    share_weights,
+)
+from stockpot.harden.many.sharded import (
+    check_for_shards,
+    is_in_shards,
+    load_optimiser,
+    load_weights,
+    whole,
+)
+from stockpot.harden.many.shares import own_rows, weight_of
+from stockpot.harden.objective import (
+    Batch,
+    Objective,
+    Step,
+    begin,
+    is_same,
+    memory_of,
+    parameters_of,
+)
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
 from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
 from stockpot.harden.slopes import Slopes
@@ -145,32 +163,36 @@ def train(
     if compute:
         epochs = epochs_within(model, per_epoch * min(batch_size, len(labels)), compute)
     total = epochs * per_epoch
+    if is_in_shards(model):
+        check_for_shards(min(batch_size, len(labels)), ema)
     if total:
-        _begin(objective, model, data, validation)
+        begin(objective, model, data, validation)
+        share_weights(model)
     branches = need_branches(model) if drop_path else []
     drops = [epoch * per_epoch for epoch in milestones] or [total // 2, total * 3 // 4]
-    learned = [*model.parameters(), *_own_parameters(objective)]
+    learned = [*model.parameters(), *parameters_of(objective)]
     optimiser = make_optimiser(
         learned, optimizer, lr, weight_decay, momentum, betas=betas, decay_norms=decay_norms
     )
     averaged = copy.deepcopy(model) if ema else None
     settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
     asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    memory = _memory(objective)
+    memory = memory_of(objective)
     best: dict[str, Any] = {"score": -1.0, "weights": None, "step": 0}
     start, losses = 0, torch.zeros(2, device=device)
     seen: dict[str, float] = {}
-    if resume and (state := load_state(resume.path, asked)):
+    last = load_state(resume.path, asked) if resume and is_first() else None
+    if state := from_first(last):
         start = state["step"]
-        model.load_state_dict(state["model"])
-        optimiser.load_state_dict(state["optimiser"])
+        load_weights(model, state["model"])
+        load_optimiser(optimiser, state["optimiser"])
         losses, best = state["losses"].to(device), state["best"]
         seen = state.get("seen", {})  # a training that was killed at its very end has only this
         if averaged is not None:
             averaged.load_state_dict(state["averaged"])
         if memory is not None and state["objective"] is not None:
             memory.load_state_dict(state["objective"])
-    records = not drop_path and _is_same(objective)
+    records = not drop_path and is_same(objective) and not joined()
     slopes = Slopes(model, learned, records)
     watch = LossWatch(start, total)
     steps, saved, shown = start, time.monotonic(), -math.inf
@@ -182,22 +204,30 @@ def train(
         set_rate(optimiser, lr, schedule, step, total, int(warmup * total), drops, gamma)
         generator = generator_of(seed, step)
         chosen = rows.to(device, non_blocking=True)
-        batch = augment(pixels.float() / 255, augmentations, generator)
-        batch, targets = own_share(batch, labels[chosen])
+        batch = Batch(augment(pixels.float() / 255, augmentations, generator), labels[chosen])
+        own, of_all = own_rows(len(batch)), batch if joined() else None
 
         def loss_of(
-            given: Tensor, meant: Tensor, generator: Generator = generator, step: int = step
+            given: Tensor,
+            meant: Tensor,
+            generator: Generator = generator,
+            step: int = step,
+            of_all: Batch | None = of_all,
         ) -> Tensor:
             # Weights that were cast for one pass must not be kept for the next, as a graph would.
             with torch.autocast(
                 device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=not records
             ):
-                return objective(Step(model, given, meant, generator, step))
+                if of_all is None:
+                    return objective(Step(model, given, meant, generator, step))
+                with whole_batch(len(of_all)):
+                    loss = objective(Step(model, given, meant, generator, step, of_all))
+                return loss * weight_of(len(of_all))
 
         drawing = partial(layers_draw_from, seed, step, device)
         with stochastic_depth(branches, drop_path):
-            loss = slopes(loss_of, drawing, batch, targets, total - step)
-        average_gradients(learned)
+            loss = slopes(loss_of, drawing, batch.pixels[own], batch.labels[own], total - step)
+        loss = average_gradients(learned, loss)
         if clip:
             nn.utils.clip_grad_norm_(learned, clip)
         optimiser.step()
@@ -209,38 +239,40 @@ def train(
             watch.check(learned)
             seen = {"loss": float(losses[0] / losses[1])}
             losses = torch.zeros(2, device=device)
-            share_buffers(model)
             if validation is not None:
                 candidate = averaged or model
                 found = scores(candidate, validation, select, precision)
                 seen |= found
                 if keep == "best" and deciding(found) > best["score"]:
-                    weights = {k: v.cpu().clone() for k, v in candidate.state_dict().items()}
+                    held = whole(candidate.state_dict())
+                    weights = {k: v.cpu().clone() for k, v in held.items()}
                     best = {"score": deciding(found), "weights": weights, "step": step + 1} | found
-            if report:
+            if report and is_first():
                 report(step + 1, total, seen)
         elif progress and time.monotonic() - shown > PULSE and is_first():
             shown = time.monotonic()
             progress(f"loss {float(losses[0] / losses[1]):.4f}", step + 1, total)
-        late = resume and time.monotonic() - saved > resume.seconds
-        due = late or stop_asked() or step + 1 == total
-        if resume and (due or (step + 1) % resume.every == 0) and is_first():
+        late = resume is not None and is_first() and time.monotonic() - saved > resume.seconds
+        late, stop = any_of(late, stop_asked())  # what all do next is decided together
+        if stop:
+            ask_to_stop()
+        due = late or stop or step + 1 == total
+        if resume and (due or (step + 1) % resume.every == 0):
             saved = time.monotonic()
             watch.check(learned)  # going on from what is no number would never end well
-            save_state(
-                resume.path,
-                {
-                    "question": asked,
-                    "step": step + 1,
-                    "model": model.state_dict(),
-                    "optimiser": optimiser.state_dict(),
-                    "averaged": averaged.state_dict() if averaged is not None else None,
-                    "objective": memory.state_dict() if memory is not None else None,
-                    "losses": losses,
-                    "best": best,
-                    "seen": seen,
-                },
-            )
+            now = {
+                "question": asked,
+                "step": step + 1,
+                "model": whole(model.state_dict()),
+                "optimiser": whole(optimiser.state_dict()),
+                "averaged": averaged.state_dict() if averaged is not None else None,
+                "objective": memory.state_dict() if memory is not None else None,
+                "losses": losses,
+                "best": best,
+                "seen": seen,
+            }
+            if is_first():
+                save_state(resume.path, now)
             watch.saved(step + 1)
         stop_if_asked(
             f"Step {step + 1:,} of {total:,} is saved." if resume else "Nothing is saved."
@@ -248,26 +280,9 @@ def train(
     if averaged is not None and total:
         model.load_state_dict(averaged.state_dict())
     if best["weights"] is not None:
-        model.load_state_dict(best["weights"])
+        load_weights(model, best["weights"])
     model.eval()
     return {"steps": float(steps), **seen}
-
-
-def _begin(objective: object, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
-    if isinstance(objective, Begins):
-        objective.begin(model, data, validation)
-
-
-def _own_parameters(objective: object) -> list[nn.Parameter]:
-    return objective.parameters() if isinstance(objective, Learns) else []
-
-
-def _is_same(objective: object) -> bool:
-    return isinstance(objective, Same) and objective.same_every_step
-
-
-def _memory(objective: object) -> Remembers | None:
-    return objective if isinstance(objective, Remembers) else None
 
 
 def _batches(

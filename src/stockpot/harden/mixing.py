@@ -12,12 +12,15 @@ from stockpot.harden.objective import Step
 
 def mixed(step: Step, mixup: float, cutmix: float) -> tuple[Tensor, Tensor]:
     """Pixels and soft targets; with both alphas every other batch is blended, the rest pasted."""
-    targets = F.one_hot(step.labels, len(step.model.classes)).to(step.pixels.dtype)
+    classes = len(step.model.classes)
     if not mixup and not cutmix:
-        return step.pixels, targets
+        return step.pixels, F.one_hot(step.labels, classes).to(step.pixels.dtype)
+    whole = step.whole  # a partner may be another process's
+    targets = F.one_hot(whole.labels, classes).to(whole.pixels.dtype)
     use_blend = bool(mixup) and (not cutmix or step.number % 2 == 0)
     change, alpha = (blend, mixup) if use_blend else (paste, cutmix)
-    return change(step.pixels, targets, step.generator, alpha)
+    pixels, targets = change(whole.pixels, targets, step.generator, alpha)
+    return step.own(pixels), step.own(targets)
 
 
 def smoothed(targets: Tensor, label_smoothing: float) -> Tensor:

@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from stockpot.checkpoints.folder import is_made, staged_folder, state_folder, write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.checkpoints.resolve import resolve
@@ -25,8 +27,9 @@ from stockpot.errors import BadParameterError, did_you_mean
 from stockpot.harden import HardenerTags, hardeners
 from stockpot.harden.augment import edition_of
 from stockpot.harden.contrastive import dual_encoder
-from stockpot.harden.distributed import is_first, together, wait
 from stockpot.harden.loop import Progress, Report, Resume, train
+from stockpot.harden.many.processes import is_first, together, wait
+from stockpot.harden.many.sharded import in_shards, load_weights, need_many, whole
 from stockpot.harden.optimise import fast_layout
 from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.lock import held_alone, lock_of
@@ -48,6 +51,7 @@ def harden(
     defend: Wanted = None,
     out: str | Path | None = None,
     device: str = "cpu",
+    shard: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
     command: str | None = None,
@@ -64,7 +68,9 @@ def harden(
             trained behind one goes on behind it unless `none` is given. The model that is saved
             is the one inside; its record names the defence, and it is measured behind it.
         out: a folder for the model; a run killed before its end resumes from there.
-        device: where to train.
+        device: where to train; of processes that torchrun started, each takes its own GPU.
+        shard: deal weights, gradients and optimiser state out over these processes (FSDP2), for a
+            model that does not fit on one device. The weights that come out are the same.
         report: called after every epoch.
         progress: called at most once a second between them, with the loss so far as a text, the
             step and the number of steps.
@@ -72,7 +78,7 @@ def harden(
         params: the method's own parameters and the loop's.
     """
     with together(pick_device(device)) as place:
-        asked = (method, model, data, validation, defend, out, str(place), report, progress)
+        asked = (method, model, data, validation, defend, out, place, shard, report, progress)
         with held_alone(lock_of(Path(out)), Path(out)) if out and is_first() else nullcontext():
             trained = _train(*asked, command, params)
             wait()  # for the first process, which writes the folder
@@ -86,7 +92,8 @@ def _train(
     validation: str | Path | Dataset | None,
     defend: Wanted,
     out: str | Path | None,
-    device: str,
+    device: torch.device,
+    shard: bool,
     report: Report | None,
     progress: Progress | None,
     command: str | None,
@@ -94,6 +101,8 @@ def _train(
 ) -> Classifier:
     own, common = split_params(method, params)
     entry = hardeners.get(method)
+    if shard:
+        _check_shards(entry)
     objective = entry(**own)
     defence = training_defence(model, defend)
     images, held_out = training_data(data), validation_data(validation)
@@ -105,11 +114,13 @@ def _train(
         else None
     )
     if target and record and is_made(target, record):
-        trained = load_for(target, images, prompts=images.prompts, device=pick_device(device))
+        trained = load_for(target, images, prompts=images.prompts, device=device)
         if isinstance(model, Classifier):
             model.load_state_dict(trained.state_dict())
         return behind(trained, defence)
-    classifier = load_for(model, images, prompts=images.prompts, device=pick_device(device))
+    # In shards it goes to the device block by block.
+    at = torch.device("cpu") if shard else device
+    classifier = load_for(model, images, prompts=images.prompts, device=at)
     if entry.tags.head == "trained":
         with_trained_head(classifier)
     both_towers = entry.tags.towers == "both"
@@ -119,8 +130,9 @@ def _train(
     work = state_folder(target) if target else None
     start = time.perf_counter()
     with fast_layout(classifier, classifier.device), held_back():
+        working = in_shards(seen_by, device) if shard else seen_by
         seen = train(
-            seen_by,
+            working,
             images,
             objective,
             validation=held_out,
@@ -131,6 +143,8 @@ def _train(
             question=record.digest if record else "",
             **common,
         )
+    if working is not seen_by:
+        load_weights(seen_by, whole(working.state_dict()))
     if both_towers:
         dual_encoder(classifier).renew_head()
     classifier.cpu()
@@ -149,7 +163,7 @@ def _train(
             "seen": seen,
             "seconds": round(time.perf_counter() - start, 1),
         }
-        versions = provenance(device_name(pick_device(device))).model_dump()
+        versions = provenance(device_name(device)).model_dump()
         made = record.model_copy(update={"details": details, "versions": versions})
         with staged_folder(target) as folder:
             classifier.save(folder)
@@ -160,6 +174,16 @@ def _train(
             )  # fmt: skip
         shutil.rmtree(work, ignore_errors=True)  # the training state goes
     return seen_by
+
+
+def _check_shards(entry: Entry[HardenerTags]) -> None:
+    """Raise unless a method can train a model in shards, and there are processes to share it."""
+    if entry.tags.whole:
+        raise BadParameterError(
+            f"{entry.name}: cannot train a model in shards: {entry.tags.whole}.",
+            hint="Leave --shard away: every process then has the whole model.",
+        )
+    need_many()
 
 
 def _keep_words(

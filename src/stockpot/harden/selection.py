@@ -7,13 +7,17 @@ validation data, a share of every class is held out from the training data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats, parse_union
 from stockpot.attack.victim import Precision
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.errors import BadParameterError
+from stockpot.harden.many.processes import rank, sum_of, workers
+from stockpot.harden.many.sharded import is_in_shards
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.scorer import scorer_for
 
@@ -52,9 +56,20 @@ def accuracy(model: Classifier, data: Dataset, batch_size: int = 512) -> float:
     scorer = scorer_for(model.classes, data)
     right = torch.zeros((), dtype=torch.long, device=model.device)
     with evaluating(model):
-        for batch in data.batches(batch_size, model.preprocess.fit):
+        for batch in _own(data.batches(batch_size, model.preprocess.fit), model):
             right += scorer.correct(model(batch.images.to(model.device)), batch.rows).sum()
-    return int(right) / len(data)
+    return _of_all(int(right), model) / len(data)
+
+
+def _own(batches: Iterator[Batch], model: Classifier) -> Iterator[Batch]:
+    """Of many processes each takes every so-many-th batch; all, where each pass takes them all."""
+    if is_in_shards(model):
+        return batches
+    return (batch for number, batch in enumerate(batches) if number % workers() == rank())
+
+
+def _of_all(count: int, model: Classifier) -> int:
+    return count if is_in_shards(model) else sum_of(count)[0]
 
 
 def robust_accuracy(
@@ -67,7 +82,7 @@ def robust_accuracy(
     """The share of images that withstand a short APGD in every norm."""
     scorer = scorer_for(model.classes, data)
     standing = 0
-    for batch in data.batches(batch_size, model.preprocess.fit):
+    for batch in _own(data.batches(batch_size, model.preprocess.fit), model):
         pixels = batch.images.to(model.device).float() / 255
         found = [
             attack_scored(
@@ -77,7 +92,7 @@ def robust_accuracy(
             for each in threats.members
         ]  # fmt: skip
         standing += int(torch.stack([each.robust for each in found]).all(dim=0).sum())
-    return standing / len(data)
+    return _of_all(standing, model) / len(data)
 
 
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -21,8 +21,8 @@ def stability(*, noise: NonNegative = 0.05, weight: NonNegative = 0.05) -> Objec
     """
 
     def objective(step: Step) -> Tensor:
-        drawn = torch.rand(step.pixels.shape, generator=step.generator).to(step.pixels)
-        noisy = (step.pixels + noise * (2 * drawn - 1)).clamp(0, 1)
+        drawn = torch.rand(step.whole.pixels.shape, generator=step.generator)
+        noisy = (step.pixels + noise * (2 * step.own(drawn).to(step.pixels) - 1)).clamp(0, 1)
         clean, other = step.model(step.pixels), step.model(noisy)
         gap = F.cross_entropy(other, clean.softmax(dim=1))
         return F.cross_entropy(clean, step.labels) + weight * gap

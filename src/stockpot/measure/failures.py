@@ -20,5 +20,7 @@ def raise_failures(failures: Sequence[tuple[Cell, Exception]], saved: int) -> No
         f"{cell.model.name} x {cell.measure} x {cell.data.name}: {error}"
         for cell, error in failures
     )
+    if saved == 0:  # nothing is partial about it
+        raise UserError(f"all {len(failures)} cells failed. {lines}")
     count = f"{len(failures)} of {saved + len(failures)} cells failed, {saved} are saved."
     raise PartialResultsError(f"{count} {lines}")

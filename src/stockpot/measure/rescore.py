@@ -15,6 +15,7 @@ from stockpot.files import write_atomic
 from stockpot.measure.from_outcomes import about, plain_condition, scores_from_outcomes
 from stockpot.measure.measurement import with_interval
 from stockpot.measure.overlap import unseen_scores
+from stockpot.remote.working_copy import run_copies
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.statistics import wilson
@@ -42,15 +43,16 @@ def rescore(*sources: str | Path) -> list[Rescored]:
     Raises:
         UserError: none of the files has outcomes.
     """
-    paths = result_files(*sources)
-    results = {path: read_result(path) for path in paths}
-    if not any(result.outcomes for result in results.values()):
-        raise UserError(
-            f"{', '.join(map(str, sources))}: none of {len(paths)} results has saved outcomes to "
-            "compute scores from.",
-            hint="Measure again.",
-        )
-    return [_write(path, result) for path, result in results.items() if result.outcomes]
+    with run_copies(sources) as copies:
+        paths = result_files(*(copy.folder for copy in copies))
+        results = {path: read_result(path) for path in paths}
+        if not any(result.outcomes for result in results.values()):
+            raise UserError(
+                f"{', '.join(map(str, sources))}: none of {len(paths)} results has saved outcomes "
+                "to compute scores from.",
+                hint="Measure again.",
+            )
+        return [_write(path, result) for path, result in results.items() if result.outcomes]
 
 
 def rescored(result: CellResult) -> tuple[CellResult, int, tuple[str, ...]]:

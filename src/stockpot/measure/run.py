@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -32,6 +33,7 @@ from stockpot.measure.together.in_step import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
 from stockpot.measure.together.sent import carry_out, sent
 from stockpot.models.forward.options import chosen_forward
+from stockpot.remote.working_copy import working_copy
 from stockpot.results.collection import Results
 from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
@@ -72,7 +74,8 @@ def measure(
             `classes` and `size` among the model options; a list, or a mapping from names.
         measures: names, or a mapping from names to parameters.
         data: a dataset, its name or path; a list of them, or a mapping from names.
-        out: the run folder; results go to `out/results`, and what is there is not repeated.
+        out: the run folder, or its address in storage; results go to `out/results`, and what is
+            there is not repeated.
         seed: the seed of everything random.
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass, or `auto`; half of it whenever memory runs out.
@@ -115,43 +118,43 @@ def measure(
         )
     if index and not out:
         raise BadParameterError("index: results must be saved as files too: give out.")
-    told = prepared(index, out) if index and out else ""
-    place = pick_device(device)
-    chosen_forward(precision, compile, place)
+    on = pick_device(device)
+    chosen_forward(precision, compile, on)
     sets = data_specs(data, data_options)
-    feeds = engine == "serial" and place.type == "cuda"
+    feeds = engine == "serial" and on.type == "cuda"
     if feeds:
-        load_libraries(place)
-    cells = [
-        Cell(
-            model=model,
-            measure=name,
-            data=dataset,
-            params=params,
-            seed=seed,
-            store=str(Path(out) / "results") if out else None,
-            device=device,
-            batch_size=batch_size,
-            unseen=unseen,
-            precision=precision,
-            compile=compile,
-            shards=shards,
-            samples=log_samples,
-            index=told,
-        )
-        for model, dataset, (name, params) in product(
-            model_specs(models, model_options),
-            sets,
-            measure_specs(measures),
-        )
-    ]
-    with Feed(to, out) as feed, processes.decoding(feeds and any(map(has_files, sets))):
-        results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
-    if out:
-        store = ResultStore(Path(out) / "results")
-        add_cells(out, [store.path(result.key).name for result in results])
-        if told:
-            caught_up(told, out)
+        load_libraries(on)
+    with working_copy(out, weights=False) if out else nullcontext() as place:
+        folder = place.folder if place else None
+        told = prepared(index, folder) if index and folder else ""
+        cells = [
+            Cell(
+                model=model,
+                measure=name,
+                data=dataset,
+                params=params,
+                seed=seed,
+                store=str(folder / "results") if folder else None,
+                device=device,
+                batch_size=batch_size,
+                unseen=unseen,
+                precision=precision,
+                compile=compile,
+                shards=shards,
+                samples=log_samples,
+                index=told,
+            )
+            for model, dataset, (name, params) in product(
+                model_specs(models, model_options), sets, measure_specs(measures)
+            )
+        ]
+        with Feed(to, folder) as feed, processes.decoding(feeds and any(map(has_files, sets))):
+            results = run_cells(cells, engine=engine, progress=progress, done=done, feed=feed)
+        if folder:
+            store = ResultStore(folder / "results")
+            add_cells(folder, [store.path(result.key).name for result in results])
+            if told:
+                caught_up(told, folder)
     return results
 
 

@@ -25,16 +25,19 @@ from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.published.write import LABELS
 from stockpot.dynamic.references import all_references
 from stockpot.engine import device_name, pick_device
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UnknownNameError, UserError
 from stockpot.measure import measures
 from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.cells import Cell, by_position_told, model_for
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion, right_flags
 from stockpot.measure.overlap import with_unseen
+from stockpot.measure.samples.said import Said
+from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.specs import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.results.packed import pack_bits, pack_groups
 from stockpot.results.provenance import provenance
+from stockpot.results.samples import digest_of
 from stockpot.results.schema import CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.results.trust import UNAUDITED
@@ -65,10 +68,15 @@ def transfer(
     device: str = "auto",
     batch_size: int = 256,
     data_options: Mapping[str, Any] | None = None,
+    makers: Sequence[str] | None = None,
+    log_samples: bool = False,
     progress: Progress = no_progress,
     **params: Any,
 ) -> list[CellResult]:
     """Find images on each model and measure every model on them: one result per viewer.
+
+    Members, their merges and their output ensembles are models like any other: what is found on a
+    member and shown to a merge tells whether its weakness came along.
 
     Args:
         models: two or more sources or classifiers; a list, or a mapping from names.
@@ -79,12 +87,24 @@ def transfer(
         device: `auto`, `cpu`, `cuda`, ...
         batch_size: images per forward pass.
         data_options: options of `load_dataset`.
+        makers: names of the models that are searched; all of them by default.
+        log_samples: also write what each model answered to every image, as a parquet file beside
+            its result; needs `out`.
         progress: called as images are done.
         params: of `stockpot.attack` (norm, eps, method, steps, ...), or of the measure `dynamic`.
     """
     specs = model_specs(models)
     if len(specs) < 2:
         raise UserError(f"transfer needs two models or more, got {len(specs)}.")
+    there = [spec.name for spec in specs]
+    searched = there if makers is None else list(makers)
+    for name in searched:
+        if name not in there:
+            raise UnknownNameError("model", name, there)
+    if log_samples and out is None:
+        raise BadParameterError(
+            "log_samples: expected a folder to write the records to.", hint="Give out=FOLDER."
+        )
     (place,) = data_specs(data, data_options)
     images, chosen = place.load(), pick_device(device)
     context = Context(chosen, batch_size, seed, progress)
@@ -92,7 +112,8 @@ def transfer(
     made = {}
     look = _attacked if search == "adversarial" else _searched
     for spec in specs:
-        made[spec.name] = look(model_for(spec, images, chosen), images, context, params)
+        if spec.name in searched:
+            made[spec.name] = look(model_for(spec, images, chosen), images, context, params)
     signs = [
         flag.model_copy(update={"condition": {"maker": maker, **flag.condition}})
         for maker, found in made.items()
@@ -101,13 +122,18 @@ def transfer(
     warned = [f"{maker}: {note}" for maker, found in made.items() for note in found.notes]
     results = []
     named = all_references(measures.get("dynamic"), params) if search == "dynamic" else {}
-    asked = {"search": search, "makers": [spec.name for spec in specs], **params}
+    asked = {"search": search, "makers": list(made), **params}
     for spec in specs:
         viewer = model_for(spec, images, chosen)
+        said: dict[str, Said] = {}
+        asking = replace(context, said=said if log_samples else None)
         with watching(viewer) as watch:
-            right = {"correct": _right(viewer, images, context)}
+            right = {"correct": _right(viewer, images, asking, "correct")}
             for maker, found in made.items():
-                right[f"transfer:{maker}"] = _right(viewer, found.images, context)
+                record = f"transfer:{maker}"
+                right[record] = _right(viewer, found.images, asking, record)
+                if record in said:  # images are called as those that they were made of
+                    said[record].data = found.origin
         scores = [proportion("accuracy", right["correct"], groups=images.groups)]
         scores += [
             proportion("transfer_accuracy", right[f"transfer:{maker}"], {"maker": maker},
@@ -142,7 +168,11 @@ def transfer(
         if known:
             result = with_unseen(result, known)
         if out is not None:
-            ResultStore(Path(out) / "results").save(result)
+            samples = None
+            if log_samples:
+                samples = cell_samples(result, images, said, place)
+                result = result.model_copy(update={"samples": digest_of(samples)})
+            ResultStore(Path(out) / "results").save(result, samples)
         results.append(result)
     return results
 
@@ -165,6 +195,8 @@ class _Made(NamedTuple):
     """Images that were found on a model, and what the search had to say of that model."""
 
     images: Dataset
+    origin: Dataset
+    """The images that they were made of."""
     flags: Sequence[Flag]
     notes: Sequence[str]
 
@@ -188,7 +220,7 @@ def _attacked(
     pixels = torch.cat(parts)
     fingerprint = pixel_fingerprint(pixels, data.labels, data.classes)
     made = replace(data, images=TensorImages(pixels), fingerprint=fingerprint, masks=None)
-    return _Made(made, work.flags(), work.warnings())
+    return _Made(made, data, work.flags(), work.warnings())
 
 
 def _searched(
@@ -212,11 +244,11 @@ def _searched(
     order = rows.argsort()  # of the data, not of class folders
     kept, images = data.take(rows[order]), TensorImages(pixels[order])
     made = replace(kept, images=images, fingerprint=found.fingerprint, masks=None)
-    return _Made(made, about.flags, [note for note in about.notes if note != UNAUDITED])
+    return _Made(made, kept, about.flags, [note for note in about.notes if note != UNAUDITED])
 
 
-def _right(viewer: Classifier, seen: Dataset, context: Context) -> NDArray[np.bool_]:
-    return right_flags(viewer, seen, context, "transfer")["all"]
+def _right(viewer: Classifier, seen: Dataset, context: Context, record: str) -> NDArray[np.bool_]:
+    return right_flags(viewer, seen, context, "transfer", record=record)["all"]
 
 
 def shares(found: Matrix) -> NDArray[np.float64]:

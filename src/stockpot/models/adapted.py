@@ -1,4 +1,4 @@
-"""A LoRA adapter as a model: merged into its base, in a folder that lives as long as the process.
+"""A LoRA adapter or a small change as a model: merged into its base, for as long as the process.
 
 Whatever loads, names or hashes a model folder then needs to know nothing of adapters.
 """
@@ -12,19 +12,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stockpot.checkpoints.folder import copy_companions
-from stockpot.checkpoints.locate import base_of_adapter, locate
+from stockpot.checkpoints.locate import ON_A_BASE, base_of_adapter, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, BadParameterError
 
-CONFIG = "adapter_config.json"
+CONFIGS = ("adapter_config.json", "small_config.json")
 _SHARD = 5_000_000_000
 
 
 def is_adapter(place: Resolved) -> bool:
-    """Whether a source is a folder with an adapter in it."""
-    return place.has_files and place.kind != "file" and (place.local() / CONFIG).is_file()
+    """Whether a source is a folder with an adapter in it, or a change of a base that is small."""
+    return place.has_files and place.kind != "file" and _config(place.local()) is not None
+
+
+def _config(folder: Path) -> Path | None:
+    return next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
 
 
 def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
@@ -34,7 +38,8 @@ def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
         place: where the adapter lies, or any other model.
         base: what the adapter is applied to; by default the model that its config names.
     """
-    if not is_adapter(place):
+    config = _config(place.local()) if is_adapter(place) else None
+    if config is None:
         if base is not None:
             raise BadParameterError(
                 f"{place.text}: base belongs to a LoRA adapter, and this is a whole model."
@@ -43,9 +48,11 @@ def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
     own = locate(place)
     home = resolve(base_of_adapter(own) if base is None else base, "weights").local()
     under = locate(home)
-    if under.format == "adapter":
-        raise BadCheckpointError(f"{place.text}: its base {under.label} is an adapter itself.")
-    files = (*own.files, place.local() / CONFIG, *under.files)
+    if under.format in ON_A_BASE:
+        raise BadCheckpointError(
+            f"{place.text}: its base {under.label} is a change of a base itself."
+        )
+    files = (*own.files, config, *under.files)
     state = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     merged = _merged(place.local(), home, state)
     return replace(place, kind="folder", path=Path(merged.name) / "model", passing=True)
@@ -65,5 +72,6 @@ def _merged(adapter: Path, base: Path, state: Any) -> TemporaryDirectory[str]:
     with ShardWriter(folder, source.tensors(), max_shard=_SHARD) as writer:
         for name in source.tensors():
             writer.write(name, source.read(name))
-    copy_companions(under.folder, folder)
+    own = (adapter / "config.json").is_file()
+    copy_companions(adapter if own else under.folder, folder)
     return place

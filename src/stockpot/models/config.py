@@ -14,6 +14,8 @@ from stockpot.foreign import read_json_object
 DUAL_ENCODERS = ("clip", "siglip", "siglip2")
 VISION_TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model")
 MODULE_TYPE = "stockpot_module"
+ENSEMBLE = "ensemble"
+"""The kind of module whose members answer together, each from a folder of its own."""
 Kind = Literal["module", "fine_tuned", "zero_shot", "classifier", "timm"]
 PLACES = ("dual_encoder", "_name_or_path")
 """The keys of a vision tower's config that say where its dual encoder is."""
@@ -46,6 +48,11 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
     if "architecture" in config and "model_type" not in config:
         return "timm"  # it names one of timm's functions
     return "zero_shot" if has_text_head(config) else "classifier"
+
+
+def plain_inside(folder: Path, config: Mapping[str, Any]) -> Path:
+    """The ordinary model folder inside a module's: its base, or an ensemble's first member."""
+    return folder / (str(config["members"][0]) if config["kind"] == ENSEMBLE else "base")
 
 
 def has_text_head(config: Mapping[str, Any]) -> bool:

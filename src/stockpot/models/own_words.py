@@ -18,6 +18,7 @@ from stockpot.models.config import (
     kind_of,
     named_dual_encoder,
     nearby_dual_encoder,
+    plain_inside,
     read_config,
 )
 
@@ -30,7 +31,7 @@ def own_words_of(
     """What the model in a folder was told of these classes, where that is kept beside it."""
     config = read_config(folder)
     if kind_of(config) == "module":
-        return own_words_of(folder / "base", classes, dual_encoder)
+        return own_words_of(plain_inside(folder, config), classes, dual_encoder)
     if (found := _beside(folder, classes)) is not None or not is_vision_tower(config):
         return found
     named = dual_encoder or named_dual_encoder(config)

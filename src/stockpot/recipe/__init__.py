@@ -15,8 +15,9 @@ Every complaint names the line it is about.
 
 from __future__ import annotations
 
-from stockpot.recipe.blocks import FuseEntry, MeasureEntry, Recipe, json_schema
+from stockpot.recipe.blocks import MeasureEntry, Recipe, json_schema
 from stockpot.recipe.file import Overrides, RecipeError, RecipeFile, load_recipe
+from stockpot.recipe.fuse_entry import FuseEntry
 from stockpot.recipe.tune_entry import TuneEntry
 
 __all__ = [

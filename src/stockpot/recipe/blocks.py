@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from stockpot.recipe.block import Closed, WithParams
+from stockpot.recipe.fuse_entry import FuseEntry
 from stockpot.recipe.tune_entry import TuneEntry
 from stockpot.recipe.variants import meant
 from stockpot.types import BatchSize, Count, Natural, PrecisionChoice, Seed, Variant
@@ -72,24 +73,6 @@ class HardenEntry(WithParams):
     defend: str | list[str] | dict[str, dict[str, Any] | None] | None = Field(
         None, description="Train behind defences; those of the model when left out."
     )
-
-
-class FuseEntry(WithParams):
-    """A fusion of several models."""
-
-    method: str = Field(description="Its parameters stand beside it.")
-    models: list[str] = Field(min_length=1, description="The members, by their names.")
-    base: str | None = Field(None, description="What their changes are taken from.")
-    data: list[str] | str | None = Field(
-        None, description="For data-driven methods: one dataset per model, or one for all."
-    )
-    save: str | None = Field(None, description="Where to write what the method learned.")
-    load: str | None = Field(None, description="What the method learned before.")
-
-    @property
-    def datasets(self) -> list[str]:
-        """The names of the datasets, in order."""
-        return [self.data] if isinstance(self.data, str) else list(self.data or ())
 
 
 class SeasonEntry(WithParams):

@@ -64,7 +64,10 @@ def condition_of(result: CellResult, record: str) -> Condition:
     if first == "outside":
         return Condition("shift", set=rest)
     if first == "transfer":
-        return Condition("attack", attack=f"found on {rest}")
+        if params.get("search") == "dynamic":
+            return Condition("attack", attack=f"found on {rest}")
+        norm, eps = params.get("norm", "linf"), params.get("eps", "8/255")
+        return Condition("attack", attack=f"found on {rest}", norm=str(norm), eps=str(eps))
     if record == "withstood" or (measure == "published" and record == "correct"):
         return Condition("dynamic")
     if record in _ANSWERS:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.foreign import reading, reason
+from stockpot.remote.working_copy import read_copy
 from stockpot.results.collection import Results
 from stockpot.results.manifest import MANIFEST, read_manifest
 from stockpot.results.migration import VERSION, migrated
@@ -26,6 +27,7 @@ from stockpot.results.provenance import package_version
 from stockpot.results.samples import samples_path
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.signing import SIGNATURE
+from stockpot.results.tuning import TUNE_FILE
 
 _GROUPING = {"entry", "training_seed", "sweep"}
 """Fields of a key that say how cells belong together and change nothing about the question."""
@@ -157,6 +159,8 @@ def parse_result(content: bytes, path: str) -> CellResult:
 def load_results(*sources: str | Path, stale: bool = False) -> Results:
     """The cells under these folders (a run folder or its `results` folder) or files.
 
+    A run folder may be given by its address in storage (docs/remote.md).
+
     Of a run folder only those that belong to its present recipe, unless `stale` asks for all.
     """
     return Results(read_result(path) for path in result_files(*sources, stale=stale))
@@ -165,7 +169,7 @@ def load_results(*sources: str | Path, stale: bool = False) -> Results:
 def result_files(*sources: str | Path, stale: bool = False) -> list[Path]:
     """The result files under these folders or files; `stale` as for `load_results`."""
     found: list[Path] = []
-    for source in map(Path, sources):
+    for source in map(read_copy, sources):
         if source.is_file():
             found.append(source)
             continue
@@ -190,14 +194,18 @@ def files_of(source: Path, *, stale: bool = False) -> list[Path]:
     return [
         path
         for path in sorted(folder.glob("*.json"))
-        if path.name != SIGNATURE and (manifest is None or path.name in manifest.present)
+        if path.name not in (SIGNATURE, TUNE_FILE)
+        and (manifest is None or path.name in manifest.present)
     ]
 
 
 def run_folders(sources: Sequence[str | Path]) -> list[Path]:
-    """Folders with results: those given, or what lies in them where they only hold others."""
+    """Folders with results: those given, or what lies in them where they only hold others.
+
+    What is given by its address is brought, and the folder is the copy of it.
+    """
     found: list[Path] = []
-    for source in map(Path, sources):
+    for source in map(read_copy, sources):
         if not source.is_dir():
             raise UserError(f"{source}: expected a folder with results, or one of such folders.")
         inner = sorted(path for path in source.iterdir() if (path / "results").is_dir())

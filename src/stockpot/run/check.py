@@ -121,10 +121,12 @@ def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
 
 def _check_members(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) -> None:
     """A method that starts from a base needs one, and some need a number of members."""
+    from stockpot.fuse.finish.then import check_base
     from stockpot.fuse.parameters import check_members
 
     try:
         check_members(entry, len(soup.models), soup.base is not None)
+        check_base(entry, soup.params, soup.base is not None)
     except UserError as problem:
         file.fail(("fuse", name), problem.message)
 
@@ -157,10 +159,10 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
 
 
 def _check_fusion(entry: Any, params: dict[str, Any]) -> None:
-    from stockpot.fuse.parameters import check_parameters
+    from stockpot.fuse.finish.then import check_fusion
     from stockpot.fuse.request import split_options
 
-    check_parameters(entry, split_options(params)[1])
+    check_fusion(entry, split_options(params)[1])
 
 
 def _named(file: RecipeFile, path: Place, registry: Any, name: str) -> Any:

@@ -15,6 +15,7 @@ from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.files import write_atomic
 from stockpot.recipe import RecipeFile
+from stockpot.remote.address import refuse_address
 from stockpot.results.manifest import MANIFEST, Manifest, changing, read_manifest, write_manifest
 from stockpot.results.samples import samples_path
 from stockpot.results.store import UNFINISHED, scratch_name
@@ -47,6 +48,7 @@ class RunSummary(NamedTuple):
 def runs_in(folder: str | Path = "runs") -> list[RunSummary]:
     """The runs under a folder, at any depth that is not inside another run."""
     root = Path(folder)
+    refuse_address(root)
     if not root.is_dir():
         raise UserError(f"no folder at {root}.", hint="Runs go to runs/NAME unless -o says where.")
     return [RunSummary(path, manifest_of(path), contents(path)) for path in _folders(root)]

@@ -14,10 +14,10 @@ from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
-from stockpot.lock import held_alone
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
+from stockpot.remote.working_copy import WorkingCopy, working_copy
 from stockpot.report.page import write_page
 from stockpot.report.sections.scatter import Axes
 from stockpot.results.collection import Results
@@ -43,6 +43,8 @@ class Run:
     results: Results
     report: Path | None = None
     similarity: SimilarityReport | None = None
+    address: str | None = None
+    """Where the run lies in storage; `folder` is the copy of it on this machine then."""
 
     def __repr__(self) -> str:
         page = f", report {self.report}" if self.report else ""
@@ -70,7 +72,8 @@ def run(
 
     Args:
         recipe: a file, the same as a mapping, or a recipe that was read.
-        out: the run folder; `runs/NAME` for a file.
+        out: the run folder, or its address in storage (`s3://bucket/run`, docs/remote.md);
+            `runs/NAME` for a file.
         engine: where models and cells are made: `serial`, `processes`, `ray` or `slurm`, or a
             mapping with its `name` and options; as the recipe says by default.
         fresh: remove what an earlier run left in the folder.
@@ -90,16 +93,15 @@ def run(
     check(file)
     engine = engine or file.recipe.engine
     checked_engine(engine)
-    folder = folder_of(file, out)
-    with held_alone(folder / LOCK, folder):
+    with working_copy(folder_of(file, out), lock=LOCK) as place:
         if fresh:
-            clear(folder)
-        return _follow(file, folder, engine, progress, say, done, to, index)
+            clear(place.folder)
+        return _follow(file, place, engine, progress, say, done, to, index)
 
 
 def _follow(
     file: RecipeFile,
-    folder: Path,
+    place: WorkingCopy,
     engine: EngineChoice,
     progress: Progress,
     say: Say,
@@ -107,12 +109,15 @@ def _follow(
     to: Any,
     index: str | Path,
 ) -> Run:
+    folder = place.folder
     # Should the run be stopped while models are made, its folder already tells old cells from new.
     known = survey(file, folder)
     remember(file, folder, models=known.digests, cells=known.files)
-    place = index or file.recipe.index
-    told = prepared(place, folder) if place else ""
-    # A tracker that cannot be had is found out before hours of training.
+    # Storage that takes nothing, or a tracker that cannot be had, is found out before hours of
+    # training.
+    place.push()
+    asked = index or file.recipe.index
+    told = prepared(asked, folder) if asked else ""
     with Feed({**file.recipe.sinks, **chosen_sinks(to)}, folder) as feed:
         with stage("make"):
             digests = make_models(file, folder, engine=engine, progress=progress, say=say)
@@ -123,7 +128,8 @@ def _follow(
     if told:
         caught_up(told, folder)
     models = {n: str(model_spec(file.recipe, n, folder).source) for n in file.recipe.model_names}
-    return Run(folder, models, results, _write_report(file.recipe, folder, results), alike)
+    page = _write_report(file.recipe, folder, results)
+    return Run(folder, models, results, page, alike, place.url)
 
 
 def preview(
@@ -135,7 +141,9 @@ def preview(
     """What `run` would do: which models and cells are there, which would be made, and why."""
     file = read(recipe, overrides)
     check(file)
-    return survey(file, folder_of(file, out))
+    copy = WorkingCopy(folder_of(file, out))
+    copy.pull()
+    return survey(file, copy.folder)
 
 
 def read(

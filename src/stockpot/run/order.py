@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.fuse import fusers
+from stockpot.fuse.finish.then import THEN
 from stockpot.harden import hardeners
 from stockpot.recipe import FuseEntry, Recipe
 from stockpot.run.plan import checkpoint, data_spec, located, model_spec
@@ -88,7 +89,8 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
     method = fusers.get(entry.method)
     learns = method.tags.learns
     if not learns and entry.params.get("bn") != "recompute":
-        return {"device": recipe.device, **entry.params} if method.tags.heavy else entry.params
+        heavy = method.tags.heavy or THEN in entry.params
+        return {"device": recipe.device, **entry.params} if heavy else entry.params
     found: dict[str, Any] = {"device": recipe.device}
     if learns:
         found |= {"save": entry.save, "load": entry.load}

@@ -14,7 +14,9 @@ from typing import Any
 
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.datasets import datasets
+from stockpot.datasets.shards.files import is_shards, named_files
 from stockpot.datasets.tasks.sets import TASK_SETS
+from stockpot.remote.address import address
 
 DATA_KEYS = ("dataset", "path", "labels", "files", "classes", "classnames", "templates")
 MODEL_KEYS = ("load", "weights", "base", "dual_encoder")
@@ -61,6 +63,9 @@ def _place(text: str, folder: Path) -> str:
     # A factory is `file.py:function`, and only the file is a path.
     path, colon, function = text.partition(".py:")
     path += ".py" if colon else ""
+    if is_shards(text) and address(text) is None:
+        first = folder / Path(named_files(text)[0]).expanduser()
+        return str(folder / text) if first.is_file() else text
     there = folder / Path(path).expanduser()
     return f"{there}{':' * bool(colon)}{function}" if text and there.exists() else text
 

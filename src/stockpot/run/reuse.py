@@ -114,6 +114,7 @@ def room_for(folder: Path, name: str) -> Iterator[Path]:
     else:
         yield anew
         _replace(target, anew, before)
+        remove_leftovers(target)  # of a killed run, which was making the model that had to go
     shutil.rmtree(before, ignore_errors=True)
 
 

@@ -28,10 +28,14 @@ def check_data(source: str, options: Mapping[str, Any]) -> None:
     """Raise if a dataset is unknown, its options are wrong, or its files or split not there."""
     from stockpot.datasets import datasets
     from stockpot.datasets.load import reader
+    from stockpot.datasets.shards.files import is_shards
     from stockpot.datasets.tasks.sets import expanded
 
     path = Path(source).expanduser()
     options = dict(options)
+    if source not in datasets and is_shards(source):
+        _check_one("webdataset", {"path": source, **options})
+        return
     if source not in datasets and path.exists():
         name, options = reader(path), {"path": str(path), **options}
         _check_one(name, options)
@@ -61,6 +65,9 @@ def _check_one(name: str, options: dict[str, Any]) -> None:
     place, split = options.get("path"), options.get("split")
     if not isinstance(place, str):
         return
+    if name == "webdataset":
+        _check_shards(place)
+        return
     path = Path(place).expanduser()
     if not path.exists() and (name in ("arrays", "imagefolder") or _looks_local(place)):
         raise BadDataError(f"path: no file or folder at {place}.")
@@ -68,6 +75,15 @@ def _check_one(name: str, options: dict[str, Any]) -> None:
         _check_split(name, path, split)
     except UserError as problem:
         raise BadDataError(f"split: {problem.message}", hint=problem.hint) from problem
+
+
+def _check_shards(place: str) -> None:
+    from stockpot.datasets.shards.files import shard_names
+    from stockpot.remote.address import address
+
+    for tar in shard_names(place):
+        if address(tar) is None and not Path(tar).is_file():
+            raise BadDataError(f"path: no file at {tar}.")
 
 
 def _check_split(name: str, path: Path, split: str | None) -> None:

@@ -151,6 +151,6 @@ def _makes_module(method: str, params: Mapping[str, Any]) -> bool:
 
     entry = fusers.get(method)
     if not entry.tags.learns:
-        return False
+        return entry.tags.together
     own = {row.name for row in entry.parameters}
     return isinstance(entry(**{k: v for k, v in params.items() if k in own}), ModuleFuser)

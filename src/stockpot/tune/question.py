@@ -15,7 +15,8 @@ from stockpot.datasets.load import load_dataset
 from stockpot.datasets.tasks.sets import expanded
 from stockpot.errors import BadDataError, BadParameterError, did_you_mean
 from stockpot.fuse import fusers
-from stockpot.fuse.parameters import check_members, check_parameters
+from stockpot.fuse.finish.then import THEN, check_base, check_fusion
+from stockpot.fuse.parameters import check_members
 from stockpot.fuse.request import Options
 from stockpot.models.classifier import Classifier
 from stockpot.models.inputs import data_inputs, model_input
@@ -23,7 +24,7 @@ from stockpot.tune.objectives import Objective, read_objectives
 from stockpot.tune.space import Choice, Range, Space, derived, read_space
 
 Member = str | Path | Classifier
-OPTIONS = {one.name for one in fields(Options)}
+OPTIONS = {THEN, *(one.name for one in fields(Options))}
 """What may be said of every fusion beside its parameters."""
 Data = str | Path | Dataset | Sequence[str | Path | Dataset]
 
@@ -67,6 +68,7 @@ def spaces_of(
     for method in methods:
         entry = fusers.get(method)
         check_members(entry, len(members), base is not None)
+        check_base(entry, fixed, base is not None)
         names = [row.name for row in entry.parameters if row.name != "preset"]
         own = {}
         for key, value in given.items():
@@ -94,7 +96,8 @@ def spaces_of(
         tree |= {name: derived(entry)[name] for name in missing}
         space = Space(method, tree, tuple(members), frozenset(lists), frozenset(floats))
         middle = {name: _some(knob) for name, knob in space.knobs().items()}
-        check_parameters(entry, {**held, **space.params(middle)})
+        steps = {key: value for key, value in fixed.items() if key == THEN}
+        check_fusion(entry, {**held, **steps, **space.params(middle)})
         found[method] = space
     known = {row.name for method in methods for row in fusers.get(method).parameters}
     strange = [key for key in fixed if key not in known | OPTIONS]

@@ -19,6 +19,7 @@ from stockpot.lock import held_alone
 from stockpot.measure.measurement import Context, Progress, no_progress
 from stockpot.models.inputs import seen_in
 from stockpot.report.tuned import write_tune_page
+from stockpot.results.index.open import prepared
 from stockpot.results.tuning import (
     TunedTrial,
     TuneResult,
@@ -26,6 +27,7 @@ from stockpot.results.tuning import (
     write_tuning,
 )
 from stockpot.tune.examine import scores_on_test
+from stockpot.tune.final import check_index, tell_choice
 from stockpot.tune.merges import Merges
 from stockpot.tune.question import Data, Member, ask, check_apart, default_point, read_data
 from stockpot.tune.search import METHOD, Search
@@ -33,6 +35,7 @@ from stockpot.tune.study import (
     Pruner,
     Sampler,
     check_knobs,
+    close_study,
     grid_points,
     numbered_sampler,
     open_study,
@@ -79,6 +82,7 @@ def tune(
     seed: int = 0,
     device: str = "auto",
     batch_size: int = 256,
+    index: str | Path = "",
     progress: Progress = no_progress,
     **params: Any,
 ) -> TuneResult:
@@ -119,6 +123,8 @@ def tune(
         seed: of everything random.
         device: where models run.
         batch_size: images per forward pass.
+        index: an index of results that is told how the choice did on test images, measure by
+            measure as from `stockpot measure`; the result files lie in `out/results`.
         progress: told how many trials are done.
         params: parameters of the method that are not searched.
     """
@@ -145,6 +151,9 @@ def tune(
             )
         exam_data += read_data(unseen, test_split, options)
     check_apart(seen, exam_data)
+    if index:
+        check_index(exam_data, wanted)
+        index = prepared(index, folder)
     place = pick_device(device)
     context = Context(device=place, batch_size=batch_size, seed=seed)
     marks = [False] * len(asked.data) + [True] * len(asked.unseen)
@@ -185,23 +194,28 @@ def tune(
         write_tune_page(found, folder / PAGE)
         progress("trials", len(found.trials), total)
 
-    search.run(study, total, told)
-    # Of several processes one scores the choice and writes it; the others find it done.
-    with held_alone(folder / ".choice.lock", folder, wait=_PATIENCE):
-        earlier = read_tuning(folder)
-        result = summed_up(finished=True)
-        if (chosen := result.chosen) is not None:
-            result = with_selection(result, study, wanted, seen, marks, seed)
-            again = earlier is not None and earlier.finished and earlier.chosen == chosen
-            if exam_data and not (again and earlier is not None and earlier.test):
+    try:
+        search.run(study, total, told)
+        # Of several processes one scores the choice and writes it; the others find it done.
+        with held_alone(folder / ".choice.lock", folder, wait=_PATIENCE):
+            earlier = read_tuning(folder)
+            result = summed_up(finished=True)
+            if (chosen := result.chosen) is not None:
+                result = with_selection(result, study, wanted, seen, marks, seed)
+                again = earlier is not None and earlier.finished and earlier.chosen == chosen
                 exam = Merges(named, base, exam_data, device=place, tasks=tasks)
-                scores = scores_on_test(result, exam, wanted, marks, context)
-                looks = result.test_looks + 1
-                result = result.model_copy(update={"test": scores, "test_looks": looks})
-            best = result.trial(chosen)
-            _write_model(folder, best, named, base, tasks, str(place), seen, record)
-        write_tuning(folder, result)
-        write_tune_page(result, folder / PAGE)
+                if exam_data and not (again and earlier is not None and earlier.test):
+                    scores = scores_on_test(result, exam, wanted, marks, context)
+                    looks = result.test_looks + 1
+                    result = result.model_copy(update={"test": scores, "test_looks": looks})
+                best = result.trial(chosen)
+                _write_model(folder, best, named, base, tasks, str(place), seen, record)
+                if index:
+                    tell_choice(str(index), folder, best, exam, wanted, marks, context)
+            write_tuning(folder, result)
+            write_tune_page(result, folder / PAGE)
+    finally:
+        close_study(study)
     return result
 
 

@@ -8,7 +8,6 @@ So a search that was killed and resumed is the search that was not.
 from __future__ import annotations
 
 import os
-import platform
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stockpot.errors import BadParameterError, UserError
-from stockpot.files import is_running
+from stockpot.files import is_abandoned, own_mark
 from stockpot.tune.space import Choice, Knob, Range, to_digits
 
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ _STUDY = "stockpot"
 _BOTH = ("exist", "lock", "unique", "duplicate")
 """What databases say where two processes make the same tables."""
 _OWNER, QUESTION, PROBLEM = "owner", "question", "problem"
-_HERE = platform.node()
+_NAMELESS = 10.0
+"""Seconds that a process has to put its name to the trial it asked for."""
 _GLANCE = 0.2
 """Seconds between looks at trials of others."""
 _PATIENCE = 3600.0
@@ -46,7 +46,7 @@ _PATIENCE = 3600.0
 @cache
 def _token(process: int) -> str:
     """A name for this process that no other has had, not even one with its number."""
-    return f"{_HERE}|{process}|{uuid.uuid4().hex[:8]}"
+    return f"{own_mark()}|{uuid.uuid4().hex[:8]}"
 
 
 def _me() -> str:
@@ -103,6 +103,13 @@ def open_study(storage: str, directions: int, question: Mapping[str, Any]) -> op
     return study  # type: ignore[no-any-return]
 
 
+def close_study(study: optuna.Study) -> None:
+    """Let go of the storage: the last to do so leaves one whole file of a SQLite database."""
+    backend: Any = getattr(study._storage, "_backend", study._storage)
+    backend.remove_session()
+    backend.engine.dispose()
+
+
 def _quicken(storage: Any) -> None:
     """Let SQLite append to a log: a trial then does not wait for the disk a dozen times.
 
@@ -142,6 +149,9 @@ def trials_to_do(study: optuna.Study, total: int) -> Iterator[Trial]:
                 continue  # another process took it up and has ended it
             yield trial
             continue
+        if any(t.state == states.RUNNING and _OWNER not in t.user_attrs for t in known):
+            time.sleep(0.1)  # it gets an owner, or turns out to be lost; what follows builds on it
+            continue
         if sum(map(_counts, known)) >= total:
             if not any(t.state == states.RUNNING for t in known):
                 return
@@ -165,12 +175,12 @@ def _is_lost(trial: FrozenTrial) -> bool:
     owner = str(trial.user_attrs.get(_OWNER, ""))
     begun = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
     if not owner:  # begun a moment ago, or by a process that was killed in that moment
-        return time.time() - begun > 10
-    host, process, _ = owner.split("|")
+        return time.time() - begun > _NAMELESS
     if owner == _me():
         return True  # this process asks for the next one, so it is not at work on it
-    if host == _HERE:
-        return int(process) == os.getpid() or not is_running(int(process))
+    mark = owner.partition("|")[0]
+    if mark.partition("-")[0] == own_mark().partition("-")[0]:  # of this machine
+        return is_abandoned(mark)
     return time.time() - begun > _PATIENCE
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stockpot.datasets.pictures import BROKEN, SUFFIXES, check_whole
+from stockpot.datasets.pictures import BROKEN, SUFFIXES, Encoded, Piece, check_whole
 from stockpot.datasets.stream import processes
 from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError, listed
@@ -58,11 +58,11 @@ class Inspection(NamedTuple):
     broken: dict[int, str]
 
 
-def inspect(items: Sequence[Path | bytes], root: Path | None = None) -> Inspection:
+def inspect(items: Sequence[Encoded], root: Path | None = None) -> Inspection:
     """Look at every file, in parallel; what was seen before is not read again.
 
     Args:
-        items: files, or their bytes.
+        items: files, pieces of files, or their bytes.
         root: the folder under whose name files are remembered; without it they are not.
     """
     if _looking is not None:
@@ -124,7 +124,7 @@ class _Memory:
             if not os.environ.get(CHECK_FILES):
                 self._known = read_cached(self._path)
 
-    def look(self, items: Sequence[Path | bytes]) -> list[tuple[str, str]]:
+    def look(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
         """For each file its sha256, or what is wrong with it."""
         found = {row: self._remembered(item) for row, item in enumerate(items)}
         unknown = [row for row, seen in found.items() if seen is None]
@@ -142,7 +142,7 @@ class _Memory:
             found[row] = (digest, reason)
         return [told for row in range(len(items)) if (told := found[row]) is not None]
 
-    def _remembered(self, item: Path | bytes) -> tuple[str, str] | None:
+    def _remembered(self, item: Encoded) -> tuple[str, str] | None:
         if isinstance(item, bytes) or self._path is None:
             return None
         name = str(item)
@@ -178,7 +178,7 @@ def _state(facts: os.stat_result) -> str | None:
     return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
 
 
-def look_at(file: Path) -> tuple[str | None, str, str]:
+def look_at(file: Path | Piece) -> tuple[str | None, str, str]:
     """The state of a file, its sha256, and what is wrong with it; read now."""
     try:
         state = _state(file.stat())

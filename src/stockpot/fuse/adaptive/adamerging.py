@@ -54,7 +54,7 @@ def adamerging(
     """
 
     def learn(pool: TaskPool) -> Learned:
-        coefficients = _first(pool, layers, init)
+        coefficients = first_coefficients(pool, layers, init)
         losses: list[Tensor] = []
         if steps:
             tasks = pool.need_tasks("adamerging")
@@ -73,7 +73,8 @@ def adamerging(
     return DataFuser(learn, fuser)
 
 
-def _first(pool: TaskPool, layers: Layers, init: float | str) -> Tensor:
+def first_coefficients(pool: TaskPool, layers: Layers, init: float | str) -> Tensor:
+    """Those to begin with: one number for all, or a file of merging weights."""
     if isinstance(init, str):
         found = merging_weights(init, pool)
         if layers == "layer":

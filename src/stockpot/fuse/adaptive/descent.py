@@ -42,6 +42,7 @@ def descend(
     pull: Callable[[], Tensor] | None = None,
     clamp: bool = False,
     beside: Mapping[str, Stateful] | None = None,
+    stage: str = "learning coefficients",
 ) -> tuple[Tensor, list[Tensor]]:
     """Minimise the summed entropy over the coefficients with Adam.
 
@@ -55,13 +56,14 @@ def descend(
         pull: the gradient by tensors after the backward passes; the pool's own by default.
         clamp: keep coefficients in [0, 1].
         beside: what an earlier stage learned, to be kept with a bookmark of this one.
+        stage: what is being learned, where a method does so more than once.
     """
     form, pull = form or pool.form, pull or pool.pull
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([coefficients], lr=lr)
     losses = Losses()
     for _ in pool.walk(
-        "learning coefficients", steps, coefficients=Values(values=coefficients),
+        stage, steps, coefficients=Values(values=coefficients),
         optimiser=optimiser, draws=adaptation, entropies=losses, **(beside or {}),
     ):  # fmt: skip
         form(spread(pool, coefficients.detach()))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,16 @@ class Composed:
     """The places of entries that were not read."""
 
 
-def compose(path: Path, wanted: tuple[str, ...]) -> Composed:
+def compose(path: Path, wanted: tuple[str, ...], optional: tuple[str, ...] = ()) -> Composed:
     """Read a file and what its `defaults` name.
 
     Args:
         path: a YAML file; without `defaults` it is read as it is.
         wanted: the places that are read; entries for others are left out.
+        optional: those among them whose files may be missing; they are then left out too.
     """
     found = Composed()
-    found.content = _Reader(wanted, found.left_out).file(path, "", {}, 0)
+    found.content = _Reader(wanted, optional, found.left_out).file(path, "", {}, 0)
     found.left_out = list(dict.fromkeys(found.left_out))
     return found
 
@@ -79,8 +80,11 @@ class _Entry:
 
 
 class _Reader:
-    def __init__(self, wanted: tuple[str, ...], left_out: list[str]) -> None:
+    def __init__(
+        self, wanted: tuple[str, ...], optional: tuple[str, ...], left_out: list[str]
+    ) -> None:
         self._wanted = wanted
+        self._optional = optional
         self._left_out = left_out
 
     def file(
@@ -106,8 +110,11 @@ class _Reader:
             if entry.place.partition(".")[0] not in self._wanted:
                 self._left_out.append(entry.place)
                 continue
+            missing = entry.optional or entry.place in self._optional
             for option in chosen.get(entry.key(inside), entry.options):
-                named = _find(path, entry, option)
+                named = _find(path, replace(entry, optional=missing), option)
+                if named is None and not entry.optional:
+                    self._left_out.append(entry.place)
                 if named is not None:
                     below = self.file(named, _joined(inside, entry.place), chosen, depth + 1)
                     _merge(_at(result, entry.place), below)

@@ -14,10 +14,13 @@ from typing import Any
 from stockpot.errors import BadParameterError, shortened
 from stockpot.fuse.foreign_recipe import ForeignRecipe
 from stockpot.fuse.fusionbench.hydra import Composed, interpolated
+from stockpot.fuse.fusionbench.methods import from_method
 
 BASE = "_pretrained_"
-PLACES = ("", "models", "modelpool")
+PLACES = ("", "models", "modelpool", "method")
 """What is read of a composed pool; its datasets, processors and devices are not needed."""
+NOT_NEEDED = ("method",)
+"""What may be missing: who has a pool alone names the method."""
 _PATHS = (
     "pretrained_model_name_or_path",
     "path",
@@ -62,7 +65,26 @@ def from_composed(found: Composed, *, where: str) -> ForeignRecipe:
     recipe = from_model_pool({**pool, "models": models}, where=where)
     left = [f"{name or 'defaults'} (fusion needs weights only)" for name in found.left_out]
     ignored = tuple(dict.fromkeys((*recipe.ignored, *left)))
-    return replace(recipe, ignored=ignored)
+    recipe = replace(recipe, ignored=ignored)
+    if not place or not isinstance(root.get("method"), Mapping):
+        return recipe
+    settings = {key: _method_value(root, key, where) for key in root["method"]}
+    method = from_method(settings, tuple(recipe.members), where)
+    return replace(
+        recipe,
+        members={name: recipe.members[name] for name in method.order},
+        method=method.name,
+        params=method.params,
+        ignored=(*recipe.ignored, *method.ignored),
+        replaceable=True,
+    )
+
+
+def _method_value(root: Mapping[str, Any], key: str, where: str) -> Any:
+    try:
+        return interpolated(root, ("method", key), where)
+    except BadParameterError:
+        return None  # it names a part of the program that is not read, such as its devices
 
 
 def from_model_pool(pool: Mapping[str, Any], *, where: str = "model pool") -> ForeignRecipe:

@@ -20,3 +20,18 @@ def products(slab: Slab, *, changes: bool) -> Tensor:
         stack = torch.stack([values.reshape(-1) for values in each]).double()
         total = stack @ stack.T if total is None else total.addmm_(stack, stack.T)
     return torch.zeros(slab.count, slab.count).double() if total is None else total.cpu()
+
+
+def span_sum(slab: Slab, factors: list[float]) -> Tensor:
+    """The members, or what they changed of a base where there is one, each times its factor.
+
+    One member alone comes back as it is, although a change that is added again would round.
+    """
+    taken = [index for index, factor in enumerate(factors) if factor]
+    if len(taken) == 1 and factors[taken[0]] == 1:
+        return slab.member(taken[0])
+    each = slab.deltas() if slab.based else slab.members()
+    total = next(each) * factors[0]
+    for values, factor in zip(each, factors[1:], strict=True):
+        total += values * factor
+    return total.add_(slab.base) if slab.based else total

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stockpot.checkpoints.locate import Location
+from stockpot.checkpoints.locate import ON_A_BASE, Location
 from stockpot.checkpoints.source import Source
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
@@ -152,7 +152,7 @@ def _model_source(spec: Any) -> str | Classifier | None:
         return spec
     if isinstance(spec, Location):
         has_config = spec.folder is not None and (spec.folder / "config.json").is_file()
-        return str(spec.folder) if has_config and spec.format != "adapter" else None
+        return str(spec.folder) if has_config and spec.format not in ON_A_BASE else None
     if isinstance(spec, nn.Module):
         raise BadParameterError(
             f"data-driven fusion needs to know how a model sees pictures: expected a folder or a "

@@ -23,7 +23,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.files import write_atomic
 from stockpot.foreign import read_json_object, reading
-from stockpot.fuse.fuser import TensorFuser
+from stockpot.fuse.fuser import Fuser, TensorFuser
 from stockpot.fuse.fusionbench.merging_weights import is_merging_weights
 from stockpot.fuse.learning.task_pool import TaskPool
 
@@ -42,7 +42,7 @@ class DataFuser:
 
     learn: Callable[[TaskPool], Learned]
     """Runs the models; what it returns can be saved and used again instead of learning."""
-    fuser: Callable[[Learned], TensorFuser]
+    fuser: Callable[[Learned], Fuser]
     """The method once it has learned."""
 
 

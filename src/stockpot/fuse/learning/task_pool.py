@@ -46,7 +46,11 @@ class Task:
         return self.scorer.losses(self.scorer.logits(outputs), rows)
 
     def draws(self, size: int, seed: int, fit: Fit, skip: int = 0) -> Iterator[Tensor]:
-        """Batches of unlabelled images without end: every epoch in a new, seeded order.
+        """Batches of unlabelled images without end: every epoch in a new, seeded order."""
+        return (batch.images for batch in self.labelled(size, seed, fit, skip))
+
+    def labelled(self, size: int, seed: int, fit: Fit, skip: int = 0) -> Iterator[Batch]:
+        """The same batches with rows of `data`, by which their losses are known.
 
         A dataset smaller than a batch gives the batches that it can. The first `skip` batches are
         left out, and their images not decoded.
@@ -62,7 +66,7 @@ class Task:
             order, left_out = order[left_out:], max(0, left_out - whole)
             for rows in torch.split(order, size * _AHEAD):
                 for batch in self.data.take(rows).batches(size, fit):
-                    yield batch.images
+                    yield batch._replace(rows=rows[batch.rows])
 
     def sample(self, examples: int, size: int, seed: int, fit: Fit) -> Iterator[Batch]:
         """A seeded sample of the images in random order, once, in batches with rows of `data`."""

@@ -26,9 +26,9 @@ class Method:
     """The parameters of the merge and their defaults."""
     each: Mapping[str, Any] = field(default_factory=dict)
     """Those of every model."""
-    base: Literal["changes", "first", "member"] = "member"
-    """Whether it works on changes from the base, takes the base as the first of two, or knows no
-    base at all."""
+    base: Literal["changes", "optional", "first", "member"] = "member"
+    """Whether it works on changes from the base, does so where there is one, takes the base as the
+    first of two, or knows no base at all."""
     models: tuple[int, int | None] = (1, None)
     """How many models it takes, at least and at most, the base not counted where it works on
     changes."""
@@ -43,20 +43,30 @@ def _slerp(whole: Params, each: Each) -> Params:
 
 
 def _nuslerp(whole: Params, each: Each) -> Params:
-    if whole["nuslerp_row_wise"] or not whole["nuslerp_flatten"]:
-        raise BadParameterError(
-            "nuslerp: expected whole tensors (nuslerp_flatten: true), got rows or columns; "
-            "these are not supported."
-        )
     first, second = _of(each, "weight")
     total = first + second
     share = second / total if abs(total) >= 1e-6 else 0.5
-    return {"t": share, "parallel": 1.0}
+    # mergekit calls the first axis rows; where a tensor is taken whole, it has no say.
+    pieces = "first" if whole["nuslerp_row_wise"] else "last"
+    return {"t": share, "along": "tensor" if whole["nuslerp_flatten"] else pieces}
+
+
+def _multislerp(whole: Params, each: Each) -> Params:
+    return {"weights": _of(each, "weight"), "normalize": bool(whole["normalize_weights"])}
+
+
+def _nearswap(whole: Params, each: Each) -> Params:
+    return {"distance": whole["t"]}
+
+
+def _ram(whole: Params, each: Each) -> Params:
+    plus = {"reinforce": whole["r"], "cap": whole["alpha"]} if "r" in whole else {}
+    return {"tol": whole["epsilon"], **plus}
 
 
 def _passthrough(whole: Params, each: Each) -> Params:
     (one,) = each
-    return {"weights": [1.0 if one["scale"] is None else one["scale"]], "normalize": False}
+    return {"scale": 1.0 if one["scale"] is None else one["scale"]}
 
 
 def _model_stock(whole: Params, each: Each) -> Params:
@@ -130,13 +140,21 @@ METHODS: dict[str, Method] = {
     "linear": Method("weighted", _linear, {"normalize": True}, {"weight": REQUIRED}),
     "slerp": Method("slerp", _slerp, {"t": REQUIRED}, base="first", models=(2, 2)),
     "nuslerp": Method(
-        "slerp",
+        "nuslerp",
         _nuslerp,
         {"nuslerp_row_wise": False, "nuslerp_flatten": True},
         {"weight": REQUIRED},
+        base="optional",
         models=(2, 2),
     ),
-    "passthrough": Method("weighted", _passthrough, {}, {"scale": None}, models=(1, 1)),
+    "multislerp": Method(
+        "multislerp",
+        _multislerp,
+        {"normalize_weights": True, "eps": 1e-8},
+        {"weight": REQUIRED},
+        base="optional",
+    ),
+    "passthrough": Method("passthrough", _passthrough, {}, {"scale": None}, models=(1, 1)),
     "task_arithmetic": _family("task_arithmetic"),
     "ties": _family("ties", elect=True, sparse="largest", normalize=True, scope="tensor"),
     "dare_linear": _family("dare", sparse="random", rescale=True, merge="sum"),
@@ -151,4 +169,7 @@ METHODS: dict[str, Method] = {
     "karcher": Method("karcher", _karcher, {"max_iter": 10, "tol": 1e-5}),
     "sce": Method("sce", _sce, {"select_topk": 1.0, "int8_mask": False}, base="changes"),
     "arcee_fusion": Method("arcee_fusion", _nothing, base="changes", models=(1, 1)),
+    "nearswap": Method("nearswap", _nearswap, {"t": REQUIRED}, base="changes", models=(1, 1)),
+    "ram": Method("ram", _ram, {"epsilon": 1e-5}, base="changes"),
+    "ramplus_tl": Method("ram", _ram, {"epsilon": 1e-5, "r": 0.1, "alpha": 0.2}, base="changes"),
 }

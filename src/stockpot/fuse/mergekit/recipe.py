@@ -6,7 +6,6 @@ Where slices ask for it, members are stacks of layers from several models.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +20,8 @@ from stockpot.fuse.mergekit.document import Document, Input, Reference, Slice, p
 from stockpot.fuse.mergekit.methods import METHODS, REQUIRED, Method, Params
 from stockpot.fuse.mergekit.settings import look_up
 from stockpot.fuse.parameters import at_the_start
+from stockpot.fuse.stacking import LAYER, the_stack
 
-_LAYER = re.compile(r"^(.+?)\.(\d+)\.")
 _DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 Opened = Mapping[Reference, Source]
 
@@ -66,7 +65,7 @@ def _ordered(one: Slice, method: Method) -> tuple[list[int], int | None]:
     models = [item.model for item in one.inputs]
     base = models.index(one.base) if one.base in models else None
     rest = [number for number in range(len(models)) if number != base]
-    if method.base == "changes":
+    if method.base in ("changes", "optional"):
         return rest, base
     if method.base == "first" and base is not None:
         return [base, *rest], None
@@ -77,9 +76,13 @@ def _check_counts(document: Document, method: Method, where: str) -> None:
     least, most = method.models
     for one in document.slices:
         members, base = _ordered(one, method)
-        if method.base != "member" and one.base is None:
+        if method.base in ("changes", "first") and one.base is None:
             raise BadParameterError(f"{where}: {document.method} needs a base_model.")
-        if method.base != "member" and one.base not in [item.model for item in one.inputs]:
+        if (
+            method.base != "member"
+            and one.base
+            and one.base not in [item.model for item in one.inputs]
+        ):
             raise BadParameterError(
                 f"{where}: the base_model {one.base} must be among the sources of every slice."
             )
@@ -132,11 +135,11 @@ def _depths(names: Sequence[str]) -> dict[str, float]:
     """How deep each tensor lies in its stack of layers; what lies outside has the depth 0."""
     counts: dict[str, int] = {}
     for name in names:
-        if match := _LAYER.match(name):
+        if match := LAYER.match(name):
             counts[match[1]] = max(counts.get(match[1], 0), int(match[2]) + 1)
     found = {}
     for name in names:
-        match = _LAYER.match(name)
+        match = LAYER.match(name)
         last = counts[match[1]] - 1 if match else 0
         found[name] = (int(match[2]) / last if last else 1.0) if match else 0.0
     return found
@@ -154,15 +157,9 @@ def _as_they_are(document: Document, opened: Opened) -> list[_Place]:
 def _stack(document: Document, opened: Opened, where: str) -> list[_Place]:
     first, last = document.slices[0], document.slices[-1]
     names = list(opened[first.inputs[0].model].tensors())
-    stacks = {match[1] for name in names if (match := _LAYER.match(name))}
-    if len(stacks) != 1:
-        raise BadParameterError(
-            f"{where}: slices need models with one stack of layers, got "
-            f"{', '.join(sorted(stacks)) or 'none'}."
-        )
-    (stack,) = stacks
+    stack = the_stack(names, f"{where}: slices")
     inside = [name.removeprefix(f"{stack}.0.") for name in names if name.startswith(f"{stack}.0.")]
-    loose = [name for name in names if not _LAYER.match(name)]
+    loose = [name for name in names if not name.startswith(f"{stack}.")]
     width = len(first.inputs)
     places = [_Place(name, first, 0.0, (name,) * width) for name in loose if at_the_start(name)]
     number = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from stockpot.errors import BadCheckpointError
 from stockpot.fuse.learning.task_pool import TaskPool
 
 
@@ -58,6 +60,30 @@ def mlp_blocks(pool: TaskPool) -> list[Block]:
         if layers:
             found.append(Block(path, width, layers))
     return found
+
+
+def need_blocks(pool: TaskPool, method: str) -> list[Block]:
+    """The blocks, for a method that cannot do without."""
+    blocks = mlp_blocks(pool)
+    if not blocks:
+        raise BadCheckpointError(
+            f"{method}: expected a transformer with MLP blocks, got "
+            f"{pool.model.origin.architecture}."
+        )
+    return blocks
+
+
+@contextmanager
+def frozen(pool: TaskPool) -> Iterator[None]:
+    """The working model with weights that learn nothing."""
+    learning = [weight for weight in pool.model.parameters() if weight.requires_grad]
+    for weight in learning:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in learning:
+            weight.requires_grad_(True)
 
 
 def _changes(pool: TaskPool, number: int, density: float) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.descent import summary
 from stockpot.fuse.adaptive.entropy import Adaptation
@@ -18,7 +18,7 @@ from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
 from stockpot.fuse.learning.task_pool import TaskPool
-from stockpot.fuse.modules.blocks import Block, mlp_blocks
+from stockpot.fuse.modules.blocks import Block, frozen, need_blocks
 from stockpot.fuse.parameters import check_share
 from stockpot.models.modules.weight_ensemble import (
     Router,
@@ -82,7 +82,7 @@ def wemoe(
         }
 
     def learn(pool: TaskPool) -> Learned:
-        blocks = _blocks(pool)
+        blocks = need_blocks(pool, "wemoe")
         made = routers(pool, blocks)
         coefficients = torch.full((len(pool), len(pool.names)), scale, device=pool.device)
         for block in blocks:
@@ -114,7 +114,7 @@ def wemoe(
 
     def parts(pool: TaskPool, learned: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {k: v for k, v in learned.tensors.items() if k.startswith("routers.")}
-        blocks = _blocks(pool)
+        blocks = need_blocks(pool, "wemoe")
         for block in blocks:
             for name, (weight, bias) in block.changes(pool, density).items():
                 path = f"changes.{block.path}.{name}"
@@ -144,15 +144,6 @@ def _fuser(learned: Learned) -> TensorFuser:
     return coefficient_fuser(learned.facts["names"], learned.tensors["coefficients"])
 
 
-def _blocks(pool: TaskPool) -> list[Block]:
-    blocks = mlp_blocks(pool)
-    if not blocks:
-        raise BadCheckpointError(
-            f"wemoe: expected a transformer with MLP blocks, got {pool.model.origin.architecture}."
-        )
-    return blocks
-
-
 @contextmanager
 def _mixed(
     pool: TaskPool,
@@ -164,16 +155,12 @@ def _mixed(
 ) -> Iterator[None]:
     """The working model with routers in it, and nothing but them to learn."""
     network: nn.Module = pool.model.network
-    learning = [weight for weight in pool.model.parameters() if weight.requires_grad]
-    for weight in learning:
-        weight.requires_grad_(False)
-    for index, block in enumerate(blocks):
-        router = routers["0" if shared else str(index)]
-        mix_block(network, block.path, block.changes(pool, density), router, routing)
-    try:
-        yield
-    finally:
-        for block in blocks:
-            unmix_block(network, block.path)
-        for weight in learning:
-            weight.requires_grad_(True)
+    with frozen(pool):
+        for index, block in enumerate(blocks):
+            router = routers["0" if shared else str(index)]
+            mix_block(network, block.path, block.changes(pool, density), router, routing)
+        try:
+            yield
+        finally:
+            for block in blocks:
+                unmix_block(network, block.path)

@@ -21,7 +21,7 @@ BINS = 1 << 16
 _MAGNITUDE = 0x7FFFFFFF
 
 Measured = Callable[[Slab], Iterable[Tensor]]
-"""What is ranked: one tensor per member, in order. Equal callables share their passes."""
+"""What is ranked: one tensor per member in order, or one for all. Equal callables share passes."""
 Ranks = Callable[[int], Sequence[int]]
 """From the number of values to the ranks wanted, counted from 1 for the smallest."""
 
@@ -93,21 +93,31 @@ def _added(parts: Sequence[Tensor]) -> Tensor:
 Selection = Generator[Pass, Tensor, list[list[float]]]
 
 
-def order_statistics(measured: Measured, ranks: Ranks) -> Selection:
-    """The stages that find, for each member, the values of the wanted ranks."""
-    leading = yield LeadingBits(measured)
+def order_statistics(measured: Measured, ranks: Ranks, *, elementwise: bool = True) -> Selection:
+    """The stages that find, for each member, the values of the wanted ranks.
+
+    Args:
+        measured: what is ranked.
+        ranks: which are wanted.
+        elementwise: whether it may be measured in stretches.
+    """
+    leading = yield LeadingBits(measured, elementwise)
     wanted = torch.tensor(list(ranks(int(leading[0].sum()))))
+    if leading.any():
+        leading = leading[leading.any(dim=1)]  # the first alone, where one was for all
     below = leading.cumsum(dim=1)
     bins = torch.stack([torch.searchsorted(row, wanted) for row in below])
     inside = [
         wanted - torch.where(b > 0, row[(b - 1).clamp(min=0)], 0)
         for row, b in zip(below, bins, strict=True)
     ]
-    trailing = yield TrailingBits(tuple(tuple(row.tolist()) for row in bins), measured)
+    places = tuple(tuple(row.tolist()) for row in bins)
+    trailing = yield TrailingBits(places, measured, elementwise)
     found = []
-    for counts, rests, places in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
+    trailing = trailing[: len(bins)]
+    for counts, rests, own in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
         row = []
-        for count, rest, place in zip(counts, rests, places, strict=True):
+        for count, rest, place in zip(counts, rests, own, strict=True):
             key = ((int(place) - (BINS >> 1)) << 16) | int(torch.searchsorted(count, rest))
             row.append(_value(key))
         found.append(row)

@@ -8,7 +8,7 @@ exactly int(density * n) changes (at least one) and a cancelled weight counts as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,24 +99,31 @@ def global_ties(
     scale: float,
     reduce: Reduce,
     weights: Sequence[float] | None,
+    *,
+    back: Callable[[Slab, Tensor], Tensor] | None = None,
 ) -> Stages:
     """The stages of TIES with one threshold per model, over any kind of change.
 
-    A sequence of densities has one for each member.
+    A sequence of densities has one for each member. Changes that are not of the weights themselves
+    are seen whole, and `back` makes the fused tensor of what they merge to.
     """
     sizes = Magnitudes() if isinstance(changes, PlainChanges) else _Sizes(changes)
     shares = [density] if isinstance(density, float | int) else list(density)
     found = yield from order_statistics(
-        sizes, lambda total: [total - int(total * share) for share in shares]
+        sizes,
+        lambda total: [total - int(total * share) for share in shares],
+        elementwise=back is None,
     )
     # Every member's magnitudes at the ranks of all; its own counts.
     own = (row[min(member, len(row) - 1)] for member, row in enumerate(found))
     limits = tuple(just_below(threshold) for threshold in own)
-    majority = yield SignSum(changes, limits, None if weights is None else tuple(weights))
+    factors = None if weights is None else tuple(weights)
+    majority = yield SignSum(changes, limits, factors, elementwise=back is None)
 
     def merge(slab: Slab) -> Tensor:
         pairs = zip(changes(slab), limits, strict=True)
         trimmed = (trim(change, limit) for change, limit in pairs)
-        return disjoint(trimmed, weights, reduce, majority).mul_(scale).add_(slab.base)
+        merged = disjoint(trimmed, weights, reduce, majority).mul_(scale)
+        return merged.add_(slab.base) if back is None else back(slab, merged)
 
-    return TensorFuser(merge, elementwise=True)
+    return TensorFuser(merge, elementwise=back is None)

@@ -90,6 +90,17 @@ def kept(values: Tensor, floor: Tensor, count: int | None) -> int:
     return count + (int(steps.int().argmax()) if bool(steps.any()) else len(steps))
 
 
+def tied(values: Tensor, floor: Tensor | float = 0.0) -> Tensor:
+    """For each of the descending values the number of its group.
+
+    Those share a group that are no further apart than rounding, which is as large as the floor, can
+    move them.
+    """
+    least = torch.clamp(_TIE * values[:1], min=floor)
+    steps = (values[:-1] - values[1:]) > least
+    return torch.cat([steps.new_zeros(min(len(values), 1)), steps]).cumsum(0)
+
+
 def _from_gram(double: Tensor, floor: Tensor, count: int | None) -> Triples | None:
     """From the eigenvectors of the smaller Gram matrix; None where that is not accurate."""
     wide = double.shape[0] <= double.shape[1]

@@ -31,7 +31,11 @@ _L1_SHARE = 0.05
 """In l_1, the share of values that a step moves, as in other adversarial training."""
 
 
-@hardeners.register("advprop", paper="arXiv:1911.09665")
+@hardeners.register(
+    "advprop",
+    paper="arXiv:1911.09665",
+    whole="it exchanges the norms of the model",
+)
 def advprop(
     *,
     norm: Norm = "linf",
@@ -134,5 +138,5 @@ def _second_norms(model: Classifier) -> AuxiliaryNorms:
 def other_classes(step: Step) -> Tensor:
     """For each image a class that is not its own, all as likely."""
     count = len(step.model.classes)
-    ahead = torch.randint(1, count, step.labels.shape, generator=step.generator)
+    ahead = step.own(torch.randint(1, count, (len(step.whole),), generator=step.generator))
     return (step.labels + ahead.to(step.labels.device, non_blocking=True)) % count

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stockpot.attack.methods.apgd import Start, apgd
 from stockpot.attack.task import Outcome, Task
 from stockpot.attack.threat import Threat
 from stockpot.attack.victim import Precision, Victim, evaluation_mode
+from stockpot.harden.many.sharded import is_in_shards
 from stockpot.harden.objective import Step
+from stockpot.models.classifier import Classifier
 from stockpot.models.forward.folding import renewed_copy
 
 # In training APGD starts at the image and, in l_1, with sparser steps than in evaluation.
@@ -38,7 +40,7 @@ def worst(
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     with evaluation_mode(step.model):
         return apgd(
-            Victim(renewed_copy(step.model, images, dtype), precision=precision),
+            Victim(searched(step.model, images, dtype), precision=precision),
             task,
             steps=steps,
             loss="ce" if soft is None else "kl",
@@ -47,10 +49,15 @@ def worst(
         )
 
 
+def searched(model: Classifier, images: Tensor, dtype: torch.dtype) -> nn.Module:
+    """What an attack looks at: a folded copy, or the model itself where it cannot be copied."""
+    return model if is_in_shards(model) else renewed_copy(model, images, dtype)
+
+
 def image_seeds(step: Step) -> Tensor:
     """A seed for each image, for an attack that starts at random."""
-    drawn = torch.randint(0, 2**62, (len(step.labels),), generator=step.generator)
-    return drawn.to(step.labels.device, non_blocking=True)
+    drawn = torch.randint(0, 2**62, (len(step.whole),), generator=step.generator)
+    return step.own(drawn).to(step.labels.device, non_blocking=True)
 
 
 def precision_of(images: Tensor) -> Precision:

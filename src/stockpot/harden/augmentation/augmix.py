@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.augmentation.simple_changes import one_change
+from stockpot.harden.many.layers import stacked
 from stockpot.harden.objective import Objective, Step
 from stockpot.types import Count, Natural, NonNegative
 
@@ -44,8 +45,10 @@ def augmix(
     def objective(step: Step) -> Tensor:
         views = [step.pixels]
         for _ in range(2):
-            views.append(mixture(step.pixels, step.generator, severity, width, depth, alpha))
-        logits = step.model(torch.cat(views)).chunk(3)
+            changed = mixture(step.whole.pixels, step.generator, severity, width, depth, alpha)
+            views.append(step.own(changed))
+        with stacked(len(views)):
+            logits = step.model(torch.cat(views)).chunk(3)
         return F.cross_entropy(logits[0], step.labels) + weight * disagreement(list(logits))
 
     return objective

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -65,23 +65,28 @@ class Disturbed:
         self.autoencoder.to(model.device).eval().requires_grad_(False)
 
     def __call__(self, step: Step) -> Tensor:
-        n = len(step.labels)
+        n = len(step.whole)
         chosen = torch.randperm(n, generator=step.generator)[: round(self.share * n)]
         pixels = step.pixels
         if len(chosen):
-            here = chosen.to(pixels.device, non_blocking=True)
+            # Drawn for all that are chosen, of which this process decodes its own.
+            place = torch.full((n,), -1).scatter(0, chosen, torch.arange(len(chosen)))
+            place = step.own(place)
+            here = (place >= 0).nonzero()[:, 0].to(pixels.device, non_blocking=True)
+            drawn = Drawn(len(chosen), place[place >= 0], step.generator)
             pixels = pixels.clone()
-            pixels[here] = self.decoded(step.pixels[here], step.generator)
+            if len(here):
+                pixels[here] = self.decoded(step.pixels[here], drawn)
         return F.cross_entropy(step.model(pixels), step.labels)
 
     @torch.no_grad()
-    def decoded(self, pixels: Tensor, generator: Generator) -> Tensor:
+    def decoded(self, pixels: Tensor, drawn: Drawn) -> Tensor:
         """The same images, as the disturbed decoder gives them."""
         stride = self.autoencoder.shape.stride
         height, width = (-(-side // stride) * stride for side in pixels.shape[-2:])
         fitting = of_size(pixels, pixels.new_empty(1, 1, height, width))
         latents, _ = self.autoencoder.settle(self.autoencoder.encode(fitting))
-        with disturbed(self._layers(generator), len(pixels), generator, self._change):
+        with disturbed(self._layers(drawn.generator), drawn, self._change):
             made = self.autoencoder.decode(latents)
         return of_size(made.clamp(0, 1), pixels)
 
@@ -105,20 +110,28 @@ class Disturbed:
         return factor, torch.where((kind == 3) & hit, order, own)
 
 
+class Drawn(NamedTuple):
+    """For how many images changes are drawn, and which of them are wanted."""
+
+    n: int
+    rows: Tensor
+    generator: Generator
+
+
 Change = Callable[[int, int, Generator], tuple[Tensor, Tensor]]
 
 
 @contextmanager
-def disturbed(
-    layers: list[nn.Conv2d], n: int, generator: Generator, change: Change
-) -> Iterator[None]:
+def disturbed(layers: list[nn.Conv2d], drawn: Drawn, change: Change) -> Iterator[None]:
     """Inside, what these layers give has its channels scaled and exchanged."""
 
     def hook(layer: nn.Conv2d) -> Callable[..., Tensor]:
-        factor, source = change(n, layer.out_channels, generator)
+        factor, source = (
+            values[drawn.rows] for values in change(drawn.n, layer.out_channels, drawn.generator)
+        )
 
         def scaled(_: Any, __: Any, maps: Tensor) -> Tensor:
-            rows = torch.arange(n, device=maps.device)[:, None]
+            rows = torch.arange(len(maps), device=maps.device)[:, None]
             taken = maps[rows, source.to(maps.device)]
             return taken * factor.to(maps)[:, :, None, None]
 

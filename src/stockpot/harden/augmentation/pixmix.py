@@ -77,7 +77,7 @@ class PixMix:
             self.drawn = square[:, :, :height, :width].to(model.device)
 
     def __call__(self, step: Step) -> Tensor:
-        mixed = self.mixture(step.pixels, step.generator)
+        mixed = step.own(self.mixture(step.whole.pixels, step.generator))
         return F.cross_entropy(step.model(mixed), step.labels)
 
     def mixture(self, pixels: Tensor, generator: Generator) -> Tensor:

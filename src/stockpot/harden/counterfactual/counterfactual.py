@@ -39,6 +39,7 @@ from stockpot.harden.counterfactual.masks import (
 from stockpot.harden.counterfactual.partners import (
     Bank,
     Fill,
+    Kept,
     Source,
     batch_partners,
     chosen_partners,
@@ -53,7 +54,12 @@ _RANDOM_GRID = 8
 """Rows and columns of random masks where no transformer's patches give the grid."""
 
 
-@hardeners.register("counterfactual", paper="arXiv:2303.03052", head="trained")
+@hardeners.register(
+    "counterfactual",
+    paper="arXiv:2303.03052",
+    head="trained",
+    whole="it keeps the whole model as it started",
+)
 def counterfactual(
     *,
     mask: Mask = "object",
@@ -149,14 +155,20 @@ class Counterfactual:
             advice = self._advice(self.adviser, pixels, pixels, teacher, None)
             return self._loss(step, own.logits, own, teacher, advice)
         logits, masked, objects = self._look(step, pixels)
+        # Partners may be another process's, and what the bank keeps too.
+        everything = Kept(
+            step.model.preprocess.fit_tensor(step.whole.pixels),
+            step.whole.labels,
+            None if objects is None else step.gathered(objects),
+        )
         seen = pixels
         if self.fill != "none":
-            seen = self._fill(step, pixels, masked, objects)
+            seen = self._fill(step, everything, pixels, masked)
         with self._without(step.model, masked), apart(step.model):
             student = outputs(step.model, seen)
         with self._without(self.start, masked):
             teacher = taught(self.start, seen)
-        self.bank.add(pixels, step.labels, objects)
+        self.bank.add(*everything)
         advice = self._advice(self.adviser, pixels, seen, teacher, masked)
         return self._loss(step, logits, student, teacher, advice)
 
@@ -198,31 +210,31 @@ class Counterfactual:
         if self.mask == "random" and self.source != "low_relevance":
             rows, columns = self._grid(step.model)
             drawn = random_cells(
-                (len(pixels), rows, columns), self.rate, step.generator, fixed=self.fixed
+                (len(step.whole), rows, columns), self.rate, step.generator, fixed=self.fixed
             )
-            return step.model(pixels), drawn.to(pixels.device), None
+            return step.model(pixels), step.own(drawn).to(pixels.device), None
         labels = step.labels if self.target == "label" else None
         seen = explain_forward(step.model, pixels, labels, layers=self.layers)
         objects = object_cells(seen.relevance, self.threshold)
         if self.mask == "random":
-            shape = (len(objects), objects.shape[1], objects.shape[2])
+            shape = (len(step.whole), objects.shape[1], objects.shape[2])
             drawn = random_cells(shape, self.rate, step.generator, fixed=self.fixed)
-            return seen.logits, drawn.to(pixels.device), objects
+            return seen.logits, step.own(drawn).to(pixels.device), objects
         return seen.logits, objects if self.mask == "object" else ~objects, objects
 
-    def _fill(self, step: Step, pixels: Tensor, masked: Tensor, objects: Tensor | None) -> Tensor:
-        pool, labels, theirs = self.bank.pool(pixels, step.labels, objects)
-        cells = masked.flatten(1)
+    def _fill(self, step: Step, everything: Kept, pixels: Tensor, masked: Tensor) -> Tensor:
+        pool, labels, theirs = self.bank.pool(*everything)
+        cells = step.gathered(masked.flatten(1))
         if self.source == "any" and not self.bank.size:
             partners = batch_partners(
-                len(pixels), cells.shape[1], self.fill, step.generator, derange=self.derange
+                len(cells), cells.shape[1], self.fill, step.generator, derange=self.derange
             )
         else:
             known = None if theirs is None else theirs.flatten(1)
             partners = chosen_partners(
-                self.source, self.fill, cells, step.labels, labels, known, step.generator
+                self.source, self.fill, cells, everything.labels, labels, known, step.generator
             )
-        return filled(pixels, pool, masked, partners.to(pixels.device))
+        return filled(pixels, pool, masked, step.own(partners).to(pixels.device))
 
     def _without(self, model: Classifier, masked: Tensor) -> AbstractContextManager[None]:
         if self.fill != "none":

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.harden.many.shares import mean_of_all
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import FineTunedNetwork
 from stockpot.models.huggingface import last_linear
@@ -52,7 +53,7 @@ def feature_gap(student: Tensor, teacher: Tensor, scale: Scale = "raw") -> Tenso
     """
     gap = F.mse_loss(student.float(), teacher.float())
     if scale == "normalised":
-        gap = gap / teacher.float().square().mean().clamp(min=1e-12)
+        gap = gap / mean_of_all(teacher.float().square().mean(), len(teacher)).clamp(min=1e-12)
     return gap
 
 

@@ -8,7 +8,7 @@ is allowed is looked up in tables of pool by picture or pool by cell, never of a
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -123,6 +123,14 @@ def _need_others(pictures: int) -> None:
         )
 
 
+class Kept(NamedTuple):
+    """Pictures to fill from, with their labels and where their objects are, if that is known."""
+
+    pixels: Tensor
+    labels: Tensor
+    objects: Tensor | None
+
+
 class Bank:
     """The last `size` pictures as uint8, with their labels and where their objects were."""
 
@@ -132,17 +140,17 @@ class Bank:
         self.labels: Tensor | None = None
         self.objects: Tensor | None = None
 
-    def pool(
-        self, pixels: Tensor, labels: Tensor, objects: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def pool(self, pixels: Tensor, labels: Tensor, objects: Tensor | None) -> Kept:
         """The batch followed by what the bank holds."""
         if self.pixels is None or self.labels is None:
-            return pixels, labels, objects
+            return Kept(pixels, labels, objects)
         kept = self.pixels.to(pixels.device, pixels.dtype) / 255
         both = None
         if objects is not None and self.objects is not None:
             both = torch.cat([objects, self.objects.to(objects.device)])
-        return torch.cat([pixels, kept]), torch.cat([labels, self.labels.to(labels.device)]), both
+        return Kept(
+            torch.cat([pixels, kept]), torch.cat([labels, self.labels.to(labels.device)]), both
+        )
 
     def add(self, pixels: Tensor, labels: Tensor, objects: Tensor | None) -> None:
         """Remember a batch; the oldest pictures go."""

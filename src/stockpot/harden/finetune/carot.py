@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
-from stockpot.harden.contrastive import contrastive_loss, dual_encoder, match
+from stockpot.harden.contrastive import contrastive_loss, described, dual_encoder, match
 from stockpot.harden.counterfactual.distil import frozen
 from stockpot.harden.objective import Objective, Step
 from stockpot.harden.optimise import follow
@@ -24,7 +24,12 @@ from stockpot.models.classifier import Classifier
 from stockpot.types import Count, NonNegative, Part
 
 
-@hardeners.register("carot", paper="arXiv:2311.01723", towers="both")
+@hardeners.register(
+    "carot",
+    paper="arXiv:2311.01723",
+    towers="both",
+    whole="it keeps an average of the whole model",
+)
 def carot(
     *,
     orthogonality: NonNegative = 0.2,
@@ -73,10 +78,8 @@ class Calibrated:
             self.average = frozen(step.model)
         if step.number and step.number % self.every == 0:
             follow(self.average, step.model, self.decay)
-        drawn = network.captions.draw(step.labels, step.generator)
-        images = step.model.features(step.pixels)
-        texts = network.text_features(drawn.tokens, drawn.mask)
-        same = match(step.labels) | match(drawn.identity)
+        images, texts, drawn = described(step)
+        same = match(step.whole.labels) | match(drawn.identity)
         loss = contrastive_loss(images, texts, network.scale(), same)
         projection = getattr(network.model, "visual_projection", None)
         if self.orthogonality and projection is not None:
@@ -85,8 +88,8 @@ class Calibrated:
             teacher = dual_encoder(self.average)
             with torch.no_grad():
                 before = self.average.features(step.pixels)
-                said = teacher.text_features(drawn.tokens, drawn.mask)
-                advice = _pairs(before, said, teacher.scale())
+                said = teacher.text_features(step.own(drawn.tokens), step.own(drawn.mask))
+                advice = _pairs(step.gathered(before), step.gathered(said), teacher.scale())
             loss = loss + self.distillation * self_gap(
                 _pairs(images, texts, network.scale()), advice
             )

@@ -8,11 +8,16 @@ import torch
 from torch import Tensor
 
 from stockpot.harden import hardeners
-from stockpot.harden.contrastive import contrastive_loss, dual_encoder, match
+from stockpot.harden.contrastive import contrastive_loss, described, dual_encoder, match
 from stockpot.harden.objective import Objective, Step
 
 
-@hardeners.register("flyp", paper="arXiv:2212.00638", towers="both")
+@hardeners.register(
+    "flyp",
+    paper="arXiv:2212.00638",
+    towers="both",
+    whole="it asks the towers apart from one another",
+)
 def flyp(*, collisions: Literal["shared", "ignored"] = "shared") -> Objective:
     """Train both towers of a dual encoder on pictures and prompts of their classes.
 
@@ -25,14 +30,12 @@ def flyp(*, collisions: Literal["shared", "ignored"] = "shared") -> Objective:
     """
 
     def objective(step: Step) -> Tensor:
-        network = dual_encoder(step.model)
-        drawn = network.captions.draw(step.labels, step.generator)
-        images = step.model.features(step.pixels)
-        texts = network.text_features(drawn.tokens, drawn.mask)
+        pairs = described(step)
+        labels = step.whole.labels
         if collisions == "shared":
-            same = match(step.labels) | match(drawn.identity)
+            same = match(labels) | match(pairs.drawn.identity)
         else:
-            same = torch.eye(len(step.labels), dtype=torch.bool, device=step.labels.device)
-        return contrastive_loss(images, texts, network.scale(), same)
+            same = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        return contrastive_loss(pairs.images, pairs.texts, dual_encoder(step.model).scale(), same)
 
     return objective

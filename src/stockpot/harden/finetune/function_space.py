@@ -21,7 +21,12 @@ from stockpot.types import DataRef, NonNegative
 Distance = Literal["squared", "kl"]
 
 
-@hardeners.register("function_space", paper="arXiv:1805.08289", head="trained")
+@hardeners.register(
+    "function_space",
+    paper="arXiv:1805.08289",
+    head="trained",
+    whole="it keeps the whole model as it started",
+)
 def function_space(
     *, weight: NonNegative = 1.0, distance: Distance = "squared", images: DataRef = ""
 ) -> Objective:
@@ -59,8 +64,8 @@ class AsBefore:
             return loss
         pixels = step.pixels
         if self.feed is not None:
-            rows = torch.randint(len(self.feed), (len(pixels),), generator=step.generator)
-            pixels = taken(self.feed, rows)
+            rows = torch.randint(len(self.feed), (len(step.whole),), generator=step.generator)
+            pixels = taken(self.feed, step.own(rows))
             logits = step.model(pixels)
         before = taught(self.start, pixels).logits
         return loss + self.weight * output_gap(logits, before, self.distance)

@@ -15,7 +15,12 @@ from stockpot.models.classifier import Classifier
 from stockpot.types import NonNegative
 
 
-@hardeners.register("l2_sp", paper="arXiv:1802.01483", head="trained")
+@hardeners.register(
+    "l2_sp",
+    paper="arXiv:1802.01483",
+    head="trained",
+    whole="it measures weights outside of a pass",
+)
 def l2_sp(*, strength: NonNegative = 0.01) -> Objective:
     """Cross-entropy plus half of `strength` times the squared distance from the starting weights.
 

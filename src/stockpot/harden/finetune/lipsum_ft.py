@@ -19,7 +19,13 @@ from stockpot.models.fine_tuned import FineTunedNetwork, TextTower
 from stockpot.types import Count, NonNegative
 
 
-@hardeners.register("lipsum_ft", paper="arXiv:2404.00860", head="trained", texts=True)
+@hardeners.register(
+    "lipsum_ft",
+    paper="arXiv:2404.00860",
+    head="trained",
+    texts=True,
+    whole="it keeps the whole model as it started",
+)
 def lipsum_ft(*, texts: Count = 80, length: Count = 8, weight: NonNegative = 1.0) -> Objective:
     """Cross-entropy plus how far image-text logits on random texts have moved from the start's.
 

@@ -26,7 +26,12 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count, Positive
 
 
-@hardeners.register("lp_ft", paper="arXiv:2202.10054", head="trained")
+@hardeners.register(
+    "lp_ft",
+    paper="arXiv:2202.10054",
+    head="trained",
+    whole="it fits the head of the whole model first",
+)
 def lp_ft(*, points: Count = 10, weakest: Positive = 1e-7, strongest: Positive = 1e2) -> Objective:
     """Fit the head on frozen features, choose its regularisation on held-out data, then fine-tune.
 

@@ -16,7 +16,12 @@ from stockpot.models.load import load_for
 from stockpot.types import ModelRef, NonNegative, Positive
 
 
-@hardeners.register("wise_kd", paper="arXiv:2303.03052", head="trained")
+@hardeners.register(
+    "wise_kd",
+    paper="arXiv:2303.03052",
+    head="trained",
+    whole="it keeps a whole teacher",
+)
 def wise_kd(
     *, teacher: ModelRef = "", gamma: NonNegative = 1.0, temperature: Positive = 10.0
 ) -> Objective:

@@ -11,6 +11,7 @@ from torch import Tensor
 from stockpot.attack.threat import Norms, Radii
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
+from stockpot.harden.many.processes import sum_of
 from stockpot.harden.multinorm.threats import Adversary, Steps, adversaries
 from stockpot.harden.objective import Objective, Step
 
@@ -42,8 +43,8 @@ class _ExtremeNorms:
         drawn = float(torch.rand((), generator=step.generator))
         chosen = self.choose(drawn)
         found = worst(step, *self.attacks[chosen])
-        self.seen[chosen] += len(step.labels)
-        self.fallen[chosen] += int(found.fallen.sum())
+        self.seen[chosen] += len(step.whole)
+        self.fallen[chosen] += sum_of(int(found.fallen.sum()))[0]
         return F.cross_entropy(step.model(found.images), step.labels)
 
     def chances(self) -> list[float]:

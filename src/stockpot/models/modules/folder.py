@@ -4,6 +4,8 @@
     out/model.safetensors      routers, experts, corrections, and heads where every task has its own
     out/base/                  an ordinary model folder: the architecture and its fused weights
 
+An ensemble has a folder for each member in their place (`ensemble.py`).
+
 `load_model(out)` reads it. Tasks are told apart by their classes: the head (or correction) of the
 task with the data's classes is used.
 """
@@ -24,10 +26,11 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.config import MODULE_TYPE, Kind, has_text_head, kind_of, read_config
+from stockpot.models.config import ENSEMBLE, MODULE_TYPE, Kind, has_text_head, kind_of, read_config
 from stockpot.models.fine_tuned import load_fine_tuned
 from stockpot.models.fingerprint import fingerprint_folder
 from stockpot.models.huggingface import load_huggingface
+from stockpot.models.modules.ensemble import load_ensemble
 from stockpot.models.zero_shot import load_zero_shot
 
 PLAIN_LOADERS: Mapping[Kind, Callable[..., Classifier]] = {
@@ -39,7 +42,10 @@ PLAIN_LOADERS: Mapping[Kind, Callable[..., Classifier]] = {
 _KINDS = {
     "weight_ensemble": "stockpot.models.modules.weight_ensemble:add_experts",
     "low_rank_experts": "stockpot.models.modules.low_rank:add_experts",
+    "rank_one_experts": "stockpot.models.modules.rank_one:add_experts",
+    "subspace_experts": "stockpot.models.modules.subspace:add_subspaces",
     "surgery": "stockpot.models.modules.surgery:add_corrections",
+    "whole_ensemble": "stockpot.models.modules.whole_ensemble:add_router",
 }
 Build = Callable[[nn.Module, Mapping[str, Tensor], Mapping[str, Any], "int | None"], nn.Module]
 
@@ -105,14 +111,20 @@ def load_module(
 
     folder, source = place.local(), name or place.text
     config = read_config(folder)
+    head = {"classes": classes, "names": names, "templates": tuple(templates)}
+
+    def load_plain(where: Resolved, own: Mapping[str, Any]) -> Classifier:
+        told = head if has_text_head(own) else {}
+        return PLAIN_LOADERS[kind_of(own)](where, dtype=dtype, **told)
+
+    if config["kind"] == ENSEMBLE:
+        return load_ensemble(place, load_plain, name)
     number = _task_number(config, classes, task, source)
     if classes is None and number is not None:
         classes = tuple(config["tasks"][number]["classes"])
-    base = read_config(folder / "base")
-    head = {"classes": classes, "names": names, "templates": tuple(templates)}
-    plain = PLAIN_LOADERS[kind_of(base)](
-        resolve(folder / "base"), dtype=dtype, **(head if has_text_head(base) else {})
-    )
+    if classes is not None:
+        head["classes"] = classes
+    plain = load_plain(resolve(folder / "base"), read_config(folder / "base"))
     tensors = {k: v.to(getattr(torch, dtype)) if v.is_floating_point() else v
                for k, v in load_file(folder / "model.safetensors").items()}  # fmt: skip
     if number is not None and _put_head(plain, tensors, number):

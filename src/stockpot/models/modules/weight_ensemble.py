@@ -54,20 +54,31 @@ class Router(nn.Module):
         return gates
 
 
-class MixedLinear(nn.Module):
-    """A linear layer whose weights are mixed per image with gates that its block sets."""
+class Gated(nn.Module):
+    """A linear layer that computes with gates that its block sets."""
 
-    def __init__(self, layer: nn.Linear, weights: Tensor, biases: Tensor | None) -> None:
+    def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.layer = layer
-        self.weight_changes = nn.Parameter(weights, requires_grad=False)
-        self.bias_changes = None if biases is None else nn.Parameter(biases, requires_grad=False)
         self.gates: Tensor | None = None
 
-    def forward(self, values: Tensor) -> Tensor:
-        gates = self.gates
-        if gates is None:
+    def given(self) -> Tensor:
+        """The gates, images first."""
+        if self.gates is None:
             raise RuntimeError("a mixed layer was called outside its block")
+        return self.gates
+
+
+class MixedLinear(Gated):
+    """A linear layer whose weights are mixed per image."""
+
+    def __init__(self, layer: nn.Linear, weights: Tensor, biases: Tensor | None) -> None:
+        super().__init__(layer)
+        self.weight_changes = nn.Parameter(weights, requires_grad=False)
+        self.bias_changes = None if biases is None else nn.Parameter(biases, requires_grad=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        gates = self.given()
         rows = max(1, _LARGEST // self.layer.weight.numel())
         if len(gates) == 1:
             return self._mixed(values, gates)
@@ -92,7 +103,7 @@ class MixedLinear(nn.Module):
 class WeightEnsemble(nn.Module):
     """An MLP with a router that mixes its linear layers."""
 
-    def __init__(self, mlp: nn.Module, router: Router, routing: Routing) -> None:
+    def __init__(self, mlp: nn.Module, router: nn.Module, routing: Routing) -> None:
         super().__init__()
         self.mlp = mlp
         self.router = router
@@ -102,7 +113,7 @@ class WeightEnsemble(nn.Module):
         gates = self.router(values)
         if self.routing == "batch":
             gates = gates.mean(dim=0, keepdim=True)
-        mixed = [module for module in self.mlp.modules() if isinstance(module, MixedLinear)]
+        mixed = [module for module in self.mlp.modules() if isinstance(module, Gated)]
         for layer in mixed:
             layer.gates = gates
         try:
@@ -130,21 +141,32 @@ def mix_block(
         routing: per image, or one mean for the batch.
     """
     mlp = network.get_submodule(path)
+    layers: dict[str, Gated] = {}
     for name, (weights, biases) in changes.items():
         layer = mlp.get_submodule(name)
         if not isinstance(layer, nn.Linear):
             raise KeyError(f"{path}.{name} is no linear layer")
-        _replace(mlp, name, MixedLinear(layer, weights, biases))
-    _replace(network, path, WeightEnsemble(mlp, router, routing))
+        layers[name] = MixedLinear(layer, weights, biases)
+    place_block(network, path, layers, router, routing)
     return mlp
 
 
+def place_block(
+    network: nn.Module, path: str, layers: Mapping[str, Gated], router: nn.Module, routing: Routing
+) -> None:
+    """Put gated layers into an MLP, and a router before it."""
+    mlp = network.get_submodule(path)
+    for name, layer in layers.items():
+        _replace(mlp, name, layer)
+    _replace(network, path, WeightEnsemble(mlp, router, routing))
+
+
 def unmix_block(network: nn.Module, path: str) -> None:
-    """Undo `mix_block`."""
+    """Undo `mix_block` or `place_block`."""
     ensemble = network.get_submodule(path)
     if isinstance(ensemble, WeightEnsemble):
         for name, module in list(ensemble.mlp.named_modules()):
-            if isinstance(module, MixedLinear):
+            if isinstance(module, Gated):
                 _replace(ensemble.mlp, name, module.layer)
         _replace(network, path, ensemble.mlp)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from stockpot.results.index.rows import plain
+from stockpot.results.index.rows import name_of, plain
 from stockpot.results.index.tables import cells
 from stockpot.results.store import files_of
 
@@ -52,17 +52,18 @@ def changes_of(connection: Connection, folder: Path, *, thorough: bool = False) 
     """
     # The rows first: a file is there before its row is, so that what a run adds at this moment
     # can look new and never gone.
+    name = name_of(folder)
     known = {
         path: Known(*rest)
         for path, *rest in connection.execute(
             select(cells.c.path, cells.c.id, cells.c.size, cells.c.mtime_ns, cells.c.sha256).where(
-                cells.c.folder == plain(str(folder))
+                cells.c.folder == name
             )
         )
     }
     found = Changes()
     for path in files_of(folder) if folder.is_dir() else ():
-        before = known.pop(plain(os.fspath(path)), None)
+        before = known.pop(f"{name}/{plain(path.relative_to(folder).as_posix())}", None)
         if before is None:
             found.new.append(path)
         elif _differs(path, before, thorough=thorough):

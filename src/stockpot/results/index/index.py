@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 from sqlalchemy import select
 
 from stockpot.errors import BadParameterError, UserError
+from stockpot.remote.address import address
+from stockpot.remote.working_copy import read_copy
 from stockpot.results.collection import Results
 from stockpot.results.index.ask import SHOWN, Answer, by_filters, by_sql, is_sql, parse
 from stockpot.results.index.fresh import Changes, changes_of
 from stockpot.results.index.place import place_of
-from stockpot.results.index.rows import entry_of, plain
+from stockpot.results.index.rows import entry_of, name_of
 from stockpot.results.index.tables import cells, check, documents, drop, make
 from stockpot.results.index.write import put, take_out
 from stockpot.results.schema import CellResult
@@ -71,12 +73,12 @@ class Index:
             *folders: run folders, or folders of run folders.
         """
         found = {}
-        for folder in _whole(folders) if folders else self._here():
+        for folder in _whole(folders) if folders else self._there():
             with self.place.complaints(), self._engine.begin() as connection:
                 changes = changes_of(connection, folder)
                 take_out(connection, list(changes.gone.values()))
             self.add(*changes.new, *changes.changed)
-            found[str(folder)] = changes
+            found[name_of(folder)] = changes
         return found
 
     def behind(self, *folders: str | Path, thorough: bool = False) -> dict[str, Changes]:
@@ -84,21 +86,21 @@ class Index:
 
         Args:
             *folders: those that are looked at; by default all that it knows.
-            thorough: compare the content of all files, not only where size or time differ.
+            thorough: compare the content of all files, not only where size or time differ, and of
+                folders in storage too.
         """
-        asked = {path.resolve() for path in map(Path, folders)}
+        asked = set(map(name_of, folders))
         found = {}
-        for folder in self._here():
-            if not asked or folder in asked:
-                with self.place.complaints(), self._engine.connect() as connection:
-                    changes = changes_of(connection, folder, thorough=thorough)
-                if changes:
-                    found[str(folder)] = changes
+        for folder in self._there(asked, storage=thorough):
+            with self.place.complaints(), self._engine.connect() as connection:
+                changes = changes_of(connection, folder, thorough=thorough)
+            if changes:
+                found[name_of(folder)] = changes
         return found
 
     def forget(self, *folders: str | Path) -> int:
         """Take folders out, whether they are there or not; the number of cells that went."""
-        names = [plain(str(Path(folder).resolve())) for folder in folders]
+        names = [name_of(folder) for folder in folders]
         with self.place.complaints(), self._engine.begin() as connection:
             numbers = connection.scalars(select(cells.c.id).where(cells.c.folder.in_(names))).all()
             take_out(connection, numbers)
@@ -169,7 +171,7 @@ class Index:
     def _meant(self, folders: Sequence[str | Path]) -> list[str]:
         known, found = self.folders, []
         for folder in folders:
-            name = plain(str(Path(folder).resolve()))
+            name = name_of(folder)
             inner = [one for one in known if one == name or one.startswith(f"{name}/")]
             if not inner:
                 raise UserError(
@@ -179,8 +181,20 @@ class Index:
             found += inner
         return found
 
-    def _here(self) -> list[Path]:
-        return [folder for folder in map(Path, self.folders) if folder.is_dir()]
+    def _there(self, asked: Collection[str] = (), *, storage: bool = True) -> Iterator[Path]:
+        """The folders that it knows, or those of them that are asked for, where they can be read.
+
+        What lies in storage is brought first; without `storage` it is left out.
+        """
+        for name in self.folders:
+            if asked and name not in asked:
+                continue
+            if address(name) is None:
+                folder = Path(name)
+                if folder.is_dir():
+                    yield folder
+            elif storage:
+                yield read_copy(name)
 
 
 def rebuilt(place: str | Path, folders: Sequence[str | Path] = ()) -> Index:
@@ -193,7 +207,7 @@ def rebuilt(place: str | Path, folders: Sequence[str | Path] = ()) -> Index:
     whole = _whole(folders)
     if not folders:
         with Index(place) as known:
-            whole = [Path(folder) for folder in known.folders]
+            whole = [read_copy(folder) for folder in known.folders]
         away = [str(folder) for folder in whole if not folder.is_dir()]
         if away:
             raise UserError(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.errors import UserError
+from stockpot.remote.copies import place_name
 from stockpot.results.schema import CellResult, Scalar, Score
 from stockpot.results.store import digest, parse_result
 
@@ -37,8 +38,8 @@ def entry_of(path: Path) -> Entry:
     result = parse_result(content, str(path))
     place = path.resolve()
     cell = {
-        "path": plain(str(place)),
-        "folder": plain(str(folder_of(place))),
+        "path": name_of(place),
+        "folder": name_of(folder_of(place)),
         "file": plain(place.name),
         "sha256": hashlib.sha256(content).hexdigest(),
         "size": stat.st_size,
@@ -52,6 +53,11 @@ def entry_of(path: Path) -> Entry:
 def folder_of(path: Path) -> Path:
     """The run folder of a result file, or the folder it lies in."""
     return path.parent.parent if path.parent.name == "results" else path.parent
+
+
+def name_of(place: str | Path) -> str:
+    """What an index calls a folder or file: by its address, else by its whole path."""
+    return plain(place_name(place))
 
 
 def plain(text: str) -> str:

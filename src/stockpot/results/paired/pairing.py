@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stockpot.errors import UnknownNameError, UserError
+from stockpot.remote.address import address
 from stockpot.results.paired.answers import shared
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
@@ -46,6 +47,8 @@ def by_model(given: Results, chosen: str, option: str) -> dict[str, list[CellRes
 def _place(given: str) -> tuple[str, str]:
     """A path, and a model's name where one follows."""
     path, colon, model = given.rpartition(":")
+    if address(given):  # the first colon is its own, and another may stand before a port
+        return (path, model) if "/" not in model else (given, "")
     if colon and not Path(given).exists() and Path(path).exists():
         return path, model
     return given, ""

@@ -7,6 +7,9 @@ again. Jobs save what they make whole, and find it when they are run a second ti
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +21,11 @@ from stockpot.engine import Job, Outcome, engines, run_all
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.surroundings import Surroundings, sendable
 from stockpot.errors import BadParameterError, MissingDependencyError, UserError
+from stockpot.files import is_abandoned, own_mark
 from stockpot.types import Count, Natural
+
+_LOOK = 0.5
+"""Seconds between two looks of a local job at whether it is still wanted."""
 
 
 class Slurm:
@@ -73,7 +80,8 @@ class SlurmWorkers:
     def __init__(self, engine: Slurm, function: Callable[[Any], Any]) -> None:
         self.size = engine.size
         self._engine = engine
-        self._call = Call(function, Surroundings.here(), engine.threads)
+        asker = own_mark() if engine.cluster == "local" else ""
+        self._call = Call(function, Surroundings.here(), engine.threads, asker)
         self._running: list[tuple[Any, int, Any, int]] = []
         """What submitit gave, number, job and how often it was lost."""
 
@@ -116,14 +124,22 @@ class Call:
     """A function as a job calls it; what is preempted begins again, and finds what it saved."""
 
     def __init__(
-        self, function: Callable[[Any], Any], surroundings: Surroundings, threads: int
+        self,
+        function: Callable[[Any], Any],
+        surroundings: Surroundings,
+        threads: int,
+        asker: str = "",
     ) -> None:
         self.function = function
         self.surroundings = surroundings
         self.threads = threads
+        self.asker = asker
+        """The process of this machine with which the job ends; none where a queue holds it."""
 
     def __call__(self, job: Any) -> tuple[Any, Exception | None]:
         """The value or the error, as values."""
+        if self.asker:
+            threading.Thread(target=_end_with, args=(self.asker,), daemon=True).start()
         self.surroundings.enter(self.threads)
         try:
             return self.function(job), None
@@ -133,6 +149,18 @@ class Call:
     def checkpoint(self, job: Any) -> Any:
         """What submitit puts back into the queue when a job was preempted or timed out."""
         return _package().helpers.DelayedSubmission(self, job)
+
+
+def _end_with(asker: str) -> None:
+    """Kill this process when the one that asked is gone, or submitit's own between the two.
+
+    submitit lets what it starts outlive both; but nobody would fetch the result, and the next run
+    does not know that its work is being done.
+    """
+    between = int(os.environ["SUBMITIT_LOCAL_JOB_ID"])
+    while os.getppid() == between and not is_abandoned(asker):
+        time.sleep(_LOOK)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _package() -> Any:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -101,18 +104,21 @@ class RayWorkers:
 
     def submit(self, number: int, job: Any) -> None:
         """Hand a job to the cluster, which waits for a place if there is none."""
-        body, places = self._packer.pack(job)
-        reference = self._task.remote(
-            self._function, body, self._surroundings, self._threads, *places
-        )
+        with _unwrapped():
+            body, places = self._packer.pack(job)
+            reference = self._task.remote(
+                self._function, body, self._surroundings, self._threads, *places
+            )
         self._running[reference] = number
 
     def next(self) -> Outcome:
         """The next job to end."""
-        (done, *_), _ = self._ray.wait(list(self._running), num_returns=1)
+        with _unwrapped():
+            (done, *_), _ = self._ray.wait(list(self._running), num_returns=1)
         number = self._running.pop(done)
         try:
-            value, problem = self._ray.get(done)
+            with _unwrapped():
+                value, problem = self._ray.get(done)
         except self._ray.exceptions.RayError as lost:
             first = str(lost).strip().splitlines()[0]
             value, problem = None, UserError(
@@ -160,15 +166,49 @@ def _connected() -> Any:
     address = os.environ.get("RAY_ADDRESS")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if address and address != "local":
-            ray.init(address=address, **quiet)
-        else:
-            ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
-    except (ConnectionError, TimeoutError, ValueError, RuntimeError) as problem:
+        with _own_answer_to_signals(), _unwrapped():
+            if address and address != "local":
+                ray.init(address=address, **quiet)
+            else:
+                ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
+    except Exception as problem:  # Ray raises plain ones too, of a node that starts too slowly
         where = f"the cluster at RAY_ADDRESS={address}" if address else "a local cluster"
         first = str(problem).strip().splitlines()[0]
         raise UserError(f"engine ray: {where} cannot be used ({first})") from problem
     return ray
+
+
+@contextmanager
+def _own_answer_to_signals() -> Iterator[None]:
+    """Leave SIGTERM to who called: Ray, once started, would end the program with a code of its own.
+
+    One that came meanwhile, and that Ray answered, is sent again.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ray leaves signals alone then
+        return
+    before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    try:
+        yield
+    except SystemExit as stop:
+        signal.signal(signal.SIGTERM, before)
+        if stop.code == signal.SIGTERM:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Let what a signal raises pass: Ray's compiled code makes it the cause of another error."""
+    try:
+        yield
+    except SystemError as problem:
+        cause = problem.__cause__
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause from None
+        raise
 
 
 @engines.register("ray")

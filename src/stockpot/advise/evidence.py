@@ -1,0 +1,93 @@
+"""The numbers behind the advice: each stands in a study, and `docs/choosing.md` quotes it.
+
+This is their one home: the page repeats these sentences word by word, and a test looks every number
+up in the study that is named.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Evidence(NamedTuple):
+    """What a study has shown."""
+
+    because: str
+    """With its numbers: points of accuracy, and 95 % intervals."""
+    study: str
+    """The folder under `studies`."""
+
+    @property
+    def link(self) -> str:
+        """Where it can be read, from the root of the repository."""
+        return f"studies/{self.study}/README.md"
+
+
+EVIDENCE = {
+    "average": Evidence(
+        "one pass, no settings; experts of five tasks: +2.7 [+2.2, +3.2] over the base, and "
+        "neither `ties` nor `task_arithmetic` was told apart from it",
+        "clip_fusion",
+    ),
+    "regmean": Evidence(
+        "+4.9 [+4.4, +5.4] over the base, the best of the methods that keep one plain model "
+        "without test images",
+        "clip_fusion",
+    ),
+    "spectral": Evidence(
+        "+4.4 [+3.9, +4.9], +4.4 [+3.8, +4.9] and +4.3 [+3.7, +4.8] over the base: the best "
+        "without any image",
+        "clip_fusion",
+    ),
+    "grow": Evidence(
+        "+7.6 [+7.1, +8.1]; with a mask for each task 66.1 [65.5, 66.6] of the experts' 67.9",
+        "clip_fusion",
+    ),
+    "adamerging": Evidence(
+        "+3.7 [+3.2, +4.1]; entropy makes a base that is too sure of itself surer: ten times "
+        "larger steps lost nearly all of it",
+        "clip_fusion",
+    ),
+    "orthogonal": Evidence(
+        "with five almost orthogonal changes there is little to resolve by signs: `ties` less "
+        "`task_arithmetic` -0.4 [-0.8, +0.1]",
+        "clip_fusion",
+    ),
+    "scale": Evidence(
+        "the sum of five changes: 56.7 [56.1, 57.3] at a scale of 0.2 and 56.6 [56.0, 57.2] at "
+        "0.3, but 51.5 [51.0, 52.1] at 0.5, below the base, and 24.2 [23.8, 24.7] at 1.0",
+        "clip_fusion",
+    ),
+    "defaults": Evidence(
+        "at their published settings `della` was -4.1 [-4.8, -3.4] and `wudi` -3.7 [-4.4, -3.1], "
+        "below the base",
+        "clip_fusion",
+    ),
+    "unseen": Evidence(
+        "on tasks that no member saw every fusion was below the base's 53.6 [52.4, 54.9]: `smile` "
+        "45.8 [44.7, 47.1], `average` 49.3 [48.1, 50.6], `ties` 53.1 [51.9, 54.4]",
+        "clip_fusion",
+    ),
+    "wise_ft": Evidence(
+        "outside the training data +3.2 [+1.2, +5.2] in changed contexts and +11.8 [+7.7, +15.8] "
+        "for drawings, with nothing lost that could be told apart inside; it is free",
+        "robust_finetuning",
+    ),
+    "apart": Evidence("a barrier of 44 points between two of them", "robust_soups"),
+    "batch_norm": Evidence(
+        "clean accuracy falls to 9.5 between two models that do not belong together, and with "
+        "BatchNorm statistics estimated anew to 34.2",
+        "robust_soups",
+    ),
+    "norms": Evidence(
+        "one to four epochs turn one norm's robustness into another's, and a soup of l_inf and l_1 "
+        "members held 35.2 [32.3, 38.2] under the union, more than any member; training against "
+        "both at once is better still: MAX +3.4 [+1.6, +5.2] over the best soup",
+        "robust_soups",
+    ),
+    "shots": Evidence(
+        "within 0.6 to 0.7 points of 250 labels; ten labels did worse than knowing which member to "
+        "take",
+        "robust_soups",
+    ),
+}  # fmt: skip

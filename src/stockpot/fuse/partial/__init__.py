@@ -1,0 +1,1 @@
+"""Methods that take over, in part, what one member changed."""

@@ -1,0 +1,1 @@
+"""Training on many processes: the same curve and the same weights as on one."""
