@@ -76,6 +76,7 @@ _MEANT = {
     "density": Range(0.02, 1.0),
     "keep": Range(0.02, 1.0),
     "gamma": Range(0.0, 0.1),
+    "drop": Range(0.0, 0.95),
     "epsilon": Range(0.0, 0.3),
     "t": Range(0.0, 1.0),
     "alpha": Range(0.0, 1.0),
