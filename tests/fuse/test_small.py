@@ -159,3 +159,22 @@ def test_a_spoilt_folder_is_refused_in_one_line(
         read_tensors(out)
     assert isinstance(told.value, UserError)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"superposed": ["nosuch"]}, "does not name what is superposed"),
+        ({"superposed": 7}, "does not name what is superposed"),
+        ({"seed": "x"}, "lacks seed, scale or vary"),
+    ],
+)
+def test_a_spoilt_superposition_is_refused_in_one_line(
+    change: dict[str, Any], message: str, pool: dict[str, Path], tmp_path: Path
+) -> None:
+    members = {name: pool[name] for name in ("a", "b")}
+    out = fuse("randes", members, base=pool["base"], out=tmp_path / "out") / "a"
+    path = out / "small_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadCheckpointError, match=message):
+        read_tensors(out)

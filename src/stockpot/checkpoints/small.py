@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -106,19 +105,30 @@ class SmallSource:
                     hint="Give the base that it was made with.",
                 )
             shape = kept[name].shape if place is None else base.tensors()[place].shape
-            self._infos[name] = TensorInfo(tuple(shape), getattr(torch, dtype))
+            kind = getattr(torch, str(dtype), None)
+            if not isinstance(kind, torch.dtype):
+                raise BadCheckpointError(f"{label}: {name} has no dtype named {dtype!r}.")
+            self._infos[name] = TensorInfo(tuple(shape), kind)
             if place is not None:
                 self._under[name] = place
+        if config["kind"] == "superposed":
+            _check_superposed(config, self._infos, label)
         self._targets = {name: self._infos[name] for name in config.get("superposed", ())}
         self._moved = shuffled(self._targets, config["seed"]) if config.get("shuffle") else {}
-        # A walk asks for one tensor stretch by stretch.
-        self._unpacked = lru_cache(maxsize=2)(self._unpack)
+        # A walk asks for one tensor stretch by stretch, in several threads.
+        self._kept: tuple[tuple[str, Tensor], ...] = ()
 
     def tensors(self) -> Mapping[str, TensorInfo]:
         return self._infos
 
     def read(self, name: str) -> Tensor:
-        return self._unpacked(self.tied.get(name, name))
+        own = self.tied.get(name, name)
+        for known, values in self._kept:
+            if known == own:
+                return values
+        found = self._unpack(own)
+        self._kept = (*self._kept[-1:], (own, found))
+        return found
 
     def stretch(self, name: str, start: int, stop: int) -> Tensor:
         return self.read(name).reshape(-1)[start:stop]
@@ -147,6 +157,16 @@ class SmallSource:
         if name in kept:
             return self._own.read(name).to(dtype)
         return self._base.read(self._under[name]).to(dtype)
+
+
+def _check_superposed(config: Mapping[str, Any], known: Mapping[str, Any], label: str) -> None:
+    named, seed, scale = (config.get(key) for key in ("superposed", "seed", "scale"))
+    if not isinstance(named, list) or not all(isinstance(n, str) and n in known for n in named):
+        raise BadCheckpointError(f"{label}: small_config.json does not name what is superposed.")
+    if not isinstance(seed, int) or not isinstance(scale, int | float) or "vary" not in config:
+        raise BadCheckpointError(
+            f"{label}: small_config.json lacks seed, scale or vary, which the signs follow from."
+        )
 
 
 def _wide(values: Tensor) -> Tensor:
