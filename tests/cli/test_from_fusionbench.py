@@ -29,6 +29,8 @@ FEW = {
 """Settings that keep a method's part short."""
 
 
+UNMEASURED = ("fisher", "regmean_pp", "opcm", "dop", "tatr", "fw_hard", "ada_svd")
+"""Methods whose models are made and not measured: that is the same for all of them."""
 STEPS = {
     "adamerging": ("steps",),
     "concrete": ("steps", "adapt_steps"),
@@ -59,6 +61,9 @@ def small(command: str, pool: Path) -> list[str]:
     words = [word for word in words if word != "epochs=3"]
     if words[0] == "harden":
         words.remove("-p")
+    if method in UNMEASURED:
+        place = words.index("--data")
+        del words[place : place + 2]
     for setting in FEW.get(method, ()):
         if "--load" not in words or setting.startswith("batch"):
             words += ["-p", setting]

@@ -172,7 +172,7 @@ class Curve(NamedTuple):
     weights: dict[str, Tensor]
 
 
-EVEN, UNEVEN = 12, 11
+EVEN, UNEVEN = 6, 5
 """Batches of which two processes get equal shares, and of which they do not."""
 
 
@@ -184,7 +184,7 @@ def curve(row: Row, batch_size: int, *, shard: bool = False) -> Curve:
     settings = {"batch_size": batch_size, "optimizer": "sgd", "epochs": 1, "lr": 0.01, "seed": 5}
     train(
         working,
-        make_dataset(IMAGES),
+        make_dataset(IMAGES // 2),
         make_objective(row),
         report=lambda step, total, seen: losses.append(seen["loss"]),
         **settings,  # type: ignore[arg-type]
