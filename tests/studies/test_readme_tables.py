@@ -7,6 +7,7 @@ half a last digit higher. Everything but numbers must be the same.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     make = part(study, "tables").from_data
     if study == "robust_soups":
         return lambda nudge: make()
+    if study == "merging_under_attack":
+        outcomes = json.loads((STUDIES / study / "outcomes.json").read_text(encoding="utf-8"))
+        return lambda nudge: make(outcomes)
     if study == "adaptation":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "first")))
     if study in ("surface", "unknowns"):
@@ -55,6 +59,7 @@ PLACES = {
     "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
+    "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
@@ -68,7 +73,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = tables_of(study, part)
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study == "robust_soups":  # whole numbers of images: nothing was rounded before
+    if study in ("robust_soups", "merging_under_attack"):  # whole numbers of images: nothing was rounded before
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
