@@ -50,7 +50,9 @@ def results(folder: Path) -> dict[str, Any]:
     """Result files by name, without when, where and at what cost."""
     found = {}
     for path in sorted((folder / "results").glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+        # Models that a run made are named by their place in its folder.
+        text = path.read_text(encoding="utf-8").replace(str(folder), "RUN")
+        document = json.loads(text)
         if document["key"]["measure"] == "cost":
             document["scores"] = [score["metric"] for score in document["scores"]]
             document["notes"] = []
