@@ -108,8 +108,11 @@ def workers_of(engine: str, mark: str, command: int) -> list[int]:
     if engine == "processes":  # forks of a server that the command started
         servers = {one.number for one in found if one.parent == command}
         return [one.number for one in found if one.parent in servers and "forkserver" in one.words]
-    if engine == "ray":  # such as `ray::IDLE` and `ray::_carry_out`
-        return [one.number for one in found if one.words.startswith("ray::")]
+    if engine == "ray":
+        # Such as `ray::IDLE` and `ray::_carry_out`; with an agent (`ray::RuntimeEnvAgent`) its node
+        # ends, which here is the whole cluster.
+        own = [one for one in found if one.words.startswith("ray::")]
+        return [one.number for one in own if "Agent" not in one.words]
     return [one.number for one in found if "submitit" in one.words]
 
 
