@@ -73,7 +73,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = tables_of(study, part)
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study in ("robust_soups", "merging_under_attack"):  # whole numbers of images: nothing was rounded before
+    if study in ("robust_soups", "merging_under_attack"):  # whole numbers: nothing was rounded
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
