@@ -16,7 +16,7 @@ from torch import Tensor
 from stockpot.checkpoints.alignment import Alignment, Row
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.fuse.fuser import Slab
-from stockpot.fuse.similarity import Products, SimilarityReport, report_of
+from stockpot.fuse.similarity import Products, SimilarityReport, report_of, sums_of_tensors
 from stockpot.fuse.stream import Stream
 
 
@@ -49,12 +49,7 @@ class BesideBase:
         seen[slab.name, slab.start] = torch.stack(products).cpu()
 
     def finish(self, parts: Sequence[dict[tuple[str, int], Tensor]]) -> dict[str, Tensor]:
-        every = {place: sums for part in parts for place, sums in part.items()}
-        totals: dict[str, Tensor] = {}
-        for name, start in sorted(every):
-            sums = every[name, start]
-            totals[name] = totals[name] + sums if name in totals else sums
-        return totals
+        return sums_of_tensors(parts)
 
 
 def learned(alignment: Alignment) -> list[Row]:

@@ -141,12 +141,17 @@ class Products:
         ).cpu()
 
     def finish(self, parts: Sequence[dict[tuple[str, int], Tensor]]) -> dict[str, Tensor]:
-        every = {place: sums for part in parts for place, sums in part.items()}
-        totals: dict[str, Tensor] = {}
-        for name, start in sorted(every):
-            sums = every[name, start]
-            totals[name] = totals[name] + sums if name in totals else sums
-        return totals
+        return sums_of_tensors(parts)
+
+
+def sums_of_tensors(parts: Sequence[Mapping[tuple[str, int], Tensor]]) -> dict[str, Tensor]:
+    """Sums of stretches, by tensor and where they begin, added up in one order per tensor."""
+    every = {place: sums for part in parts for place, sums in part.items()}
+    totals: dict[str, Tensor] = {}
+    for name, start in sorted(every):
+        sums = every[name, start]
+        totals[name] = totals[name] + sums if name in totals else sums
+    return totals
 
 
 def report_of(names: tuple[str, ...], products: Mapping[str, Tensor]) -> SimilarityReport:
