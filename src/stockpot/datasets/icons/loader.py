@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import as_file, files
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
-from torch import Tensor
 
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
@@ -86,15 +85,15 @@ def icons(
         )
     number = {label: index for index, label in enumerate(classes)}
     labels = torch.tensor([number[label] for label in table["class"].to_pylist()])
-    pixels = _decoded(tuple(table["image"].to_pylist()))
+    images = _decoded(tuple(table["image"].to_pylist()))
     licences = sorted(set(table["licence"].to_pylist()))
     return Dataset(
         name="icons",
         split=split,
-        images=TensorImages(pixels),
+        images=images,
         labels=labels,
         classes=classes,
-        fingerprint=pixel_fingerprint(pixels, labels, classes),
+        fingerprint=pixel_fingerprint(images.pixels, labels, classes),
         licence=" AND ".join(licences),
         templates=TEMPLATES,
         columns=_columns(table),
@@ -114,8 +113,7 @@ def _columns(table: Any) -> dict[str, tuple[str, ...]]:
 
 def _table(style: str | None, families: Sequence[str]) -> Any:
     wanted = [("style", style), *(("family", family) for family in families)]
-    with as_file(files("stockpot") / "zoo" / "icons.parquet") as path:
-        table = by_tables(pq.read_table(path))
+    table = _embedded()
     if lacking := _lacking(table, wanted):
         table = by_tables(pq.read_table(built_path())) if built_path().is_file() else table
         if _lacking(table, wanted):
@@ -124,6 +122,12 @@ def _table(style: str | None, families: Sequence[str]) -> Any:
                 hint="Run `stockpot data build icons --share-alike` first.",
             )
     return table
+
+
+@cache
+def _embedded() -> Any:
+    with as_file(files("stockpot") / "zoo" / "icons.parquet") as path:
+        return by_tables(pq.read_table(path))
 
 
 def by_tables(table: Any) -> Any:
@@ -147,13 +151,14 @@ def _lacking(table: Any, wanted: Sequence[tuple[str, str | None]]) -> list[str]:
     ]
 
 
-# A recipe asks for the same split again and again; the largest takes about 100 MB.
+# A recipe asks for the same split again and again; the largest takes about 100 MB. The images and
+# not only their pixels: what is kept by images (`image_hashes`) is found again.
 @lru_cache(maxsize=2)
-def _decoded(encoded: tuple[bytes, ...]) -> Tensor:
+def _decoded(encoded: tuple[bytes, ...]) -> TensorImages:
     def decode(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
         with Image.open(io.BytesIO(data)) as picture:
             return np.asarray(picture.convert("RGB"))
 
     with ThreadPoolExecutor() as threads:
         pictures = np.stack(list(threads.map(decode, encoded)))
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
+    return TensorImages(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous())
