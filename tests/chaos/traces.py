@@ -17,7 +17,7 @@ from chaos.killed_commands import JOBS
 MARK = "STOCKPOT_CHAOS"
 _VARYING = {
     "cost", "provenance", "versions", "seconds", "updated", "wall_seconds", "stages", "started",
-    "command", "report_written", "test_looks",
+    "command", "report_written",
 }  # fmt: skip
 
 

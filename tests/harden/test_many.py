@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -117,6 +118,30 @@ def test_two_processes_make_the_weights_of_one(
     assert [(tmp_path / f"stopped-{number}").read_text() for number in (0, 1)] == ["5", "5"]
     names = {"one", "two", "shards", "said-0", "said-1", "stopped-0", "stopped-1"}
     assert {path.name for path in tmp_path.iterdir()} <= names | {"toy.npz"}
+
+
+def test_a_restart_reads_no_address_of_the_try_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun's own store outlives its processes; whom one finds there must be of the same try."""
+    agent = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    surroundings = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent.port), "WORLD_SIZE": "2"}
+    for name, value in {**surroundings, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, value)
+    stores: list[Any] = []
+    monkeypatch.setattr(
+        dist, "init_process_group", lambda backend, store, **_: stores.append(store)
+    )
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    for attempt, number in (("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
+        monkeypatch.setenv("RANK", number)
+        with together(torch.device("cpu")):
+            pass
+    first, beside_it, *again = stores
+    first.set("where I am", "a port that is closed when this process is lost")
+    assert beside_it.check(["where I am"])
+    assert not any(store.check(["where I am"]) for store in again)
+    again[0].set("where I am", "here")
+    assert again[1].get("where I am") == b"here"
 
 
 def elastic(model: Path, out: Path) -> None:

@@ -57,6 +57,7 @@ def test_after_sigkill_a_search_is_the_undisturbed_one(tmp_path: Path) -> None:
     assert told(resumed) == told(undisturbed)
     assert (resumed.chosen, resumed.front) == (undisturbed.chosen, undisturbed.front)
     assert (resumed.test, resumed.selection) == (undisturbed.test, undisturbed.selection)
+    assert resumed.test_looks == undisturbed.test_looks == 1
 
 
 def same_points(found: TuneResult, alone: TuneResult) -> None:
