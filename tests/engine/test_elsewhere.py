@@ -170,7 +170,9 @@ def local(folder: Path) -> dict[str, Any]:
 
 
 def test_jobs_of_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit")
+    submitit = pytest.importorskip("submitit")
+    # submitit waits 15 s for the result of a lost job: files of another node may come late.
+    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 0)
     question = asked(1, clean={})
     plain = told(measure(**question, out=tmp_path / "serial"))
     # A job that is lost is sent again.
