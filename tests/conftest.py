@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -21,12 +22,17 @@ from skips import (  # noqa: F401 (hooks of pytest)
 )
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.fetch.cache import cache_dir
+from stockpot.datasets.icons import loader
 from stockpot.models.classifier import Classifier
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
 REAL_CACHE = cache_dir()
 """Where this machine keeps fetched data; only tests marked `data` see it."""
+
+# Tests ask for many splits and families of the icons, one after the other: each picture is decoded
+# once for all of them, 100 MB in the end, which a command had better not hold.
+loader.picture_of = cache(loader.picture_of)
 
 
 @pytest.fixture(autouse=True, scope="session")

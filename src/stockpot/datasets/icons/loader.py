@@ -155,10 +155,12 @@ def _lacking(table: Any, wanted: Sequence[tuple[str, str | None]]) -> list[str]:
 # not only their pixels: what is kept by images (`image_hashes`) is found again.
 @lru_cache(maxsize=2)
 def _decoded(encoded: tuple[bytes, ...]) -> TensorImages:
-    def decode(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        with Image.open(io.BytesIO(data)) as picture:
-            return np.asarray(picture.convert("RGB"))
-
     with ThreadPoolExecutor() as threads:
-        pictures = np.stack(list(threads.map(decode, encoded)))
+        pictures = np.stack(list(threads.map(picture_of, encoded)))
     return TensorImages(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous())
+
+
+def picture_of(encoded: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The pixels of one picture of the file."""
+    with Image.open(io.BytesIO(encoded)) as picture:
+        return np.asarray(picture.convert("RGB"))
