@@ -40,6 +40,9 @@ STEPS = {
     "wudi": ("steps",),
 }
 """What makes a method of a recipe take long."""
+MEASURED = {"clip_generalisation": ("clip-base", "average", "wemoe")}
+"""Of the models of a recipe, all made: the base, a network and a module. Every method's model is
+measured by clip_fusion, and these here on each of five sets."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,13 @@ def small(command: str, pool: Path) -> list[str]:
     return words
 
 
+def of_all_methods() -> list[str]:
+    """The methods whose models clip_fusion makes and measures."""
+    recipe = yaml.safe_load((ROOT / "recipes" / "clip_fusion.yaml").read_text(encoding="utf-8"))
+    assert "models" not in recipe["measure"]
+    return [entry["method"] for entry in recipe["fuse"].values()]
+
+
 def short_recipe(path: Path, pool: Path) -> list[str]:
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     changes = []
@@ -87,6 +97,9 @@ def short_recipe(path: Path, pool: Path) -> list[str]:
     for name, entry in recipe["fuse"].items():
         steps = STEPS.get(entry["method"], ())
         changes += [f"fuse.{name}.{step}=1" for step in steps]
+    if path.stem in MEASURED:
+        assert {recipe["fuse"][name]["method"] for name in recipe["fuse"]} <= set(of_all_methods())
+        changes += [f"measure.models=[{','.join(MEASURED[path.stem])}]"]
     return [word for change in changes for word in ("--set", change)]
 
 
@@ -135,6 +148,12 @@ def check_that_recipes_measure_every_method(ran: dict[str, Path]) -> None:
     place = next(iter(ran.values()))
     for name in ("clip_fusion", "clip_generalisation", "clip_robustness"):
         assert (place / "runs" / name / "report.html").is_file()
+    few = {result.key.model for result in load_results(place / "runs" / "clip_generalisation")}
+    assert few == set(MEASURED["clip_generalisation"])
+    made = yaml.safe_load((ROOT / "recipes" / "clip_generalisation.yaml").read_text())["fuse"]
+    assert set(made) <= {
+        path.name for path in (place / "runs/clip_generalisation/models").iterdir()
+    }
     models = {result.key.model for result in load_results(place / "runs" / "clip_fusion")}
     assert models >= {"average", "ties", "regmean", "wemoe", "smile", "task_arithmetic-scale=0.3"}
 

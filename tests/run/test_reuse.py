@@ -205,8 +205,11 @@ def test_an_edit_remakes_what_depends_on_it(
     assert sum("already made" in line for line in said) == len(after) - len(anew)
     assert edit.why in "\n".join(said)
     assert not [path for path in (run / "models").iterdir() if path.name.startswith(".")]
-    fresh = stockpot.run(changed, out=tmp_path / "fresh")
-    assert scores(run) == scores(fresh.folder)
+    # What is made and measured by the recipe as it was is there already, in a folder once empty.
+    as_it_was = {**changed, "report": recipe["report"]} == recipe and edit.change is not replace_b
+    known = _aside(place) / "run"
+    fresh = known if as_it_was else stockpot.run(changed, out=tmp_path / "fresh").folder
+    assert scores(run) == scores(fresh)
 
 
 def test_the_copied_place_needs_nothing(followed: tuple[Path, Recipe], tmp_path: Path) -> None:
