@@ -131,7 +131,7 @@ def test_a_cluster_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.Mon
     prestarted = []
 
     def slow(**_: Any) -> None:
-        prestarted.append(os.environ["RAY_prestart_worker_first_driver"])
+        prestarted.append(os.environ["RAY_prestart_worker_first_driver"])  # noqa: SIM112
         raise Exception("The current node timed out during startup. This could happen because ...")
 
     monkeypatch.setattr(ray, "init", slow)
