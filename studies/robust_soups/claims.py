@@ -1,0 +1,362 @@
+"""The findings of "Seasoning Model Soups", judged by the rules of plan.md.
+
+    python studies/robust_soups/claims.py runs/soups
+
+reads the answers of a run, however far it has come, writes claims.json and fills README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from answers import Answers, Flags
+from chosen import NEIGHBOURS, ask, cells, choices, grid, one, shifts, union
+from families import JOINT, SOUPED, TOY, Scale
+from measured import first_of
+from numpy.typing import NDArray
+
+from stockpot.files import write_atomic
+from stockpot.results.contrast import (
+    Contrast,
+    Contrasts,
+    Verdict,
+    every_of,
+    halves,
+    some_of,
+    verdict,
+)
+from stockpot.results.resamples import resampled_means
+from stockpot.results.tables import fill, markdown
+
+HERE = Path(__file__).parent
+RESAMPLES = 1000
+CLAIMS = {
+    "F1": "no barrier: the lowest interior soup of a line is no worse than its lower end",
+    "F2": "for neighbouring norms some interior soup beats the specialist",
+    "F3": "MAX and SAT on (l_inf, l_1) lie above the soups",
+    "F4": "the best soup under the union needs no l_2 member",
+    "F4, strictly": "it is better without one",
+    "F5": "on the line l_inf - l_2 a weight outside [0, 1] is as good for l_inf",
+    "F5, strictly": "it is better",
+    "F6": "the best soup of a shifted set beats the best member",
+    "F6, clean": "on clean images it does not",
+    "F7": "a hundred labels choose as well as five hundred",
+    "F8": "the nominal weight falls as severity rises",
+    "F8, pixelate": "pixelate favours l_1 over l_inf",
+    "F8, JPEG": "JPEG favours l_inf over l_1",
+    "F9": "one soup for all is below the output ensemble of the members",
+    "F10": "bases that were trained apart do not mix",
+}  # fmt: skip
+MARGINS = {"F1": -0.02, "F4": -0.005, "F5": -0.005, "F6, clean": -0.005, "F7": -0.01, "F10": 0.1}
+"""What a difference must exceed; 0 where nothing is said. F8 counts weights, the others shares."""
+
+Share = NDArray[np.float32]
+Side = dict[str, NDArray[Any]]
+"""Answers by condition, an array of images each."""
+
+
+class Part(NamedTuple):
+    """One difference: its interval, the interval for all of several together, and each seed's."""
+
+    alone: Contrast
+    together: Contrast
+    each: tuple[float, ...]
+
+    def said(self, margin: float, together: bool = False) -> Verdict:
+        """By the interval; and every seed must be on that side."""
+        found = self.together if together else self.alone
+        told = verdict(found.low, found.high, margin)
+        sides = [(value > margin) == (told == "held") for value in self.each]
+        return told if told == "not told apart" or all(sides) else "not told apart"
+
+
+class Finding(NamedTuple):
+    """A claim, what was found, and the verdict."""
+
+    claim: str
+    parts: tuple[Part, ...]
+    verdict: Verdict
+
+
+def compared(runs: Sequence[tuple[Side, Side]], of: int = 1) -> Part:
+    """The first less the second, over seeds; images and seeds are drawn anew together."""
+    sides = {
+        name: {str(seed): {k: np.asarray(v, np.float32) for k, v in run[place].items()}
+               for seed, run in enumerate(runs)}
+        for place, name in enumerate(("first", "second"))
+    }  # fmt: skip
+    contrasts, data = Contrasts(sides), list(runs[0][0])
+    factors = {"first": 1.0, "second": -1.0}
+    alone = contrasts.of(factors, data)
+    together = contrasts.of(factors, data, 1 - 0.05 / of)
+    assert alone is not None
+    assert together is not None
+    each = [float(np.mean([one[k].mean() - two[k].mean() for k in data])) for one, two in runs]
+    return Part(alone, together, tuple(each))
+
+
+def single(claim: str, part: Part) -> Finding:
+    return Finding(claim, (part,), part.said(MARGINS.get(claim, 0.0)))
+
+
+def several(claim: str, parts: Sequence[Part], *, every: bool) -> Finding:
+    margin = MARGINS.get(claim, 0.0)
+    together = [part.said(margin, together=True) for part in parts]
+    alone = [part.said(margin) for part in parts]
+    return Finding(claim, tuple(parts), every_of(together, alone) if every else some_of(together))
+
+
+class Claims:
+    """Answers of a run, and the claims that they decide."""
+
+    def __init__(self, folder: Path, scale: Scale, base: str = "linf") -> None:
+        self.folder, self.scale, self.base = folder, scale, base
+        done = folder / "done.json"
+        self.done = set(json.loads(done.read_text())) if done.exists() else set()
+
+    def seeds(self, part: str, role: str | None = None) -> list[int]:
+        """Those for which a part is finished."""
+        ends = f"-{self.base}-{role or self.base}"
+        return [seed for seed in range(self.scale.seeds) if f"{part} {seed}{ends}" in self.done]
+
+    def answers(self, seed: int, part: str) -> Answers:
+        return Answers(self.folder / "answers" / f"{seed}-{self.base}-{part}.npz")
+
+    def found(self) -> list[Finding]:
+        """Every claim that something was measured for."""
+        ways: list[Callable[[], list[Finding]]] = [
+            self.threats, self.joint, self.shifted, self.labels, self.control,
+        ]  # fmt: skip
+        order = list(CLAIMS)
+        return sorted((f for way in ways for f in way()), key=lambda f: order.index(f.claim))
+
+    def threats(self) -> list[Finding]:
+        """F1, F2, F4 and F5."""
+        seeds = self.seeds("judge")
+        if not seeds:
+            return []
+        taken = [choices(self.answers(seed, "choose")) for seed in seeds]
+        judged = [self.answers(seed, "judge") for seed in seeds]
+        pairs = list(zip(taken, judged, strict=True))
+        n = self.scale.judged
+
+        def side(flags: Flags, count: int = n) -> Side:
+            return {"test": flags[:count]}
+
+        low = [
+            compared(
+                [(side(a[ask(t.lowest[k][0], t.lowest[k][1])], self.scale.lines),
+                  side(a[ask(t.lowest[k][0], t.lowest[k][2])], self.scale.lines))
+                 for t, a in pairs], of=6)
+            for k in range(6)
+        ]  # fmt: skip
+        inner = [
+            compared([(side(a[ask(name, t.interior[k])]), side(a[ask(name, one(name))]))
+                      for t, a in pairs], of=4)
+            for k, (name, _) in enumerate(NEIGHBOURS)
+        ]  # fmt: skip
+        best = compared([(side(union(a, t.without)), side(union(a, t.with_l2))) for t, a in pairs])
+        beyond = compared([(side(a[ask("linf", t.outside)]), side(a[ask("linf", t.inside)]))
+                           for t, a in pairs])  # fmt: skip
+        return [several("F1", low, every=True), several("F2", inner, every=False),
+                single("F4", best), single("F4, strictly", best),
+                single("F5", beyond), single("F5, strictly", beyond)]  # fmt: skip
+
+    def joint(self) -> list[Finding]:
+        """F3."""
+        norms = tuple(JOINT["max2"][1].split(","))
+        seeds = set(self.seeds("judge"))
+        parts = []
+        for role in ("max2", "sat2"):
+            runs = []
+            for seed in sorted(seeds & set(self.seeds("joint", role))):
+                pair = choices(self.answers(seed, "choose")).pair
+                trained = union(self.answers(seed, role), (1.0,), norms)
+                souped = union(self.answers(seed, "judge"), pair, norms)
+                runs.append(({"test": trained}, {"test": souped}))
+            if runs:
+                parts.append(compared(runs, of=2))
+        return [several("F3", parts, every=True)] if len(parts) == 2 else []
+
+    def shifted(self) -> list[Finding]:
+        """F6, F8 and F9."""
+        seeds, scale = self.seeds("shift"), self.scale
+        if not seeds:
+            return []
+        names = cells(scale)
+        gains, clean, alone, tops = [], [], [], []
+        for seed in seeds:
+            kept = self.answers(seed, "shift")
+            first = first_of(kept, len(grid(scale)))
+            taken = shifts(first, kept, scale)
+            rows = judged_rows(kept, taken.own, len(names))
+            members = np.stack([kept[f"judged {m}"][c] for c, m in enumerate(taken.member)])
+            gains.append((dict(zip(names[1:], rows[1:], strict=True)),
+                          dict(zip(names[1:], members[1:], strict=True))))  # fmt: skip
+            clean.append(({"clean": members[0]}, {"clean": rows[0]}))
+            whole = kept[f"judged {taken.single}"]
+            alone.append((dict(zip(names[1:], kept["ensemble"][1:], strict=True)),
+                          dict(zip(names[1:], whole[1:], strict=True))))  # fmt: skip
+            tops.append(top_weights(first, kept, taken.tried, scale))
+        return [single("F6", compared(gains)), single("F6, clean", compared(clean)),
+                single("F9", compared(alone)), *self.severity(tops)]  # fmt: skip
+
+    def severity(self, tops: list[NDArray[np.float64]]) -> list[Finding]:
+        """F8, from weights: resamples (the images as they are come first) x cells x members."""
+        names = cells(self.scale)
+        mild, harsh = self.scale.severities[0], self.scale.severities[-1]
+        nominal = SOUPED.index("nominal")
+
+        def of(claim: str, value: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Finding:
+            found = np.stack([value(top) for top in tops])  # seeds x resamples
+            each = tuple(map(float, found[:, 0]))
+            drawn = found[:, 1:].T
+            chosen = np.random.default_rng(0).integers(0, len(tops), drawn.shape)
+            means = np.take_along_axis(drawn, chosen, axis=1).mean(axis=1)
+            low, high = np.percentile(means, [2.5, 97.5])
+            whole = Contrast(float(np.mean(each)), float(low), float(high))
+            return single(claim, Part(whole, whole, each))
+
+        def at(severity: int) -> list[int]:
+            return [names.index(f"{c}:{severity}") for c in self.scale.corruptions]
+
+        def between(cell: str, first: str, second: str) -> Callable[..., NDArray[np.float64]]:
+            place, a, b = names.index(cell), SOUPED.index(first), SOUPED.index(second)
+            return lambda top: top[:, place, a] - top[:, place, b]
+
+        return [
+            of("F8", lambda top: (top[:, at(mild), nominal] - top[:, at(harsh), nominal]).mean(1)),
+            of("F8, pixelate", between(f"pixelate:{harsh}", "l1", "linf")),
+            of("F8, JPEG", between(f"jpeg_compression:{harsh}", "linf", "l1")),
+        ]
+
+    def labels(self) -> list[Finding]:
+        """F7: with a hundred labels and with five hundred, half of the images to choose on."""
+        runs = []
+        for seed in self.seeds("labels"):
+            kept = self.answers(seed, "labels")
+            table = np.stack([kept[str(soup)] for soup in range(len(grid(self.scale)))])
+            few, many = (few_labels(table, share) for share in (0.2, 1.0))
+            runs.append(({"test": few}, {"test": many}))
+        return [single("F7", compared(runs))] if runs else []
+
+    def control(self) -> list[Finding]:
+        """F10: the lower end less the soup halfway, for every pair of bases."""
+        if self.base != "linf" or not self.seeds("control"):
+            return []
+        kept = Answers(self.folder / "answers" / "control.npz")
+        runs = []
+        for ends in kept.found.values():
+            lower = ends[0] if ends[0].mean() < ends[2].mean() else ends[2]
+            runs.append(({"test": lower}, {"test": ends[1]}))
+        return [single("F10", compared(runs))]
+
+
+def judged_rows(kept: Answers, own: NDArray[np.intp], names: int) -> Flags:
+    """Cells x images: the answers of each cell's own soup, which was asked about its cells only."""
+    rows = []
+    for cell, soup in enumerate(own):
+        table = kept[f"judged {soup}"]
+        # A soup that was asked about all cells has a row for each; another for its own, in order.
+        place = cell if len(table) == names else int((own[:cell] == soup).sum())
+        rows.append(table[place])
+    found: Flags = np.stack(rows)
+    return found
+
+
+def top_weights(
+    first: Flags, kept: Answers, tried: NDArray[np.bool_], scale: Scale, count: int = 5
+) -> NDArray[np.float64]:
+    """The mean weights of each cell's best five soups: resamples x cells x members.
+
+    In each resample of the images that choose, the five are chosen anew; the first is the images
+    as they are.
+    """
+    weights, found = np.array(grid(scale)), []
+    for cell in range(first.shape[1]):
+        rows = np.flatnonzero(tried[:, cell])
+        second = [kept[f"second {s}"][int(tried[s, :cell].sum())] for s in rows]
+        right = np.concatenate([first[rows, cell], np.stack(second)], axis=1).astype(np.float64)
+        drawn = resampled_means(right.T, seed=0, resamples=RESAMPLES)
+        scores = np.concatenate([right.mean(axis=1)[None], drawn])
+        scores = scores + np.random.default_rng(cell).uniform(0, 1e-9, scores.shape)
+        top = np.argsort(-scores, axis=1)[:, :count]
+        found.append(weights[rows][top].mean(axis=1))
+    return np.stack(found, axis=1)
+
+
+def few_labels(table: Flags, share: float, draws: int = 50) -> Share:
+    """For each image how often a soup is right about it that was chosen without it.
+
+    Args:
+        table: soups x cells x images.
+        share: of the half that chooses.
+        draws: splits into halves.
+    """
+    soups, places, n = table.shape
+    total, times = np.zeros(n), np.zeros(n)
+    for seed in range(draws):
+        choosing, judging = halves(n, seed)
+        few = np.random.default_rng(seed).permutation(choosing)[: max(1, round(share * n / 2))]
+        right = table[:, :, few].sum(axis=2) + np.random.default_rng(seed).uniform(
+            0, 0.5, (soups, places)
+        )
+        best = right.argmax(axis=0)
+        total[judging] += table[best, np.arange(places)][:, judging].mean(axis=0)
+        times[judging] += 1
+    return (total / np.maximum(times, 1)).astype(np.float32)
+
+
+def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [
+        {"claim": f.claim, "verdict": f.verdict,
+         "parts": [{"difference": list(p.alone), "together": list(p.together), "seeds": p.each}
+                   for p in f.parts]}
+        for f in found
+    ]  # fmt: skip
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """The claims with what was found; in points, F8 in weights."""
+    known = {row["claim"]: row for row in found}
+    body = []
+    for name, text in CLAIMS.items():
+        row = known.get(name)
+        if row is None:
+            body.append([name, text, "", "", "not run yet"])
+            continue
+        weights = name.startswith("F8")
+        shown = "; ".join(
+            "{:+.2f} [{:+.2f}, {:+.2f}]".format(*p["difference"]) if weights
+            else str(Contrast(*p["difference"])) for p in row["parts"]
+        )  # fmt: skip
+        body.append([name, text, shown, len(row["parts"][0]["seeds"]), f"**{row['verdict']}**"])
+    return markdown(["finding", "claim", "difference, 95 %", "seeds", "verdict"], body)
+
+
+def from_data() -> dict[str, str]:
+    """The place of README.md that claims.json fills."""
+    path = HERE / "claims.json"
+    return {"claims": table(json.loads(path.read_text(encoding="utf-8")) if path.exists() else [])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="what stretch.py wrote")
+    parser.add_argument("--toy", action="store_true", help="of a toy run: print, and fill nothing")
+    given = parser.parse_args()
+    found = as_json(Claims(given.run, TOY if given.toy else Scale()).found())
+    if given.toy:
+        print(table(found))
+        return
+    write_atomic(HERE / "claims.json", json.dumps(found, indent=1) + "\n")
+    fill(HERE / "README.md", from_data())
+
+
+if __name__ == "__main__":
+    main()
