@@ -107,16 +107,22 @@ def choices(found: Answers) -> Choices:
     )  # fmt: skip
 
 
+def to_decide(taken: Choices, scale: Scale) -> dict[str, int]:
+    """What is asked of test images for F4 and F5, and of how many."""
+    asks = [ask(norm, soup) for soup in (taken.without, taken.with_l2) for norm in NORMS]
+    asks += [ask("linf", taken.outside), ask("linf", taken.inside)]
+    return dict.fromkeys(asks, scale.judged)
+
+
 def to_judge(taken: Choices, scale: Scale) -> dict[str, int]:
-    """What is asked of test images, and of how many; what decides most comes first."""
-    whole = [ask(n, soup) for soup in (taken.without, taken.with_l2) for n in NORMS]
-    whole += [ask("linf", taken.outside), ask("linf", taken.inside)]
-    whole += [ask(norm, taken.pair) for norm in ("linf", "l1")]
-    whole += [ask(norm, one(norm)) for norm in NORMS]
-    whole += [ask(pair[0], soup) for pair, soup in zip(NEIGHBOURS, taken.interior, strict=True)]
-    whole += [ask(norm, one(role)) for role in NORMS for norm in NORMS]
+    """All that is asked of them: for F1, F2 and F3 too, and the members under every attack."""
     part = [ask(norm, soup) for norm, low, end in taken.lowest for soup in (low, end)]
-    return dict.fromkeys(part, scale.lines) | dict.fromkeys(whole, scale.judged)
+    whole = [ask(norm, one(norm)) for norm in NORMS]
+    whole += [ask(pair[0], soup) for pair, soup in zip(NEIGHBOURS, taken.interior, strict=True)]
+    whole += [ask(norm, taken.pair) for norm in ("linf", "l1")]
+    whole += [ask(norm, one(role)) for role in NORMS for norm in NORMS]
+    wide = to_decide(taken, scale) | dict.fromkeys(whole, scale.judged)
+    return dict.fromkeys(part, scale.lines) | wide
 
 
 def grid(scale: Scale) -> list[Soup]:

@@ -11,25 +11,18 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from answers import Answers, Flags
-from chosen import NEIGHBOURS, ask, cells, choices, grid, one, shifts, union
+from chosen import NEIGHBOURS, Choices, ask, cells, choices, grid, one, shifts, union
 from families import JOINT, SOUPED, TOY, Scale
 from measured import first_of
 from numpy.typing import NDArray
+from rules import Finding, Part, Side, compared, several, single
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import (
-    Contrast,
-    Contrasts,
-    Verdict,
-    every_of,
-    halves,
-    some_of,
-    verdict,
-)
+from stockpot.results.contrast import Contrast, halves
 from stockpot.results.resamples import resampled_means
 from stockpot.results.tables import fill, markdown
 
@@ -41,8 +34,10 @@ CLAIMS = {
     "F3": "MAX and SAT on (l_inf, l_1) lie above the soups",
     "F4": "the best soup under the union needs no l_2 member",
     "F4, strictly": "it is better without one",
+    "F4, strong": "the same soups under the stronger attack: no l_2 member is needed",
     "F5": "on the line l_inf - l_2 a weight outside [0, 1] is as good for l_inf",
     "F5, strictly": "it is better",
+    "F5, strong": "under the stronger attack it is as good",
     "F6": "the best soup of a shifted set beats the best member",
     "F6, clean": "on clean images it does not",
     "F7": "a hundred labels choose as well as five hundred",
@@ -52,63 +47,6 @@ CLAIMS = {
     "F9": "one soup for all is below the output ensemble of the members",
     "F10": "bases that were trained apart do not mix",
 }  # fmt: skip
-MARGINS = {"F1": -0.02, "F4": -0.005, "F5": -0.005, "F6, clean": -0.005, "F7": -0.01, "F10": 0.1}
-"""What a difference must exceed; 0 where nothing is said. F8 counts weights, the others shares."""
-
-Share = NDArray[np.float32]
-Side = dict[str, NDArray[Any]]
-"""Answers by condition, an array of images each."""
-
-
-class Part(NamedTuple):
-    """One difference: its interval, the interval for all of several together, and each seed's."""
-
-    alone: Contrast
-    together: Contrast
-    each: tuple[float, ...]
-
-    def said(self, margin: float, together: bool = False) -> Verdict:
-        """By the interval; and every seed must be on that side."""
-        found = self.together if together else self.alone
-        told = verdict(found.low, found.high, margin)
-        sides = [(value > margin) == (told == "held") for value in self.each]
-        return told if told == "not told apart" or all(sides) else "not told apart"
-
-
-class Finding(NamedTuple):
-    """A claim, what was found, and the verdict."""
-
-    claim: str
-    parts: tuple[Part, ...]
-    verdict: Verdict
-
-
-def compared(runs: Sequence[tuple[Side, Side]], of: int = 1) -> Part:
-    """The first less the second, over seeds; images and seeds are drawn anew together."""
-    sides = {
-        name: {str(seed): {k: np.asarray(v, np.float32) for k, v in run[place].items()}
-               for seed, run in enumerate(runs)}
-        for place, name in enumerate(("first", "second"))
-    }  # fmt: skip
-    contrasts, data = Contrasts(sides), list(runs[0][0])
-    factors = {"first": 1.0, "second": -1.0}
-    alone = contrasts.of(factors, data)
-    together = contrasts.of(factors, data, 1 - 0.05 / of)
-    assert alone is not None
-    assert together is not None
-    each = [float(np.mean([one[k].mean() - two[k].mean() for k in data])) for one, two in runs]
-    return Part(alone, together, tuple(each))
-
-
-def single(claim: str, part: Part) -> Finding:
-    return Finding(claim, (part,), part.said(MARGINS.get(claim, 0.0)))
-
-
-def several(claim: str, parts: Sequence[Part], *, every: bool) -> Finding:
-    margin = MARGINS.get(claim, 0.0)
-    together = [part.said(margin, together=True) for part in parts]
-    alone = [part.said(margin) for part in parts]
-    return Finding(claim, tuple(parts), every_of(together, alone) if every else some_of(together))
 
 
 class Claims:
@@ -130,29 +68,43 @@ class Claims:
     def found(self) -> list[Finding]:
         """Every claim that something was measured for."""
         ways: list[Callable[[], list[Finding]]] = [
-            self.threats, self.joint, self.shifted, self.labels, self.control,
+            self.decided, self.lines, self.joint, self.shifted, self.labels, self.control,
         ]  # fmt: skip
         order = list(CLAIMS)
         return sorted((f for way in ways for f in way()), key=lambda f: order.index(f.claim))
 
-    def threats(self) -> list[Finding]:
-        """F1, F2, F4 and F5."""
-        seeds = self.seeds("judge")
-        if not seeds:
+    def pairs(self, part: str, file: str = "judge") -> list[tuple[Choices, Answers]]:
+        """What was chosen, and what it answered on test images, by seed."""
+        return [(choices(self.answers(seed, "choose")), self.answers(seed, file))
+                for seed in self.seeds(part)]  # fmt: skip
+
+    def side(self, flags: Flags, count: int | None = None) -> Side:
+        return {"test": flags[: count or self.scale.judged]}
+
+    def decided(self) -> list[Finding]:
+        """F4 and F5, and the same under the stronger attack."""
+        found = []
+        for part, file, ends in (("decide", "judge", ("", ", strictly")),
+                                 ("strong", "strong", (", strong",))):  # fmt: skip
+            if pairs := self.pairs(part, file):
+                side = self.side
+                best = compared([(side(union(a, t.without)), side(union(a, t.with_l2)))
+                                 for t, a in pairs])  # fmt: skip
+                line = compared([(side(a[ask("linf", t.outside)]), side(a[ask("linf", t.inside)]))
+                                 for t, a in pairs])  # fmt: skip
+                found += [single(f"F4{end}", best) for end in ends]
+                found += [single(f"F5{end}", line) for end in ends]
+        return found
+
+    def lines(self) -> list[Finding]:
+        """F1 and F2."""
+        pairs, side, few = self.pairs("judge"), self.side, self.scale.lines
+        if not pairs:
             return []
-        taken = [choices(self.answers(seed, "choose")) for seed in seeds]
-        judged = [self.answers(seed, "judge") for seed in seeds]
-        pairs = list(zip(taken, judged, strict=True))
-        n = self.scale.judged
-
-        def side(flags: Flags, count: int = n) -> Side:
-            return {"test": flags[:count]}
-
         low = [
             compared(
-                [(side(a[ask(t.lowest[k][0], t.lowest[k][1])], self.scale.lines),
-                  side(a[ask(t.lowest[k][0], t.lowest[k][2])], self.scale.lines))
-                 for t, a in pairs], of=6)
+                [(side(a[ask(t.lowest[k][0], t.lowest[k][1])], few),
+                  side(a[ask(t.lowest[k][0], t.lowest[k][2])], few)) for t, a in pairs], of=6)
             for k in range(6)
         ]  # fmt: skip
         inner = [
@@ -160,12 +112,7 @@ class Claims:
                       for t, a in pairs], of=4)
             for k, (name, _) in enumerate(NEIGHBOURS)
         ]  # fmt: skip
-        best = compared([(side(union(a, t.without)), side(union(a, t.with_l2))) for t, a in pairs])
-        beyond = compared([(side(a[ask("linf", t.outside)]), side(a[ask("linf", t.inside)]))
-                           for t, a in pairs])  # fmt: skip
-        return [several("F1", low, every=True), several("F2", inner, every=False),
-                single("F4", best), single("F4, strictly", best),
-                single("F5", beyond), single("F5, strictly", beyond)]  # fmt: skip
+        return [several("F1", low, every=True), several("F2", inner, every=False)]
 
     def joint(self) -> list[Finding]:
         """F3."""
@@ -290,7 +237,7 @@ def top_weights(
     return np.stack(found, axis=1)
 
 
-def few_labels(table: Flags, share: float, draws: int = 50) -> Share:
+def few_labels(table: Flags, share: float, draws: int = 50) -> NDArray[np.float32]:
     """For each image how often a soup is right about it that was chosen without it.
 
     Args:
@@ -335,7 +282,9 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             "{:+.2f} [{:+.2f}, {:+.2f}]".format(*p["difference"]) if weights
             else str(Contrast(*p["difference"])) for p in row["parts"]
         )  # fmt: skip
-        body.append([name, text, shown, len(row["parts"][0]["seeds"]), f"**{row['verdict']}**"])
+        body.append(
+            [name, text, shown, str(len(row["parts"][0]["seeds"])), f"**{row['verdict']}**"]
+        )
     return markdown(["finding", "claim", "difference, 95 %", "seeds", "verdict"], body)
 
 

@@ -7,7 +7,7 @@ where it stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from answers import Answers, Flags
 from chosen import (
+    Choices,
     Soup,
     ask,
     asked,
@@ -26,6 +27,7 @@ from chosen import (
     members_in,
     shifts,
     to_choose,
+    to_decide,
     to_judge,
     tried_further,
 )
@@ -42,6 +44,13 @@ from stockpot.pool.family import read_pool
 from stockpot.pool.pool import Pool
 from stockpot.season.robust import evaluate_under
 from stockpot.season.shots import Shots, read_shots
+
+Asks = Callable[[Choices, Scale], dict[str, int]]
+
+
+def strongly(taken: Choices, scale: Scale) -> dict[str, int]:
+    """What F4 and F5 are decided by, on fewer images."""
+    return dict.fromkeys(to_decide(taken, scale), scale.strong)
 
 
 class Photographs(NamedTuple):
@@ -89,20 +98,22 @@ class Measuring:
         name = f"{family.family}-choose"
         return self.attacked(name, self.family(family), asks, self.data.validation)
 
+    def decide(self, family: Member) -> bool:
+        """What was chosen for F4 and F5, on test images."""
+        return self.chosen(family, "judge", to_decide)
+
     def judge(self, family: Member) -> bool:
-        """What was chosen, on test images."""
+        """What was chosen for the other findings, and the members."""
+        return self.chosen(family, "judge", to_judge)
+
+    def chosen(self, family: Member, part: str, asks: Asks, protocol: str = "soups-cifar") -> bool:
         taken = choices(self.answers(f"{family.family}-choose"))
-        asks = to_judge(taken, self.scale)
-        return self.attacked(f"{family.family}-judge", self.family(family), asks, self.data.test)
+        pool, name = self.family(family), f"{family.family}-{part}"
+        return self.attacked(name, pool, asks(taken, self.scale), self.data.test, protocol)
 
     def strong(self, family: Member) -> bool:
-        """The finalists under a stronger attack."""
-        taken = choices(self.answers(f"{family.family}-choose"))
-        finalists = (taken.without, taken.with_l2, taken.outside, taken.inside)
-        asks = {a: self.scale.strong for a in to_judge(taken, self.scale)
-                if asked(a)[1] in finalists}  # fmt: skip
-        name = f"{family.family}-strong"
-        return self.attacked(name, self.family(family), asks, self.data.test, "soups-strong")
+        """The same soups under a stronger attack, on fewer images."""
+        return self.chosen(family, "strong", strongly, "soups-strong")
 
     def joint(self, trained: Member) -> bool:
         """A model that was trained against several norms at once."""
@@ -217,24 +228,29 @@ class Measuring:
             places = np.flatnonzero(tried[soup]).tolist()
             if not met("second", soup, places, second, answers[1]):
                 return False
+        if "ensemble" not in kept:
+            if self.late:
+                kept.save()
+                return False
+            self.ensemble(kept, pool, last, answers[2])
         taken = shifts(first_of(kept, len(soups)), kept, scale)
         for soup, places in judged_cells(taken, scale).items():
             if not met("judged", soup, places, last, answers[2]):
                 return False
-        if "ensemble" not in kept:
-            kept.add("ensemble", self.ensemble(pool, soups, last, answers[2]))
         kept.save()
         return True
 
-    def ensemble(self, pool: Pool, soups: list[Soup], pixels: Tensor, labels: Tensor) -> Flags:
-        """Cells x images: the mean of the four members' probabilities."""
-        total: Tensor | None = None
+    def ensemble(self, kept: Answers, pool: Pool, pixels: Tensor, labels: Tensor) -> None:
+        """Cells x images: the members alone, and the mean of their probabilities."""
+        shown, meant = pixels.flatten(0, 1), labels.repeat(len(pixels))
+        total = torch.zeros((), device=self.device)
         for soup in members_in(self.scale):
-            shares = self.logits(pool, soups[soup], pixels.flatten(0, 1)).softmax(dim=1)
-            total = shares if total is None else total + shares
-        assert total is not None
-        right: Flags = (total.argmax(dim=1) == labels.repeat(len(pixels))).cpu().numpy()
-        return right.reshape(len(pixels), -1)
+            found = self.logits(pool, grid(self.scale)[soup], shown)
+            right = (found.argmax(dim=1) == meant).view(len(pixels), -1)
+            kept.add(f"judged {soup}", right.cpu().numpy())
+            total = total + found.softmax(dim=1)
+        right = (total.argmax(dim=1) == meant).view(len(pixels), -1)
+        kept.add("ensemble", right.cpu().numpy())
 
     def labels(self, family: Member) -> bool:
         """All affine soups on one severity of every corruption, for choices with few labels."""

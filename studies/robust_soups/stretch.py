@@ -57,9 +57,11 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
         base = Member(seed, "linf", "linf")
         for role in ("linf", "l1", "l2", "nominal"):
             yield "train", Member(seed, "linf", role)
-        yield from ((part, base) for part in ("choose", "judge", "shift"))
+        yield from ((part, base) for part in ("choose", "decide", "shift"))
         if seed:
             yield "control", base
+    for seed in range(scale.seeds):
+        yield "judge", Member(seed, "linf", "linf")
     for seed in range(scale.seeds):
         for role in ("max2", "sat2"):
             yield "train", Member(seed, "linf", role)
@@ -72,11 +74,11 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
     for norm in ("l2", "l1"):
         for role in (norm, *(other for other in SOUPED if other != norm)):
             yield "train", Member(0, norm, role)
-        yield from ((part, Member(0, norm, norm)) for part in ("choose", "judge"))
+        yield from ((part, Member(0, norm, norm)) for part in ("choose", "decide", "judge"))
 
 
-SECONDS = {"choose": 55.0, "judge": 100.0, "shift": 100.0, "control": 5.0, "joint": 13.0,
-           "labels": 60.0, "strong": 200.0}  # fmt: skip
+SECONDS = {"choose": 55.0, "decide": 40.0, "judge": 85.0, "shift": 115.0, "control": 5.0,
+           "joint": 13.0, "labels": 70.0, "strong": 200.0}  # fmt: skip
 """What measuring takes on an H200, estimated."""
 
 
@@ -227,6 +229,8 @@ def take_in(given: Path, folder: Path) -> None:
     """Put pieces of weights that another machine handed out back together."""
     for first in sorted(given.glob("*.weights.0")):
         name = first.name.partition(".")[0]
+        if (folder / "kept" / f"{name}.safetensors").exists():
+            continue
         pieces = sorted(given.glob(f"{name}.weights.*"), key=lambda p: int(p.suffix[1:]))
         content = b"".join(piece.read_bytes() for piece in pieces)
         write_atomic(folder / "kept" / f"{name}.safetensors", content)
