@@ -10,6 +10,7 @@ from answers import Answers, Flags
 from families import SOUPED, Scale
 from numpy.typing import NDArray
 
+from stockpot.results.contrast import halves
 from stockpot.season.grids import affine_grid
 
 Soup = tuple[float, ...]
@@ -199,3 +200,37 @@ def judged_cells(taken: Shifts, scale: Scale) -> dict[int, list[int]]:
     for soup in (taken.single, *members_in(scale)):
         found[soup] = set(range(len(taken.own)))
     return {soup: sorted(places) for soup, places in found.items()}
+
+
+def judged_rows(kept: Answers, own: NDArray[np.intp], names: int) -> Flags:
+    """Cells x images: the answers of each cell's own soup, which was asked about its cells only."""
+    rows = []
+    for cell, soup in enumerate(own):
+        table = kept[f"judged {soup}"]
+        # A soup that was asked about all cells has a row for each; another for its own, in order.
+        place = cell if len(table) == names else int((own[:cell] == soup).sum())
+        rows.append(table[place])
+    found: Flags = np.stack(rows)
+    return found
+
+
+def few_labels(table: Flags, share: float, draws: int = 50) -> NDArray[np.float32]:
+    """For each image how often a soup is right about it that was chosen without it.
+
+    Args:
+        table: soups x cells x images.
+        share: of the half that chooses.
+        draws: splits into halves.
+    """
+    soups, places, n = table.shape
+    total, times = np.zeros(n), np.zeros(n)
+    for seed in range(draws):
+        choosing, judging = halves(n, seed)
+        few = np.random.default_rng(seed).permutation(choosing)[: max(1, round(share * n / 2))]
+        right = table[:, :, few].sum(axis=2) + np.random.default_rng(seed).uniform(
+            0, 0.5, (soups, places)
+        )
+        best = right.argmax(axis=0)
+        total[judging] += table[best, np.arange(places)][:, judging].mean(axis=0)
+        times[judging] += 1
+    return (total / np.maximum(times, 1)).astype(np.float32)

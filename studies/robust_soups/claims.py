@@ -15,14 +15,26 @@ from typing import Any
 
 import numpy as np
 from answers import Answers, Flags
-from chosen import NEIGHBOURS, Choices, ask, cells, choices, grid, one, shifts, union
+from chosen import (
+    NEIGHBOURS,
+    Choices,
+    ask,
+    cells,
+    choices,
+    few_labels,
+    grid,
+    judged_rows,
+    one,
+    shifts,
+    union,
+)
 from families import JOINT, SOUPED, TOY, Scale
 from measured import first_of
 from numpy.typing import NDArray
 from rules import Finding, Part, Side, compared, several, single
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import Contrast, halves
+from stockpot.results.contrast import Contrast
 from stockpot.results.resamples import resampled_means
 from stockpot.results.tables import fill, markdown
 
@@ -204,18 +216,6 @@ class Claims:
         return [single("F10", compared(runs))]
 
 
-def judged_rows(kept: Answers, own: NDArray[np.intp], names: int) -> Flags:
-    """Cells x images: the answers of each cell's own soup, which was asked about its cells only."""
-    rows = []
-    for cell, soup in enumerate(own):
-        table = kept[f"judged {soup}"]
-        # A soup that was asked about all cells has a row for each; another for its own, in order.
-        place = cell if len(table) == names else int((own[:cell] == soup).sum())
-        rows.append(table[place])
-    found: Flags = np.stack(rows)
-    return found
-
-
 def top_weights(
     first: Flags, kept: Answers, tried: NDArray[np.bool_], scale: Scale, count: int = 5
 ) -> NDArray[np.float64]:
@@ -235,28 +235,6 @@ def top_weights(
         top = np.argsort(-scores, axis=1)[:, :count]
         found.append(weights[rows][top].mean(axis=1))
     return np.stack(found, axis=1)
-
-
-def few_labels(table: Flags, share: float, draws: int = 50) -> NDArray[np.float32]:
-    """For each image how often a soup is right about it that was chosen without it.
-
-    Args:
-        table: soups x cells x images.
-        share: of the half that chooses.
-        draws: splits into halves.
-    """
-    soups, places, n = table.shape
-    total, times = np.zeros(n), np.zeros(n)
-    for seed in range(draws):
-        choosing, judging = halves(n, seed)
-        few = np.random.default_rng(seed).permutation(choosing)[: max(1, round(share * n / 2))]
-        right = table[:, :, few].sum(axis=2) + np.random.default_rng(seed).uniform(
-            0, 0.5, (soups, places)
-        )
-        best = right.argmax(axis=0)
-        total[judging] += table[best, np.arange(places)][:, judging].mean(axis=0)
-        times[judging] += 1
-    return (total / np.maximum(times, 1)).astype(np.float32)
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:

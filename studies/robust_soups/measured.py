@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from answers import Answers, Flags
 from chosen import (
+    NORMS,
     Choices,
     Soup,
     ask,
@@ -89,14 +90,14 @@ class Measuring:
         pool.statistics = Statistics("recompute", seen.batches)
         return pool
 
-    def family(self, family: Member) -> Pool:
-        return self.pool(Member(family.seed, family.base, role) for role in SOUPED)
+    def family(self, family: Member, roles: tuple[str, ...] = SOUPED) -> Pool:
+        return self.pool(Member(family.seed, family.base, role) for role in roles)
 
     def choose(self, family: Member) -> bool:
         """The soups of interest on validation images."""
         asks = dict.fromkeys(to_choose(), self.scale.validation)
         name = f"{family.family}-choose"
-        return self.attacked(name, self.family(family), asks, self.data.validation)
+        return self.attacked(name, self.family(family, NORMS), asks, self.data.validation)
 
     def decide(self, family: Member) -> bool:
         """What was chosen for F4 and F5, on test images."""
@@ -108,7 +109,7 @@ class Measuring:
 
     def chosen(self, family: Member, part: str, asks: Asks, protocol: str = "soups-cifar") -> bool:
         taken = choices(self.answers(f"{family.family}-choose"))
-        pool, name = self.family(family), f"{family.family}-{part}"
+        pool, name = self.family(family, NORMS), f"{family.family}-{part}"
         return self.attacked(name, pool, asks(taken, self.scale), self.data.test, protocol)
 
     def strong(self, family: Member) -> bool:
@@ -144,7 +145,7 @@ class Measuring:
                 return False
             norm, soup = asked(text)
             (threat,) = (each for each in way.threats if each.norm == norm)
-            weights = torch.tensor([soup], dtype=torch.float64)
+            weights = torch.tensor([soup[: len(pool)]], dtype=torch.float64)
             shots = self.shots(pool, data, n)
             found = evaluate_under(
                 pool, weights, shots, Threats((threat,)), by_norm=way.by_norm, **settings

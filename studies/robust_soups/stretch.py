@@ -22,6 +22,7 @@ from threading import Timer
 import torch
 from families import JOINT, SOUPED, TOY, Member, Scale, place_of, train_member
 from measured import Measuring, Photographs
+from travel import hand_out, take_in
 
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import pick_device
@@ -30,21 +31,16 @@ from stockpot.files import write_atomic
 
 EPOCH = 5.8
 """Seconds of an epoch against one norm, before one has been timed here."""
-PIECE = 15_000_000
-"""Bytes of a file that comes back at most."""
-SENT = 2
-"""Members whose weights come back with one call: 4 files of 11 MB."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to do: its name, the members it needs, about how long it takes, and itself."""
+    """Something to measure: the members it needs, the file of its answers, and itself."""
 
     name: str
     needs: tuple[Member, ...]
-    seconds: float
+    file: str
     run: Callable[[], bool]
-    makes: Member | None = None
 
 
 def order(scale: Scale) -> Iterator[tuple[str, Member]]:
@@ -72,14 +68,14 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
             yield "train", Member(0, "linf", "max3")
             yield "joint", Member(0, "linf", "max3")
     for norm in ("l2", "l1"):
-        for role in (norm, *(other for other in SOUPED if other != norm)):
+        for role in (norm, *(other for other in ROBUST if other != norm)):
             yield "train", Member(0, norm, role)
         yield from ((part, Member(0, norm, norm)) for part in ("choose", "decide", "judge"))
 
 
-SECONDS = {"choose": 55.0, "decide": 40.0, "judge": 85.0, "shift": 115.0, "control": 5.0,
-           "joint": 13.0, "labels": 70.0, "strong": 200.0}  # fmt: skip
-"""What measuring takes on an H200, estimated."""
+ROBUST = SOUPED[:3]
+FILES = {"decide": "judge"}
+"""Parts that write where another does."""
 
 
 class Stretch:
@@ -107,21 +103,20 @@ class Stretch:
     def say(self, text: str) -> None:
         print(f"{time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
 
-    def tasks(self) -> Iterator[Task]:
-        measuring, scale = self.measuring, self.scale
-        for part, about in order(scale):
-            if part == "train":
-                needs = () if about.parent is None else (about.parent,)
-                taken = about.epochs(scale) * about.passes() * self.epoch
-                yield Task(f"train {about.name}", needs, taken, self.training(about), about)
-                continue
-            needs = tuple(Member(about.seed, about.base, role) for role in SOUPED)
-            if part == "joint":
-                needs = (about,)
-            if part == "control":
-                needs = tuple(Member(seed, "linf", "linf") for seed in range(about.seed + 1))
-            run = partial(getattr(measuring, part), about)
-            yield Task(f"{part} {about.name}", needs, SECONDS[part], run)
+    def measurements(self) -> list[Task]:
+        return [self.measurement(*each) for each in order(self.scale) if each[0] != "train"]
+
+    def measurement(self, part: str, about: Member) -> Task:
+        roles = SOUPED if part in ("shift", "labels") else ROBUST
+        needs = tuple(Member(about.seed, about.base, role) for role in roles)
+        file = f"{about.family}-{FILES.get(part, part)}"
+        if part == "joint":
+            needs, file = (about,), about.name
+        if part == "control":
+            needs = tuple(Member(seed, "linf", "linf") for seed in range(about.seed + 1))
+            file = part
+        run = partial(getattr(self.measuring, part), about)
+        return Task(f"{part} {about.name}", needs, file, run)
 
     @property
     def epoch(self) -> float:
@@ -129,36 +124,33 @@ class Stretch:
         known = self.folder / "epoch.json"
         return float(json.loads(known.read_text())) if known.exists() else EPOCH
 
-    def training(self, member: Member) -> Callable[[], bool]:
-        def run() -> bool:
-            last = time.monotonic()
+    def trained(self, member: Member) -> bool:
+        """Train a member as long as there is time; is it finished?"""
+        last = time.monotonic()
 
-            def report(step: int, total: int, seen: dict[str, float]) -> None:
-                nonlocal last
-                now = time.monotonic()
-                self.say(f"{member.name}: step {step} of {total}, loss {seen['loss']:.3f}, "
-                         f"{now - last:.1f} s")  # fmt: skip
-                if member.passes() == 1:
-                    write_atomic(self.folder / "epoch.json", json.dumps(now - last))
-                last = now
+        def report(step: int, total: int, seen: dict[str, float]) -> None:
+            nonlocal last
+            now = time.monotonic()
+            self.say(f"{member.name}: step {step} of {total}, loss {seen['loss']:.3f}, "
+                     f"{now - last:.1f} s")  # fmt: skip
+            if member.passes() == 1:
+                write_atomic(self.folder / "epoch.json", json.dumps(now - last))
+            last = now
 
-            timer = Timer(max(self.until - time.monotonic(), 0), ask_to_stop)
-            timer.daemon = True
-            timer.start()
-            try:
-                train_member(
-                    self.folder, member, self.scale, self.data.learned, self.device,
-                    seconds=self.save_every, report=report,
-                )  # fmt: skip
-            except Interrupted as stop:
-                self.say(f"{member.name}: {stop.saved}")
-                return False
-            finally:
-                timer.cancel()
-            self.hand_out()
-            return True
-
-        return run
+        timer = Timer(max(self.until - time.monotonic(), 0), ask_to_stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            train_member(
+                self.folder, member, self.scale, self.data.learned, self.device,
+                seconds=self.save_every, report=report,
+            )  # fmt: skip
+        except Interrupted as stop:
+            self.say(f"{member.name}: {stop.saved}")
+            return False
+        finally:
+            timer.cancel()
+        return True
 
     def done(self) -> set[str]:
         known = self.folder / "done.json"
@@ -169,43 +161,61 @@ class Stretch:
 
     def run(self) -> bool:
         """Do what there is time for; whether everything is finished."""
-        left = []
-        for task in self.tasks():
-            if task.name in self.done() or (task.makes and self.there(task.makes)):
-                continue
-            left.append(task.name)
-            now = time.monotonic()
-            if now > self.until:
+        for part, about in order(self.scale):
+            if time.monotonic() > self.until:
                 break
-            if not all(map(self.there, task.needs)):
+            if part == "train":
+                if self.to_train(about):
+                    self.say(f"train {about.name}: begins")
+                    if not self.trained(about):
+                        break
+                    self.hand_out()
                 continue
-            if task.makes and task.seconds > self.end - now and not self.begun_before(task.makes):
-                self.say(f"{task.name}: would take {task.seconds:.0f} s, which are not left")
+            task = self.measurement(part, about)
+            if task.name in self.done() or not all(map(self.there, task.needs)):
                 continue
             self.say(f"{task.name}: begins")
             if not task.run():
                 break
             write_atomic(self.folder / "done.json", json.dumps(sorted(self.done() | {task.name})))
             self.say(f"{task.name}: done")
-            left.remove(task.name)
         self.hand_out()
-        return not left
+        return {task.name for task in self.measurements()} <= self.done()
 
-    def begun_before(self, member: Member) -> bool:
-        return (self.folder / "state" / f"{member.name}.pt").exists()
+    def to_train(self, member: Member) -> bool:
+        """Whether a member is missing, wanted, and can be trained here to its end.
+
+        One that finished measurements rest on is not trained again: on a GPU it would be another.
+        """
+        done, measurements = self.done(), self.measurements()
+        wanted = {m for task in measurements if task.name not in done for m in task.needs}
+        wanted = {m for m in wanted if not self.there(m)}
+        wanted |= {m.parent for m in wanted if m.parent is not None}
+        if self.there(member) or member not in wanted:
+            return False
+        if member.parent is not None and not self.there(member.parent):
+            return False
+        on_it = [task for task in measurements if member in task.needs]
+        if rests := [task.name for task in on_it if task.name in done]:
+            self.say(f"{member.name}: {rests[0]} rests on weights that are not here")
+            return False
+        if (self.folder / "state" / f"{member.name}.pt").exists():
+            return True
+        seconds = member.epochs(self.scale) * member.passes() * self.epoch
+        if seconds > self.end - time.monotonic():
+            self.say(f"{member.name}: would take {seconds:.0f} s, which are not left")
+            return False
+        finished = {task.file for task in measurements if task.name in done}
+        for task in on_it:  # begun with other weights, on another machine
+            if task.file not in finished:
+                (self.folder / "answers" / f"{task.file}.npz").unlink(missing_ok=True)
+        return True
 
     def hand_out(self) -> None:
-        """Put weights that have not come back yet where they are fetched, in pieces.
-
-        Those come first that a later stretch needs: the members of a family that is not measured
-        yet, then bases, which joint trainings start from.
-        """
+        """Let weights come back: first those of a family that is not measured yet, then bases,
+        which joint trainings start from."""
         if self.out is None:
             return
-        known = self.folder / "sent.json"
-        sent: list[str] = json.loads(known.read_text()) if known.exists() else []
-        here = sorted(path.stem.partition(".")[0] for path in self.out.glob("*.weights.*"))
-        before = set(sent) - set(here)
         finished = self.done()
         members = [m for part, m in order(self.scale) if part == "train" and self.there(m)]
 
@@ -213,27 +223,7 @@ class Stretch:
             measured = f"shift {member.family}-{member.base}" in finished
             return (measured or member.role in JOINT, member.role != member.base)
 
-        wanted = [m for m in sorted(members, key=worth) if m.name not in before][:SENT]
-        for path in self.out.glob("*.weights.*"):
-            if path.name.partition(".")[0] not in {m.name for m in wanted}:
-                path.unlink()
-        for member in wanted:
-            content = place_of(self.folder, member).read_bytes()
-            for number, start in enumerate(range(0, len(content), PIECE)):
-                write_atomic(self.out / f"{member.name}.weights.{number}",
-                             content[start : start + PIECE])  # fmt: skip
-        write_atomic(known, json.dumps(sorted(before | {m.name for m in wanted})))
-
-
-def take_in(given: Path, folder: Path) -> None:
-    """Put pieces of weights that another machine handed out back together."""
-    for first in sorted(given.glob("*.weights.0")):
-        name = first.name.partition(".")[0]
-        if (folder / "kept" / f"{name}.safetensors").exists():
-            continue
-        pieces = sorted(given.glob(f"{name}.weights.*"), key=lambda p: int(p.suffix[1:]))
-        content = b"".join(piece.read_bytes() for piece in pieces)
-        write_atomic(folder / "kept" / f"{name}.safetensors", content)
+        hand_out(self.folder, self.out, [m.name for m in sorted(members, key=worth)])
 
 
 def photographs(scale: Scale) -> Photographs:

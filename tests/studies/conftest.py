@@ -19,7 +19,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     """`part("fmr", "tables")` is studies/fmr/tables.py."""
     names = (
         *("study", "tables", "figures", "tuned"),
-        *("answers", "chosen", "claims", "families", "measured", "rules", "stretch"),
+        *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
     )
 
     def load(study: str, name: str) -> ModuleType:

@@ -93,7 +93,7 @@ def test_what_a_page_links_to_is_there(study: str) -> None:
 def test_studies_are_alike_and_stand_on_the_package() -> None:
     known = {"study.py", "tables.py", "figures.py", "tuned.py"}
     # A run in stretches has more parts: what is trained, measured, chosen, kept and claimed.
-    parts = ("answers", "chosen", "claims", "families", "measured", "rules", "stretch")
+    parts = ("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel")
     more = {"robust_soups": {f"{name}.py" for name in parts}}
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}
