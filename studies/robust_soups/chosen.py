@@ -11,11 +11,13 @@ from families import SOUPED, Scale
 from numpy.typing import NDArray
 
 from stockpot.results.contrast import halves
+from stockpot.results.resamples import resampled_means
 from stockpot.season.grids import affine_grid
 
 Soup = tuple[float, ...]
 """Weights of l_inf, l_2, l_1 and nominal member."""
 NORMS = SOUPED[:3]
+RESAMPLES = 1000
 
 
 def one(role: str) -> Soup:
@@ -234,3 +236,24 @@ def few_labels(table: Flags, share: float, draws: int = 50) -> NDArray[np.float3
         total[judging] += table[best, np.arange(places)][:, judging].mean(axis=0)
         times[judging] += 1
     return (total / np.maximum(times, 1)).astype(np.float32)
+
+
+def top_weights(
+    first: Flags, kept: Answers, tried: NDArray[np.bool_], scale: Scale, count: int = 5
+) -> NDArray[np.float64]:
+    """The mean weights of each cell's best five soups: resamples x cells x members.
+
+    In each resample of the images that choose, the five are chosen anew; the first is the images
+    as they are.
+    """
+    weights, found = np.array(grid(scale)), []
+    for cell in range(first.shape[1]):
+        rows = np.flatnonzero(tried[:, cell])
+        second = [kept[f"second {s}"][int(tried[s, :cell].sum())] for s in rows]
+        right = np.concatenate([first[rows, cell], np.stack(second)], axis=1).astype(np.float64)
+        drawn = resampled_means(right.T, seed=0, resamples=RESAMPLES)
+        scores = np.concatenate([right.mean(axis=1)[None], drawn])
+        scores = scores + np.random.default_rng(cell).uniform(0, 1e-9, scores.shape)
+        top = np.argsort(-scores, axis=1)[:, :count]
+        found.append(weights[rows][top].mean(axis=1))
+    return np.stack(found, axis=1)

@@ -17,6 +17,7 @@ import numpy as np
 from answers import Answers, Flags
 from chosen import (
     NEIGHBOURS,
+    NORMS,
     Choices,
     ask,
     cells,
@@ -26,6 +27,7 @@ from chosen import (
     judged_rows,
     one,
     shifts,
+    top_weights,
     union,
 )
 from families import JOINT, SOUPED, TOY, Scale
@@ -35,11 +37,9 @@ from rules import Finding, Part, Side, compared, several, single
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast
-from stockpot.results.resamples import resampled_means
 from stockpot.results.tables import fill, markdown
 
 HERE = Path(__file__).parent
-RESAMPLES = 1000
 CLAIMS = {
     "F1": "no barrier: the lowest interior soup of a line is no worse than its lower end",
     "F2": "for neighbouring norms some interior soup beats the specialist",
@@ -204,6 +204,25 @@ class Claims:
             runs.append(({"test": few}, {"test": many}))
         return [single("F7", compared(runs))] if runs else []
 
+    def accuracies(self) -> list[dict[str, Any]]:
+        """Members, chosen soups and joint trainings on the test images, by seed."""
+        rows = []
+        for seed in self.seeds("judge"):
+            taken, kept = choices(self.answers(seed, "choose")), self.answers(seed, "judge")
+            shown = {role: (kept, one(role)) for role in NORMS}
+            shown |= {"best soup without l_2": (kept, taken.without),
+                      "best soup with l_2": (kept, taken.with_l2)}  # fmt: skip
+            for role in JOINT:
+                if seed in self.seeds("joint", role):
+                    shown[role] = self.answers(seed, role), (1.0,)
+            for name, (found, soup) in shown.items():
+                known = [n for n in ("clean", *NORMS) if ask(n, soup) in found]
+                scores = {n: float(found[ask(n, soup)].mean()) for n in known}
+                if len(known) == 4:
+                    scores["union"] = float(union(found, soup).mean())
+                rows.append({"seed": seed, "model": name, "soup": list(soup), **scores})
+        return rows
+
     def control(self) -> list[Finding]:
         """F10: the lower end less the soup halfway, for every pair of bases."""
         if self.base != "linf" or not self.seeds("control"):
@@ -214,27 +233,6 @@ class Claims:
             lower = ends[0] if ends[0].mean() < ends[2].mean() else ends[2]
             runs.append(({"test": lower}, {"test": ends[1]}))
         return [single("F10", compared(runs))]
-
-
-def top_weights(
-    first: Flags, kept: Answers, tried: NDArray[np.bool_], scale: Scale, count: int = 5
-) -> NDArray[np.float64]:
-    """The mean weights of each cell's best five soups: resamples x cells x members.
-
-    In each resample of the images that choose, the five are chosen anew; the first is the images
-    as they are.
-    """
-    weights, found = np.array(grid(scale)), []
-    for cell in range(first.shape[1]):
-        rows = np.flatnonzero(tried[:, cell])
-        second = [kept[f"second {s}"][int(tried[s, :cell].sum())] for s in rows]
-        right = np.concatenate([first[rows, cell], np.stack(second)], axis=1).astype(np.float64)
-        drawn = resampled_means(right.T, seed=0, resamples=RESAMPLES)
-        scores = np.concatenate([right.mean(axis=1)[None], drawn])
-        scores = scores + np.random.default_rng(cell).uniform(0, 1e-9, scores.shape)
-        top = np.argsort(-scores, axis=1)[:, :count]
-        found.append(weights[rows][top].mean(axis=1))
-    return np.stack(found, axis=1)
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -266,10 +264,26 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     return markdown(["finding", "claim", "difference, 95 %", "seeds", "verdict"], body)
 
 
+def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:
+    """The mean over seeds in percent, and the lowest and highest of them."""
+    body = []
+    for name in dict.fromkeys(row["model"] for row in rows):
+        shown = []
+        for condition in ("clean", *NORMS, "union"):
+            each = [100 * r[condition] for r in rows if r["model"] == name and condition in r]
+            ends = f" ({min(each):.1f} to {max(each):.1f})" if len(each) > 1 else ""
+            shown.append(f"{np.mean(each):.1f}{ends}" if each else "")
+        body.append([name, *shown])
+    columns = ["model", "clean", "l_inf 8/255", "l_2 128/255", "l_1 12", "union"]
+    return markdown(columns, body or [["not run yet", *[""] * 5]])
+
+
 def from_data() -> dict[str, str]:
-    """The place of README.md that claims.json fills."""
+    """The places of README.md that claims.json fills."""
     path = HERE / "claims.json"
-    return {"claims": table(json.loads(path.read_text(encoding="utf-8")) if path.exists() else [])}
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {"claims": table(found.get("claims", [])),
+            "accuracies": accuracy_table(found.get("accuracies", []))}  # fmt: skip
 
 
 def main() -> None:
@@ -277,9 +291,10 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="what stretch.py wrote")
     parser.add_argument("--toy", action="store_true", help="of a toy run: print, and fill nothing")
     given = parser.parse_args()
-    found = as_json(Claims(given.run, TOY if given.toy else Scale()).found())
+    run = Claims(given.run, TOY if given.toy else Scale())
+    found = {"claims": as_json(run.found()), "accuracies": run.accuracies()}
     if given.toy:
-        print(table(found))
+        print(table(found["claims"]), accuracy_table(found["accuracies"]), sep="\n\n")
         return
     write_atomic(HERE / "claims.json", json.dumps(found, indent=1) + "\n")
     fill(HERE / "README.md", from_data())

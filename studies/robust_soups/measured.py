@@ -151,7 +151,9 @@ class Measuring:
                 pool, weights, shots, Threats((threat,)), by_norm=way.by_norm, **settings
             )
             kept.add(text, found[str(threat)].correct[0])
-            kept.add(ask("clean", soup), found["clean"].correct[0])
+            clean = ask("clean", soup)
+            if clean not in kept or len(kept[clean]) < n:
+                kept.add(clean, found["clean"].correct[0])
         kept.save()
         return True
 

@@ -65,7 +65,8 @@ PLACES = {
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
-    "robust_soups": {"claims", "choosing full", "choosing quarter", "choosing quarter-affine"},
+    "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
+                     "choosing quarter-affine"},
 }  # fmt: skip
 
 
