@@ -57,6 +57,8 @@ class Scale:
     tuned_rate: float = 0.05
     steps: int = 10
     looks: int = 40
+    quick: int = 20
+    """Steps of the attacks that choose."""
     validation: int = 1000
     source: int = 1000
     """Training images on which BatchNorm statistics are estimated, for every soup and member."""
@@ -69,9 +71,9 @@ class Scale:
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
     step: float = 0.2
     low: float = -0.4
-    first: int = 200
+    first: int = 100
     """Corrupted images that every soup meets."""
-    second: int = 800
+    second: int = 700
     """Further ones for the best of each cell, and for the best over all cells."""
     kept: int = 64
     overall: int = 16
@@ -83,7 +85,7 @@ class Scale:
 
 TOY = Scale(
     widths=(4, 4), depths=(1, 1), seeds=2, learned=48, epochs=2, tuned=1, nominal=1, batch=16,
-    steps=2, looks=2, validation=12, source=16, judged=16, lines=8, strong=4, strong_looks=(2, 1),
+    steps=2, looks=2, quick=1, validation=12, source=16, judged=16, lines=8, strong=4, strong_looks=(2, 1),
     corruptions=("pixelate", "jpeg_compression"), severities=(1, 5), step=0.5, low=-0.5, first=8,
     second=8, kept=4, overall=2, shifted=12, labelled=16,
 )  # fmt: skip

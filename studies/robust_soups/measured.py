@@ -96,8 +96,8 @@ class Measuring:
     def choose(self, family: Member) -> bool:
         """The soups of interest on validation images."""
         asks = dict.fromkeys(to_choose(), self.scale.validation)
-        name = f"{family.family}-choose"
-        return self.attacked(name, self.family(family, NORMS), asks, self.data.validation)
+        pool, name = self.family(family, NORMS), f"{family.family}-choose"
+        return self.attacked(name, pool, asks, self.data.validation, steps=self.scale.quick)
 
     def decide(self, family: Member) -> bool:
         """What was chosen for F4 and F5, on test images."""
@@ -129,12 +129,13 @@ class Measuring:
         asks: Mapping[str, int],
         data: Dataset,
         protocol: str = "soups-cifar",
+        steps: int | None = None,
     ) -> bool:
         """Answers under attack, one soup and norm after the other."""
         kept, way = self.answers(name), named_protocol(protocol)
         settings: dict[str, Any] = dict(way.params) | {"forward": "folded"}
         settings["precision"] = "bf16" if self.device.type == "cuda" else "fp32"
-        settings["steps"] = self.scale.looks
+        settings["steps"] = steps or self.scale.looks
         if protocol == "soups-strong":
             settings["steps"], settings["restarts"] = self.scale.strong_looks
         for text, n in asks.items():
