@@ -85,9 +85,9 @@ class Scale:
 
 TOY = Scale(
     widths=(4, 4), depths=(1, 1), seeds=2, learned=48, epochs=2, tuned=1, nominal=1, batch=16,
-    steps=2, looks=2, quick=1, validation=12, source=16, judged=16, lines=8, strong=4, strong_looks=(2, 1),
-    corruptions=("pixelate", "jpeg_compression"), severities=(1, 5), step=0.5, low=-0.5, first=8,
-    second=8, kept=4, overall=2, shifted=12, labelled=16,
+    steps=2, looks=2, quick=1, validation=12, source=16, judged=16, lines=8, strong=4,
+    strong_looks=(2, 1), corruptions=("pixelate", "jpeg_compression"), severities=(1, 5), step=0.5,
+    low=-0.5, first=8, second=8, kept=4, overall=2, shifted=12, labelled=16,
 )  # fmt: skip
 """Runs on a CPU in seconds; its numbers mean nothing."""
 
