@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import claims
 import numpy as np
 from study import CORRUPTIONS, CRITERIA, SOUPED
 
@@ -351,10 +352,11 @@ def selection_table(rows: list[dict[str, Any]], shown: str = "") -> str:
 
 
 def from_data() -> dict[str, str]:
-    """The places of README.md that results/*.json fill."""
+    """The places of README.md that results/*.json and claims.json fill."""
     files = sorted((HERE / "results").glob("*.json"))
     found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
-    return {f"choosing {n}": selection_table(f["selection"], ":5") for n, f in found.items()}
+    choosing = {f"choosing {n}": selection_table(f["selection"], ":5") for n, f in found.items()}
+    return claims.from_data() | choosing
 
 
 def judge_family(folder: Path, label: str, out: Path) -> None:

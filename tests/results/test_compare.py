@@ -17,6 +17,7 @@ from stockpot.measure.rescore import rescored
 from stockpot.report.sections.pairs import comparisons
 from stockpot.results.contrast import (
     Contrast,
+    Contrasts,
     Pair,
     choose_then_judge,
     every_exceed,
@@ -289,6 +290,21 @@ def test_claims_about_several_differences() -> None:
     assert every_exceed([up, level]).verdict == "not told apart"
     assert every_exceed([up, level], -0.02).verdict == "held"
     assert every_exceed([]).verdict == some_exceed([]).verdict == "not told apart"
+
+
+def test_a_contrast_of_runs_has_the_confidence_that_is_asked_for() -> None:
+    """One run: images alone, of which the normal interval is known."""
+    first, second = (
+        flags(rate, 2000, seed).astype(np.float32) for seed, rate in enumerate((0.7, 0.6))
+    )
+    both = Contrasts({"a": {"0": {"x": first}}, "b": {"0": {"x": second}}})
+    spread = float((first - second).std()) / np.sqrt(2000)
+    for confidence in (0.95, 0.99):
+        found = both.of({"a": 1, "b": -1}, ["x"], confidence)
+        assert found is not None
+        half = stats.norm.ppf(0.5 + confidence / 2) * spread
+        assert found.high - found.low == pytest.approx(2 * half, rel=0.1)
+        assert found.value == pytest.approx(float((first - second).mean()), abs=1e-6)
 
 
 def test_the_best_of_several_references_is_chosen_too() -> None:

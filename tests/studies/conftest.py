@@ -17,7 +17,10 @@ Part = Callable[[str, str], ModuleType]
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     """`part("fmr", "tables")` is studies/fmr/tables.py."""
-    names = ("study", "tables", "figures", "tuned")
+    names = (
+        *("study", "tables", "figures", "tuned"),
+        *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
+    )
 
     def load(study: str, name: str) -> ModuleType:
         for other in names:

@@ -95,7 +95,9 @@ class Contrasts:
         }
         self._draws: Draws = {}
 
-    def of(self, factors: Mapping[str, float], data: Sequence[str]) -> Contrast | None:
+    def of(
+        self, factors: Mapping[str, float], data: Sequence[str], confidence: float = 0.95
+    ) -> Contrast | None:
         """The contrast over these datasets; None where a model was not scored on all of them."""
         value, drawn = 0.0, np.zeros(1)
         for name, factor in factors.items():
@@ -104,7 +106,8 @@ class Contrasts:
                 return None
             value += factor * float(np.mean([[run[key].mean() for key in data] for run in runs]))
             drawn = drawn + factor * resampled(runs, data, self._draws)
-        low, high = np.percentile(drawn, [2.5, 97.5])
+        outside = round(50 * (1 - confidence), 9)
+        low, high = np.percentile(drawn, [outside, 100 - outside])
         return Contrast(value, float(low), float(high))
 
 
@@ -182,21 +185,36 @@ def some_exceed(pairs: Sequence[Pair], margin: float = 0.0, *, seed: int = 0) ->
     their number asks for.
     """
     parts = _together(pairs, seed)
-    if any(part.low > margin for part in parts):
-        return Claim("held", parts)
-    below = all(part.high < margin for part in parts)
-    return Claim("did not hold" if parts and below else "not told apart", parts)
+    return Claim(some_of([verdict(part.low, part.high, margin) for part in parts]), parts)
 
 
 def every_exceed(pairs: Sequence[Pair], margin: float = 0.0, *, seed: int = 0) -> Claim:
     """Is each of these differences larger than the margin?"""
     parts = _together(pairs, seed)
-    if any(part.high < margin for part in parts):
-        return Claim("did not hold", parts)
-    # Here chance works against the claim: each must show it, and for that 95 % are enough.
     each = [paired(p.first, p.second, seed=seed, groups=p.groups) for p in pairs]
-    shown = bool(each) and all(part.low > margin for part in each)
-    return Claim("held" if shown else "not told apart", parts)
+    together, alone = (
+        [verdict(part.low, part.high, margin) for part in found] for found in (parts, each)
+    )
+    return Claim(every_of(together, alone), parts)
+
+
+def some_of(together: Sequence[Verdict]) -> Verdict:
+    """At least one of several, by verdicts on intervals that are wide enough for all of them."""
+    if "held" in together:
+        return "held"
+    below = all(said == "did not hold" for said in together)
+    return "did not hold" if together and below else "not told apart"
+
+
+def every_of(together: Sequence[Verdict], alone: Sequence[Verdict]) -> Verdict:
+    """Each of several, by verdicts on intervals that are wide enough for all, and on single ones.
+
+    That all show it chance works against, and for that 95 % for each are enough.
+    """
+    if "did not hold" in together:
+        return "did not hold"
+    shown = all(said == "held" for said in alone)
+    return "held" if alone and shown else "not told apart"
 
 
 def _together(pairs: Sequence[Pair], seed: int) -> tuple[Contrast, ...]:
