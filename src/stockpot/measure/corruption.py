@@ -21,7 +21,7 @@ from stockpot.measure.grids import Grids, MadeGrids, StoredGrids
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
-from stockpot.measure.together.steps import Steps, in_steps, to_the_end
+from stockpot.measure.together.steps import NUMBERS, Steps, in_steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.load import identify, load_for, words_for
@@ -99,6 +99,7 @@ def corruption(
                 measured.of(yardstick, identity_in_use(identify(baseline), {}, told))
             )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
+    yield NUMBERS
     scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+import threading
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,8 +22,21 @@ def package_version(name: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=1)
+_asking = threading.Lock()
+
+
+def ask_ahead() -> None:
+    """Ask git in a thread, for who will save results in a while."""
+    threading.Thread(target=_checkout, name="git", daemon=True).start()
+
+
 def _checkout() -> tuple[str, bool | None]:
+    with _asking:  # whoever asks while git is being asked waits for its answer
+        return _asked_once()
+
+
+@lru_cache(maxsize=1)
+def _asked_once() -> tuple[str, bool | None]:
     """The commit of our own source tree and whether it has changes; empty when installed."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
