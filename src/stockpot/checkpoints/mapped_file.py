@@ -171,7 +171,7 @@ def _runs(places: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[int, list[memo
             if rooms:
                 yield first, rooms
             first, rooms = begin, []
-        rooms.append(memoryview(values.reshape(-1).view(torch.uint8).numpy()))
+        rooms.append(values.reshape(-1).view(torch.uint8).numpy().data)
         end = begin + len(rooms[-1])
     if rooms:
         yield first, rooms

@@ -63,7 +63,7 @@ def clean(
         losses.append(scorer.losses(logits, rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
         note(logits, rows)
-        yield
+        yield None
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.

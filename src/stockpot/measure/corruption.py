@@ -91,7 +91,7 @@ def corruption(
                 " a measured model as baseline is a fairer yardstick"
             )
     else:
-        yield  # it may be one of the models beside this one, whose grid is whole after this step
+        yield None  # it may be a model beside this one, whose grid is whole after this step
         yardstick = load_for(baseline, data, device=context.device)
         told = str(words_for(baseline, data) or "")
         with evaluating(yardstick):

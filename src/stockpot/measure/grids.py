@@ -162,7 +162,7 @@ class Grids(ABC):
                     context.pieces.keep(as_range(rows), found, {**since.now(), **told_of(run)})
                 done += len(rows)
                 context.progress("corruption", done, total)
-                yield
+                yield None
         if keeps:
             context.pieces.end()
         grid = self._joined(right)

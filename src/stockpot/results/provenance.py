@@ -27,16 +27,16 @@ _asking = threading.Lock()
 
 def ask_ahead() -> None:
     """Ask git in a thread, for who will save results in a while."""
-    threading.Thread(target=_checkout, name="git", daemon=True).start()
+    threading.Thread(target=_asked_once, name="git", daemon=True).start()
 
 
-def _checkout() -> tuple[str, bool | None]:
+def _asked_once() -> tuple[str, bool | None]:
     with _asking:  # whoever asks while git is being asked waits for its answer
-        return _asked_once()
+        return _checkout()
 
 
 @lru_cache(maxsize=1)
-def _asked_once() -> tuple[str, bool | None]:
+def _checkout() -> tuple[str, bool | None]:
     """The commit of our own source tree and whether it has changes; empty when installed."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
@@ -60,7 +60,7 @@ def _asked_once() -> tuple[str, bool | None]:
 
 def provenance(device: str = "cpu") -> Provenance:
     """The present code and machine."""
-    commit, dirty = _checkout()
+    commit, dirty = _asked_once()
     return Provenance(
         stockpot=package_version("stockpot"),
         commit=commit,

@@ -5,7 +5,7 @@
     def clean(model, data, context, *, top: int = 5) -> Steps[Measurement]:
         for logits, batch in forward_batches(model, data, context, "clean"):
             ...
-            yield
+            yield None
         return Measurement(...)
 
 Called, such a measure goes through all its steps and gives back what it found. Whoever has several
