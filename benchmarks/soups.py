@@ -1,47 +1,47 @@
-"""The soup evaluator against bare forward passes, and racing against the whole grid.
+"""`stockpot.season` with a grid of soups against its bare forward passes, and racing against it.
 
-    python benchmarks/soups.py                       # zoo members; a sample of the 480 soups
-    python benchmarks/soups.py --full                # all 480, and racing over 20 draws
+    python benchmarks/soups.py                       # zoo members; a grid of 10 soups
+    python benchmarks/soups.py --full --draws 20     # all 480, and racing over 20 draws
     python benchmarks/soups.py --family vit-b16 --device cuda --full --bf16
 
-The time of our soups and of as many bare forward passes of one model, on the same batches, is
-taken in turns, so that both meet the same machine. Forming a soup, predictions and losses are ours
-to pay. `--tf32` lets a GPU multiply in TF32, `--bf16` in bfloat16, on both sides; with `--bare 4`
-bare passes are timed beside every fourth group of soups and counted four times. Racing chooses on
-half of the images and is scored on the other half, as is the grid.
+`stockpot.season` is called as a user calls it: members read and identified, images drawn, every
+soup formed and asked about the images to choose on, the chosen one and all members asked about the
+others, scores with intervals. The floor is as many bare forward passes of one model on batches of
+the same size that lie on the device already; their rate is taken before and after, so that both
+meet the same machine. `--tf32` lets a GPU multiply in TF32, `--bf16` in bfloat16, on both sides.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.load import load_dataset
 from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import new_huggingface
+from stockpot.models.load import load_for
 from stockpot.models.preprocess import Preprocess
-from stockpot.pool.family import read_pool
-from stockpot.pool.pool import Pool
-from stockpot.season.evaluate import evaluate
-from stockpot.season.grids import affine_grid
-from stockpot.season.matrix import Matrix
-from stockpot.season.methods.racing import race
-from stockpot.season.shots import Shots, read_shots
+from stockpot.season.run import season
+from stockpot.season.seasoned import Seasoned
 from stockpot.types import ImageSize
 
 ZOO = ["icons-vit-plain", "icons-vit-colour", "icons-vit-cutmix", "icons-vit"]
+FEW = {"low": 0.0, "high": 1.0, "step": 0.5}
+"""A grid of a few soups, where time is short."""
 
 
-def vit_b16(n: int) -> tuple[list, Dataset]:
+def vit_b16(n: int) -> tuple[list[Any], Dataset]:
     """Untrained members of ViT-B/16's size near each other: for time, not for accuracy."""
     side, names = ImageSize(224, 224), tuple(f"class {index}" for index in range(1000))
     first = new_huggingface("vit", classes=names, preprocess=Preprocess(side, side), seed=0)
-    members: list = [first]
+    members: list[Any] = [first]
     for seed in (1, 2, 3):
         generator = torch.Generator().manual_seed(seed)
         members.append(
@@ -57,63 +57,41 @@ def vit_b16(n: int) -> tuple[list, Dataset]:
     return members, Dataset("noise", "test", TensorImages(pixels), labels, names, fingerprint)
 
 
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    start = time.perf_counter()
-    work()
+def now(device: torch.device) -> float:
+    """The time when the device has done what it was asked."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - start
+    return time.perf_counter()
 
 
-def bare(model: Classifier, shots: Shots, times: int) -> None:
+def seconds_of_a_pass(model: Classifier, batches: Sequence[Tensor], times: int) -> float:
+    """Seconds in which one model sees all batches, which are on its device."""
     with torch.inference_mode():
+        model(batches[0])
+        start = now(model.device)
         for _ in range(times):
-            for batch in shots.batches:
+            for batch in batches:
                 model(batch)
+        return (now(model.device) - start) / times
 
 
-def timed(
-    pool: Pool, soups: torch.Tensor, shots: Shots, turn: int, every: int, until: float
-) -> tuple[Matrix, float, float]:
-    """All soups, and as many bare passes; what was reached where time runs out."""
-    parts, ours, floor, passes, done = [], 0.0, 0.0, 0, 0
-    evaluate(pool, soups[:1], shots)
-    for number, chunk in enumerate(soups.split(turn)):
-        if time.perf_counter() > until:
-            break
-        if number % every == 0:
-            floor += seconds(lambda c=chunk: bare(pool.model, shots, len(c)), pool.device)
-            passes += len(chunk)
-        ours += seconds(lambda c=chunk: parts.append(evaluate(pool, c, shots)), pool.device)
-        done += len(chunk)
-        if number % 24 == 23:
-            print(f"  {done} soups: ratio {ours / (floor / passes * done):.3f}", flush=True)
-    joined = [
-        np.concatenate([getattr(p, f) for p in parts]) for f in ("weights", "correct", "loss")
-    ]
-    return Matrix(*joined), ours, floor / passes * done
-
-
-def raced(matrix: Matrix, draws: int) -> None:
-    gaps, shares = [], []
-    n = matrix.correct.shape[1]
+def raced(members: Sequence[Any], data: Dataset, draws: int, run: dict[str, Any]) -> None:
+    """Racing and the grid on the same draws: what each costs, and how good its choice is."""
+    gaps, shares, times = [], [], []
     for seed in range(draws):
-        order = np.random.default_rng(seed).permutation(n)
-        seen, held_out = order[: n // 2], order[n // 2 :]
-
-        def judge(alive: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            cells = np.ix_(alive, rows)
-            return matrix.correct[cells].sum(axis=1), matrix.loss[cells].sum(axis=1)
-
-        result = race(matrix.weights, seen, judge, first=0.03, keep=0.25)
-        score = matrix.correct[:, held_out].mean(axis=1)
-        gaps.append(100 * (score[matrix.best(seen)] - score[result.winner]))
-        shares.append(100 * result.images / (len(matrix.weights) * len(seen)))
-    print(
-        f"racing, {draws} draws, {n // 2} images to choose on: {np.mean(shares):.1f} % of the "
-        f"grid's cost; held-out gap to the grid's choice {np.mean(gaps):+.2f} points "
-        f"(sd {np.std(gaps):.2f})"
-    )
+        spent, found = [], list[Seasoned]()
+        for method in ("grid", "racing"):
+            start = time.perf_counter()
+            found.append(season(method, members, data, seed=seed, **run))
+            spent.append(time.perf_counter() - start)
+        grid, race = found
+        looked = [float(each.record.details["images"]) for each in found]
+        gaps.append(100 * (grid.accuracy.value - race.accuracy.value))
+        shares.append(100 * looked[1] / looked[0])
+        times.append(spent[1] / spent[0])
+    print(f"racing, {draws} draws: {np.mean(shares):.1f} % of the grid's images, "
+          f"{np.mean(times):.2f} of its seconds; held-out gap to the grid's choice "
+          f"{np.mean(gaps):+.2f} points (sd {np.std(gaps):.2f})")  # fmt: skip
 
 
 def main() -> None:
@@ -122,36 +100,39 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=0, help="0: 1000 with --full, else 128")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--full", action="store_true", help="all 480 soups, and racing")
-    parser.add_argument("--every", type=int, default=1, help="with --full: every so-many-th soup")
+    parser.add_argument("--full", action="store_true", help="all 480 soups")
+    parser.add_argument("--draws", type=int, default=0, help="races, each beside a grid")
     parser.add_argument("--tf32", action="store_true", help="single precision by TF32 on a GPU")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 where the device can")
-    parser.add_argument("--bare", type=int, default=1, help="bare passes beside every so-many-th")
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop, with what there is")
     options = parser.parse_args()
-    until = time.perf_counter() + options.seconds
     if options.tf32:
         torch.set_float32_matmul_precision("high")
     n, device = options.images or (1000 if options.full else 128), torch.device(options.device)
     members, data = (ZOO, load_dataset("icons", limit=n)) if options.family == "zoo" else vit_b16(n)
-    pool = read_pool(members, device)
-    shots = read_shots(data, pool.model, device=device, batch_size=options.batch_size)
-    grid = affine_grid(4, low=-0.4, high=1.4, step=0.2)
-    soups = grid[:: options.every] if options.full else grid[::40]
+    run = {"shots": n // 2, "device": str(device), "batch_size": options.batch_size}
+    run |= {} if options.full else FEW
+    model = load_for(members[0], data, device=device).eval()
+    part = data.take(range(n // 2)).batches(options.batch_size, model.preprocess.fit)
+    batches = [batch.images.to(device) for batch in part]
     with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
-        matrix, ours, floor = timed(pool, soups, shots, 4, options.bare, until)
-    print(
-        f"{options.family}, {device}: {len(matrix.weights)} of {len(grid)} soups x "
-        f"{len(shots)} images: ours {ours:.1f} s, bare forward passes {floor:.1f} s, "
-        f"ratio {ours / floor:.2f} (target 1.3)"
-    )
-    if options.full and options.every == 1 and options.family == "zoo":
-        accuracy = 100 * matrix.accuracy()
-        alone = [
-            100 * matrix.correct[(matrix.weights == row).all(axis=1)].mean() for row in np.eye(4)
-        ]
-        print(f"best soup {accuracy.max():.1f} %, best member {max(alone):.1f} %")
-        raced(matrix, draws=20)
+        before = seconds_of_a_pass(model, batches, 4)
+        start = now(device)
+        found = season("grid", members, data, **run)
+        ours = now(device) - start
+        each = (before + seconds_of_a_pass(model, batches, 4)) / 2
+        if found.matrix is None:
+            raise SystemExit("a grid gives back what each soup answered")
+        soups, seen = found.matrix.correct.shape
+        # The others are looked at by the soup that was chosen and by every member.
+        passes = soups * seen + (len(members) + 1) * len(found.held_out)
+        floor = each * passes / (n // 2)
+        print(f"{options.family}, {device}: stockpot.season of {soups} soups x {seen} images and "
+              f"{len(members) + 1} models x {len(found.held_out)}: {ours:.1f} s, bare forward "
+              f"passes {floor:.1f} s, ratio {ours / floor:.2f} (target 1.3)")  # fmt: skip
+        print(f"the soup {100 * found.accuracy.value:.1f} %, best member "
+              f"{max(100 * s.value for s in found.member_accuracy.values()):.1f} %")  # fmt: skip
+        if options.draws:
+            raced(members, data, options.draws, run)
 
 
 if __name__ == "__main__":

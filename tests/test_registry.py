@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,27 @@ def test_static_listing_equals_what_registers(kind: str) -> None:
         documented = {parameter.name for parameter in entry.parameters if parameter.doc}
         missing = {parameter.name for parameter in entry.parameters} - documented
         assert not missing, f"{row.name}: undocumented {missing}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "files"), [("measures", "clean", {"clean.py"}), ("datasets", "icons", None)]
+)
+def test_a_name_is_found_without_reading_what_is_called_otherwise(
+    monkeypatch: pytest.MonkeyPatch, kind: str, name: str, files: set[str] | None
+) -> None:
+    known = registry(kind)
+    fresh = Registry(kind, noun=known.noun, package=known.package, tags=Tags)
+    opened = []
+
+    def noted(self: Path, encoding: str, read=Path.read_text) -> str:  # type: ignore[no-untyped-def]
+        opened.append(self)
+        return read(self, encoding=encoding)
+
+    monkeypatch.setattr(Path, "read_text", noted)
+    assert name in fresh
+    assert opened
+    assert all(name in (path.stem, *path.parent.parts) for path in opened)
+    assert files is None or {path.name for path in opened} == files
 
 
 def test_listing_needs_no_torch() -> None:

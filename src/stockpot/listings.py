@@ -54,6 +54,20 @@ def package_listings(kind: str, package: str) -> dict[str, Listing]:
     return {row.name: row for row in rows}
 
 
+def near_listing(kind: str, package: str, name: str) -> Listing | None:
+    """The listing of a name whose file or folder is called like it; no other file is opened."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        for path in sorted(Path(folder).rglob("*.py")):
+            module = _module_of(path, folder, package)
+            if name not in module.split("."):
+                continue
+            found = _registrations(path.read_text(encoding="utf-8"), kind, module)
+            if listing := next((each for each in found if each.name == name), None):
+                return listing
+    return None
+
+
 def plugins(kind: str) -> list[Plugin]:
     """The installed plug-ins of a kind; one that cannot be read says why instead."""
     found = []
@@ -101,9 +115,7 @@ def _read(kind: str, module: str, spec: ModuleSpec) -> list[Listing]:
         files[Path(spec.origin)] = module
     for folder in spec.submodule_search_locations or ():
         for path in sorted(Path(folder).rglob("*.py")):
-            inside = path.relative_to(folder).with_suffix("")
-            parts = (inside.parent if inside.name == "__init__" else inside).parts
-            files[path] = ".".join([module, *parts])
+            files[path] = _module_of(path, folder, module)
     # Beside each other: a system that takes long to open a file takes as long for all of them.
     with ThreadPoolExecutor(_READERS) as readers:
         sources = readers.map(lambda path: path.read_text(encoding="utf-8"), files)
@@ -113,6 +125,12 @@ def _read(kind: str, module: str, spec: ModuleSpec) -> list[Listing]:
             if f"@{kind}.register(" in source
             for listing in _registrations(source, kind, name)
         ]
+
+
+def _module_of(path: Path, folder: str, package: str) -> str:
+    inside = path.relative_to(folder).with_suffix("")
+    parts = (inside.parent if inside.name == "__init__" else inside).parts
+    return ".".join([package, *parts])
 
 
 def _registrations(source: str, kind: str, module: str) -> Iterator[Listing]:

@@ -34,7 +34,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from stockpot.complaints import bad_parameter, beyond
 from stockpot.errors import BadParameterError, UnknownNameError, UserError, shortened
-from stockpot.listings import Listing, Plugin, argument_docs, one_line, package_listings, plugins
+from stockpot.listings import (
+    Listing,
+    Plugin,
+    argument_docs,
+    near_listing,
+    one_line,
+    package_listings,
+    plugins,
+)
 from stockpot.types import ReferenceKind, named_by, spelled
 
 
@@ -204,7 +212,9 @@ class Registry(Generic[F, T, P]):
             if not (function.__doc__ or "").strip():
                 raise TypeError(f"{self.noun} {name!r} needs a docstring: its first line is listed")
             known = self._entries.get(name)
-            own = self._index.get(name)
+            # Our own files are not all read for that: what is theirs nobody else may take.
+            ours = function.__module__.startswith(f"{self.package}.")
+            own = None if ours else self._index.get(name)
             module = known.function.__module__ if known else own.module if own else ""
             if module not in ("", function.__module__):
                 raise TypeError(f"two {self.kind} are named {name!r}")
@@ -215,7 +225,7 @@ class Registry(Generic[F, T, P]):
 
     def get(self, name: str) -> Entry[T]:
         """The entry of that name; an unknown one raises with suggestions."""
-        if name not in self._entries and (listing := self._index.get(name)):
+        if name not in self._entries and (listing := self._own(name)):
             importlib.import_module(listing.module)
         problems = [] if name in self._entries else self._load_plugins(name)
         if name not in self._entries:
@@ -224,7 +234,7 @@ class Registry(Generic[F, T, P]):
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries or name in self._index or name in self._offered
+        return name in self._entries or self._own(name) is not None or name in self._offered
 
     def names(self) -> list[str]:
         """All names, built in, plugged in or registered by hand, in alphabetical order."""
@@ -241,6 +251,12 @@ class Registry(Generic[F, T, P]):
     def problems(self) -> list[str]:
         """One line for every installed plug-in that cannot be used."""
         return [plugin.failure() for plugin in self._plugins if plugin.problem]
+
+    def _own(self, name: str) -> Listing | None:
+        """Where one of our own is; most lie under their name, and all other files stay closed."""
+        known = self.__dict__.get("_index")
+        near = near_listing(self.kind, self.package, name) if known is None else None
+        return near or self._index.get(name)
 
     @cached_property
     def _index(self) -> dict[str, Listing]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stockpot.checkpoints import mapped_file
 from stockpot.checkpoints.locate import locate
-from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.open import copied_tensors, open_checkpoint
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
 
@@ -92,6 +92,27 @@ def test_stretches_lie_in_whatever_window(tmp_path: Path, monkeypatch: pytest.Mo
             stop = min(start + length, len(want))
             source.prefetch("w", start, stop)
             assert torch.equal(source.stretch("w", start, stop), want[start:stop])
+
+
+@pytest.mark.parametrize("make", [single, sharded])
+@pytest.mark.parametrize("most", [3, 1 << 20], ids=["in pieces", "at once"])
+def test_copies_are_what_is_in_the_files_however_little_a_call_reads(
+    make, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    calls = []
+
+    def some(descriptor: int, rooms: list[memoryview], begin: int, read=os.preadv) -> int:  # type: ignore[no-untyped-def]
+        calls.append(begin)
+        return read(descriptor, rooms if most > 99 else [rooms[0][:most]], begin)
+
+    source = open_checkpoint(make(tmp_path / "a"))
+    monkeypatch.setattr(os, "preadv", some)
+    found = copied_tensors(source, source.tensors())
+    assert found.keys() == STATE.keys()
+    assert all(torch.equal(found[name], STATE[name]) for name in STATE)
+    assert all(found[name].dtype == STATE[name].dtype for name in STATE)
+    if most > 99:
+        assert len(calls) == len(source.files)
 
 
 def test_headers_alone_are_read(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from corruption_pictures import photographs
 from scipy import ndimage
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from stockpot.corrupt.blur.zoom_blur import clipped_zoom
+from stockpot.corrupt.blur.zoom_blur import _zoom_grid, clipped_zoom
 from stockpot.corrupt.digital.dct import recompress
 from stockpot.corrupt.digital.jpeg_compression import through_pillow
 from stockpot.corrupt.digital.pixelate import shrink, shrink_by_pillow
@@ -40,6 +41,27 @@ def test_clipped_zoom_is_scipys(factor: float, side: int) -> None:
     expected = enlarged[trimmed : trimmed + side, trimmed : trimmed + side]
     ours = clipped_zoom(torch.from_numpy(picture).float()[None, None], factor)[0, 0]
     assert np.abs(ours.numpy() - expected).max() < 0.02
+
+
+class _OnTheProcessor(TorchDispatchMode):
+    """Notes how many values each operation of the processor gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor) and found.is_cpu:
+            self.made.append(found.numel())
+        return found
+
+
+def test_a_zoom_for_another_device_is_made_there() -> None:
+    with _OnTheProcessor() as noted:
+        grid = _zoom_grid(64, 48, 1.37, torch.device("meta"))
+    assert grid.shape == (64, 48, 2)
+    assert max(noted.made) == 64
 
 
 @pytest.mark.parametrize("quality", [7, 15, 25, 50, 65, 80])

@@ -286,7 +286,7 @@ def test_two_streams_give_the_numbers_of_one(monkeypatch, toy_data: Dataset) -> 
         return [result.outcomes for result in found]
 
     two = outcomes()
-    monkeypatch.setattr("stockpot.measure.together.pictures.beside", lambda source, device: source)
+    monkeypatch.setattr("stockpot.measure.together.pictures.beside", lambda source, *_: source)
     assert two == outcomes()
 
 

@@ -16,6 +16,7 @@ import mmap
 import os
 import platform
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -33,6 +34,8 @@ WINDOW = 32 << 20
 REACH = 4 << 20
 """How far a window goes on into the next, so that a short stretch always lies in one."""
 _MOST = 256
+_ROOMS = 512
+"""Pieces of memory that one call fills; systems take 1024."""
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python names from 3.13 on
 _POPULATE = 22  # MADV_POPULATE_READ, since Linux 5.14
 
@@ -65,6 +68,27 @@ class MappedFile:
             memory = self.map(0, self.size)
             self._whole = ref(memory) if memory is not None else None
         return self._values(memory, 0, begin, count, dtype)
+
+    def fill(self, places: Sequence[tuple[int, Tensor]]) -> None:
+        """Read what stands at these bytes into tensors of somebody's own.
+
+        One call to the system fills as many as lie one after the other: no page of the file is
+        mapped, and nobody holds the interpreter meanwhile.
+        """
+        descriptor = self._open()
+        try:
+            for begin, rooms in _runs(places):
+                while rooms:
+                    got = os.preadv(descriptor, rooms[:_ROOMS], begin)
+                    if not got:
+                        raise self._changed()
+                    begin += got
+                    while rooms and got >= len(rooms[0]):
+                        got -= len(rooms.pop(0))
+                    if got:
+                        rooms[0] = rooms[0][got:]
+        finally:
+            os.close(descriptor)
 
     def fetch(self, begin: int, length: int) -> None:
         """Wait until the system has these bytes in memory, and a window of ours shows them."""
@@ -135,6 +159,22 @@ class MappedFile:
             f"{self.path}: was changed while it was read.",
             hint="Let nothing write to a checkpoint while it is in use, and begin again.",
         )
+
+
+def _runs(places: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[int, list[memoryview]]]:
+    """Where each run of neighbouring tensors begins, and the memory of those that have any."""
+    first, end, rooms = 0, -1, list[memoryview]()
+    for begin, values in sorted(places, key=lambda place: place[0]):
+        if not values.numel():
+            continue
+        if begin != end:
+            if rooms:
+                yield first, rooms
+            first, rooms = begin, []
+        rooms.append(values.reshape(-1).view(torch.uint8).numpy().data)
+        end = begin + len(rooms[-1])
+    if rooms:
+        yield first, rooms
 
 
 class _Windows:

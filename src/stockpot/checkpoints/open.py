@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,13 @@ def read_tensors(path: Path | Location) -> dict[str, Tensor]:
     """All tensors of a file or folder by name."""
     source = open_checkpoint(path)
     return {name: source.read(name) for name in source.tensors()}
+
+
+def copied_tensors(source: Source, names: Iterable[str]) -> dict[str, Tensor]:
+    """Tensors that stay as they are whatever becomes of the file."""
+    if isinstance(source, SafetensorsSource):
+        return source.copies(names)
+    return {name: source.read(name).clone() for name in names}
 
 
 def _open_adapter(location: Location, label: str, base: Source | None) -> Source:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +94,18 @@ class SafetensorsSource:
         if not info.numel:
             return torch.empty(info.shape, dtype=info.dtype)
         return file.whole(offset, info.numel, info.dtype).view(info.shape)
+
+    def copies(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """These tensors in memory of their own; every byte is read once."""
+        made: dict[str, Tensor] = {}
+        wanted: dict[int, list[tuple[int, Tensor]]] = {}
+        for name in names:
+            place = self._places[name]
+            made[name] = torch.empty(place.info.shape, dtype=place.info.dtype)
+            wanted.setdefault(place.file, []).append((place.offset, made[name]))
+        for file, places in wanted.items():
+            self._mapped[file].fill(places)
+        return made
 
     def stretch(self, name: str, start: int, stop: int) -> Tensor:
         file, offset, info = self._place(name)

@@ -18,9 +18,9 @@ _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)|(?P<one>\d+(\.\d+)?)")
 def chosen_corruptions(wanted: str | Iterable[str]) -> tuple[str, ...]:
     """Names from `benchmark`, `extra`, `all`, a group such as `noise`, a family, or names."""
     words = wanted.split(",") if isinstance(wanted, str) else [str(word) for word in wanted]
-    families = {each.name.lower(): each.corruptions for each in made_families()}
     sets = {"benchmark": BENCHMARK, "extra": EXTRA, "all": (*BENCHMARK, *EXTRA), **GROUPS}
-    sets |= families
+    if not all(word.strip() in sets for word in words):
+        sets |= {each.name.lower(): each.corruptions for each in made_families()}
     found: dict[str, None] = {}
     for word in (word.strip() for word in words):
         if word not in sets and word not in corruptions:
@@ -40,6 +40,8 @@ def made_families() -> list[Family]:
 def family_of_names(names: Iterable[str]) -> Family | None:
     """The set beside ImageNet-C that all of these belong to, over which a mean then runs."""
     wanted = set(names)
+    if not any(wanted <= set(each.corruptions) for each in FAMILIES):
+        return None  # nothing is asked of the registry
     return next((each for each in made_families() if wanted <= set(each.corruptions)), None)
 
 

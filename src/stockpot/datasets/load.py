@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,12 @@ def load_dataset(
             raise BadDataError(f"pictures that are given have no splits, got split={split!r}.")
         return dataset_of(name, **options).limited(limit)
     name = str(name)
-    if name in datasets and "path" not in options:
+    registered = not _is_place(name) and name in datasets
+    if registered and "path" not in options:
         return _load(name, split, limit, options)
     # Whatever a file does to its reader, it is told as one line about that file.
     with reading(shortened(str(options.get("path", name)), 160)):
-        if name in datasets:
+        if registered:
             return _load(name, split, limit, options)
         if is_shards(name):
             return _load("webdataset", split, limit, {"path": name, **options})
@@ -60,6 +62,11 @@ def load_dataset(
             hint="A dataset of the Hugging Face hub is loaded as hub with path=OWNER/NAME.",
         )
     return _load(name, split, limit, options)
+
+
+def _is_place(name: str) -> bool:
+    """Whether this is a path for sure: then nobody looks through all that is registered."""
+    return "/" in name and os.path.exists(Path(name).expanduser())
 
 
 def _load(name: str, split: str | None, limit: int | None, options: dict[str, Any]) -> Dataset:

@@ -16,7 +16,7 @@ from stockpot.measure.measurement import (
     span,
     with_interval,
 )
-from stockpot.measure.together.steps import Steps, in_steps
+from stockpot.measure.together.steps import NUMBERS, Steps, in_steps
 from stockpot.models.classifier import Classifier
 from stockpot.results.calibration import calibration_error, calibration_interval
 from stockpot.results.resamples import draw_ahead
@@ -63,18 +63,19 @@ def clean(
         losses.append(scorer.losses(logits, rows))
         confidences.append(logits.softmax(dim=1).amax(dim=1))
         note(logits, rows)
-        yield
+        yield None
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
     answered = np.isfinite(nll)
     nll = nll[answered]
     confidence = torch.cat(confidences).cpu().double().nan_to_num(1.0).numpy()
+    hit = torch.cat(right_top).cpu().numpy()
+    yield NUMBERS
     seed = context.seed
     groups = None if data.groups is None else np.asarray(data.groups)
     scores = [proportion("accuracy", correct, groups=groups)]
     if top > 1 and len(model.classes) > top:
-        hit = torch.cat(right_top).cpu().numpy()
         scores.append(proportion(f"top{top}_accuracy", hit, groups=groups))
     if len(nll):
         own = None if groups is None else groups[answered]

@@ -21,7 +21,7 @@ from stockpot.measure.grids import Grids, MadeGrids, StoredGrids
 from stockpot.measure.mce import IMAGENET_C, NAMED_BASELINES, Baseline, named_baseline
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.stored_corruptions import StoredCorruptions, stored_cells
-from stockpot.measure.together.steps import Steps, in_steps, to_the_end
+from stockpot.measure.together.steps import NUMBERS, Steps, in_steps, to_the_end
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.load import identify, load_for, words_for
@@ -91,7 +91,7 @@ def corruption(
                 " a measured model as baseline is a fairer yardstick"
             )
     else:
-        yield  # it may be one of the models beside this one, whose grid is whole after this step
+        yield None  # it may be a model beside this one, whose grid is whole after this step
         yardstick = load_for(baseline, data, device=context.device)
         told = str(words_for(baseline, data) or "")
         with evaluating(yardstick):
@@ -99,6 +99,7 @@ def corruption(
                 measured.of(yardstick, identity_in_use(identify(baseline), {}, told))
             )
         known = Baseline(_short(baseline), other.errors(), other.clean_error())
+    yield NUMBERS
     scored = grid_scores(grid, known, seed=context.seed, family=family)
     scorer = scorer_for(model.classes, data, class_space)
     return Measurement(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import Literal, NamedTuple
 
 import torch
@@ -19,8 +20,9 @@ from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt, picture_seeds
 from stockpot.corrupt.constants import Profile
+from stockpot.corrupt.rehearsal import rehearse
 from stockpot.corrupt.sizes import SizeRule, Sizing, sizing, stored_fit, stored_pixels
-from stockpot.corrupt.weather.frost import Overlays, frost_ahead
+from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.stream.transfer import moved
@@ -40,7 +42,6 @@ from stockpot.score.predictions import watching
 from stockpot.score.scorer import Scorer, scorer_for
 from stockpot.types import ImageSize
 
-_FEW = 8
 ROOM = 2**28
 """Bytes that are kept at most: all 75 cells of CIFAR-10-C for a thousand images."""
 
@@ -137,6 +138,7 @@ class Grids(ABC):
             (*setting, context.batch_size, str(context.device), geometry(model.preprocess), part),
             lambda: self.pictures(model.preprocess, part),
             context.device,
+            "corrupt",
         )
         with watching(model) as watch:
             since = Since(watch)
@@ -160,7 +162,7 @@ class Grids(ABC):
                     context.pieces.keep(as_range(rows), found, {**since.now(), **told_of(run)})
                 done += len(rows)
                 context.progress("corruption", done, total)
-                yield
+                yield None
         if keeps:
             context.pieces.end()
         grid = self._joined(right)
@@ -216,7 +218,8 @@ class MadeGrids(Grids):
         way = sizing(data, preprocess, self.size)
         whole = self._set(way)
         if context.device.type != "cpu":  # which has its hands full with decoding
-            self._prepare(way.corrupted_size(data))
+            with stage("corrupt"):
+                self.rehearsed(way.corrupted_size(data)).join()
         own = window(data, part, context.batch_size)
         for found, images in way.batches(own.data, context.batch_size, context.device):
             batch = own.placed(found)
@@ -228,19 +231,11 @@ class MadeGrids(Grids):
                     seen = way.seen(self._corrupted(images, cell, seeds, whole, place))
                 yield InCell(seen, batch.rows, cell, data)
 
-    def _prepare(self, size: ImageSize) -> None:
-        """Have every corruption done once on a few pictures: whatever it needs is loaded, made and
-        compared while the first batch is being decoded.
-        """
-        names = dict.fromkeys(name for name, _ in self.cells)
-        if "frost" in names:
-            frost_ahead(self.overlays)
-        generator = torch.Generator().manual_seed(0)
-        noise = torch.randint(0, 256, (_FEW, 3, *size), dtype=torch.uint8, generator=generator)
-        few = moved(noise, self.context.device)
-        for name, severity in dict(self.cells).items():
-            if name != "frost":  # which waits for what was just begun
-                corrupt(few, name, severity, profile=self.profile)
+    def rehearsed(self, size: ImageSize) -> Thread:
+        """What has the corruptions done once; begun now, if it was not when the cell was opened."""
+        return rehearse(
+            self.cells, size, self.context.device, profile=self.profile, overlays=self.overlays
+        )
 
     def _set(self, way: Sizing) -> tuple[object, ...]:
         """All that corrupted pictures depend on; a model may have fitted them to its size."""

@@ -216,7 +216,7 @@ def flags_in_steps(
             found[space].append(scorer.right(logits, rows)[:, 0])
             if space == spaces[0]:
                 note(logits, rows)
-        yield
+        yield None
     return {space: torch.cat(parts).cpu().numpy() for space, parts in found.items()}
 
 

@@ -37,6 +37,7 @@ from stockpot.remote.working_copy import working_copy
 from stockpot.results.collection import Results
 from stockpot.results.index.open import caught_up, prepared
 from stockpot.results.manifest import add_cells
+from stockpot.results.provenance import ask_ahead
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
@@ -195,6 +196,9 @@ def run_cells(
         else:
             results[index] = known
             tell(known)
+
+    if here and asked:
+        ask_ahead()
 
     def ended(end: End) -> None:
         if end.error is not None:

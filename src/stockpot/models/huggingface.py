@@ -159,11 +159,17 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
 
 def load_to_ask(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:
     """The same classifier for who leaves its weights alone, without transformers where it goes."""
+    found = load_plain(place, name=name) if dtype == "float32" else None
+    return found or load_huggingface(place, dtype=dtype, name=name)
+
+
+def load_plain(place: Resolved, *, name: str = "") -> Classifier | None:
+    """The same without transformers; none where it does not go."""
     folder = place.local()
     config = read_config(folder)
-    model = plain_network(folder, config) if dtype == "float32" else None
+    model = plain_network(folder, config)
     if model is None:
-        return load_huggingface(place, dtype=dtype, name=name)
+        return None
     return _classifier(model, folder, config["architectures"][0], name or place.text)
 
 

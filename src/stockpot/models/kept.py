@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
 
@@ -16,16 +17,31 @@ _SHARE = 3
 _LAST = 2
 _models: dict[Hashable, Classifier] = {}
 _holding = 0
+_lock = Lock()
+_loading: dict[Hashable, Lock] = {}
 
 
 def kept(key: Hashable, load: Callable[[], Classifier]) -> Classifier:
-    """The model of this key, loaded now or before; its weights must be left alone."""
-    if key in _models:
-        _models[key] = _models.pop(key)  # the last one asked for is the last to go
-    else:
-        _models[key] = load()
-        _let_go()
-    return _models[key]
+    """The model of this key, loaded now or before; its weights must be left alone.
+
+    Threads may ask at the same time: whoever asks for what another one is loading waits for that.
+    """
+    with _lock:
+        turn = _loading.setdefault(key, Lock())
+    try:
+        with turn:
+            with _lock:
+                found = _models.get(key)
+            if found is None:
+                found = load()
+            with _lock:
+                _models.pop(key, None)  # the last one asked for is the last to go
+                _models[key] = found
+                _let_go()
+            return found
+    finally:
+        with _lock:
+            _loading.pop(key, None)
 
 
 @contextmanager
@@ -36,8 +52,9 @@ def holding_models() -> Iterator[None]:
     try:
         yield
     finally:
-        _holding -= 1
-        _let_go()
+        with _lock:
+            _holding -= 1
+            _let_go()
 
 
 def _let_go() -> None:

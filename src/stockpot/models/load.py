@@ -19,7 +19,7 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.datasets.words.conventions import words_of
 from stockpot.datasets.words.given import lines_of
 from stockpot.datasets.words.words import GIVEN, Spoken, Words
-from stockpot.errors import BadParameterError, UserError, did_you_mean
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError, did_you_mean
 from stockpot.models.adapted import adapted
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
@@ -29,7 +29,12 @@ from stockpot.models.fingerprint import (
     fingerprint_shipped,
     fingerprint_tensors,
 )
-from stockpot.models.huggingface import folder_preprocess, load_huggingface, load_to_ask
+from stockpot.models.huggingface import (
+    folder_preprocess,
+    load_huggingface,
+    load_plain,
+    load_to_ask,
+)
 from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
@@ -130,6 +135,38 @@ def load_for(
         return _kept(place, _plain(own), str(device or "cpu"), state or _state(place, own))
     model = load_model(place, **own)
     return model if device is None else model.to(device)
+
+
+def load_ahead(
+    source: Source, options: Mapping[str, Any], device: torch.device, state: str
+) -> None:
+    """Load a model as `load_for` will want to keep it, in whatever thread.
+
+    Only what needs no other library is loaded so: transformers changes settings of the whole
+    process while it loads. What cannot be loaded is left to `load_for`, which says why.
+
+    Args:
+        source: as for `load_for`.
+        options: as there.
+        device: as there.
+        state: as there.
+    """
+    if isinstance(source, Classifier):
+        return
+    own = dict(options)
+
+    def load() -> Classifier:
+        found = load_plain(place, **own)
+        if found is None:
+            raise BadCheckpointError(f"{place.text} is for transformers to load.")
+        return found.to(device).eval()
+
+    try:
+        place = _place(source, own)
+        if place.has_files and set(own) <= {"name"} and _loader(place) is load_huggingface:
+            kept((place, _plain(own), str(device), state), load)
+    except (UserError, OSError):
+        return
 
 
 def expected_preprocess(source: Source, options: Mapping[str, Any]) -> Preprocess | None:

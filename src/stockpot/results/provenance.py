@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+import threading
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,19 @@ def package_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+_asking = threading.Lock()
+
+
+def ask_ahead() -> None:
+    """Ask git in a thread, for who will save results in a while."""
+    threading.Thread(target=_asked_once, name="git", daemon=True).start()
+
+
+def _asked_once() -> tuple[str, bool | None]:
+    with _asking:  # whoever asks while git is being asked waits for its answer
+        return _checkout()
 
 
 @lru_cache(maxsize=1)
@@ -46,7 +60,7 @@ def _checkout() -> tuple[str, bool | None]:
 
 def provenance(device: str = "cpu") -> Provenance:
     """The present code and machine."""
-    commit, dirty = _checkout()
+    commit, dirty = _asked_once()
     return Provenance(
         stockpot=package_version("stockpot"),
         commit=commit,

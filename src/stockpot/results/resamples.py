@@ -69,18 +69,20 @@ def resampled_tables(
 
     starts = range(0, resamples, step)
     # One piece of memory for all parts: pages that are met for the first time cost more than sums.
-    room = np.empty((min(step, resamples), n))
+    shape = (min(step, resamples), n)
     if max(resamples, RESAMPLES) * n > _KEPT:
+        room = np.empty(shape)
         for start, part in zip(starts, _counts(n, seed, resamples, step), strict=True):
             add(start, part, room)
         return [means / n for means in means_of]
     kept = _kept_counts(n, seed, max(resamples, RESAMPLES))
     workers = min(_cores(), len(starts))
-    rooms = [room, *(np.empty_like(room) for _ in range(workers - 1))]
 
     def own(worker: int) -> None:
-        for start in starts[worker::workers]:
-            add(start, kept[start : start + step], rooms[worker])
+        with _rooms:
+            room = np.empty(shape)
+            for start in starts[worker::workers]:
+                add(start, kept[start : start + step], room)
 
     with ThreadPoolExecutor(workers) as threads:  # no thread begins before it has work
         list(threads.map(own, range(workers)))
@@ -90,6 +92,11 @@ def resampled_tables(
 def _cores() -> int:
     granted = getattr(os, "sched_getaffinity", None)
     return min(_MOST_CORES, len(granted(0)) if granted else os.cpu_count() or 1)
+
+
+_rooms = threading.BoundedSemaphore(_cores())
+"""Many models may be scored at a time; together they have as much memory and as many cores as one
+of them would have."""
 
 
 def image_counts(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -168,8 +169,14 @@ class Scorer:
         return Part(where, first, torch.full_like(labels, classes[0]), classes, view_of)
 
     def _columns(self, rows: Tensor | slice) -> Tensor:
-        wanted = self.accepted[rows]
-        return torch.where(wanted == NONE, NONE, self.mapping.targets(wanted.clamp_min(0)))
+        return self._right_columns[rows]
+
+    @cached_property
+    def _right_columns(self) -> Tensor:
+        """Of all rows, found once: on a GPU every batch would wait for several small operations."""
+        with torch.inference_mode(False), torch.no_grad():  # losses are also learned from
+            wanted = self.accepted
+            return torch.where(wanted == NONE, NONE, self.mapping.targets(wanted.clamp_min(0)))
 
 
 def scorer_for(model_classes: tuple[str, ...], data: Dataset, space: ClassSpace = "all") -> Scorer:

@@ -62,9 +62,10 @@ def clipped_zoom(images: Tensor, factor: float) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _zoom_grid(height: int, width: int, factor: float, device: torch.device) -> Tensor:
-    rows, columns = _zoom_axis(height, factor), _zoom_axis(width, factor)
-    grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1)
-    return grid.float().to(device)
+    # Only the axes are made by the processor, whose cores may all be decoding: it would wait for
+    # them at every operation on a whole grid.
+    rows, columns = (_zoom_axis(size, factor).float().to(device) for size in (height, width))
+    return torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1)
 
 
 def _zoom_axis(size: int, factor: float) -> Tensor:

@@ -64,7 +64,7 @@ def decisions(
         chosen.append(predictions(logits))
         right.append(scorer.right(logits, span(batch.rows))[:, 0])
         note(logits, span(batch.rows))
-        yield
+        yield None
     return Decisions(torch.cat(chosen).cpu().numpy(), torch.cat(right).cpu().numpy())
 
 

@@ -1,19 +1,84 @@
-"""Which pictures a cell will go through, known before its model is loaded."""
+"""What a cell will need beside its model, begun before that is loaded."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import torch
+
+from stockpot.corrupt.ranges import chosen_corruptions, chosen_severities
+from stockpot.corrupt.rehearsal import rehearse
 from stockpot.corrupt.sizes import SizeRule, sizing
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.stream.geometry import Fit
+from stockpot.errors import UserError
+from stockpot.measure import measures
 from stockpot.measure.cells import Cell, undefended
-from stockpot.models.load import expected_preprocess
+from stockpot.measure.together.jobs import Asked
+from stockpot.models.kept import model_room
+from stockpot.models.load import expected_preprocess, load_ahead
+
+_LOADERS = 4
+"""Models that are read at a time: more would wait for the interpreter."""
 
 
 def decode_ahead(cell: Cell, data: Dataset) -> None:
     """Begin to decode the pictures of a cell, where it is known how it will want them."""
     if isinstance(data.images, EncodedImages):
         data.images.decode_ahead(_fits(cell, data))
+
+
+def corrupt_ahead(cell: Cell, data: Dataset, device: torch.device) -> Thread | None:
+    """Begin to rehearse the corruptions that a cell will make, if it makes any."""
+    if cell.measure != "corruption" or cell.params.get("folder"):
+        return None
+    preprocess = expected_preprocess(cell.model.source, undefended(cell.model.options))
+    if preprocess is None:
+        return None
+    try:
+        asked = measures.get(cell.measure).validate(cell.params)
+        names = chosen_corruptions(asked["corruptions"])
+        levels = chosen_severities(asked["severities"])
+    except UserError:
+        return None  # the measure itself will say what is wrong
+    return rehearse(
+        [(name, severity) for name in names for severity in levels],
+        sizing(data, preprocess, asked["size"]).corrupted_size(data),
+        device,
+        profile=asked["profile"],
+        overlays=asked["overlays"],
+    )
+
+
+@contextmanager
+def models_ahead(asked: Iterable[Asked], device: torch.device) -> Iterator[None]:
+    """Load models beside each other, as many as there is room for, while cells are opened in turn.
+
+    Args:
+        asked: the first cell of each model.
+        device: where they go.
+    """
+    room = model_room(device)
+    with ThreadPoolExecutor(_LOADERS, thread_name_prefix="load") as threads:
+        try:
+            for one in asked:
+                source = one.cell.model.source
+                if one.key is None or not isinstance(source, str) or not os.path.isdir(source):
+                    continue
+                room -= sum(file.stat().st_size for file in Path(source).glob("*.safetensors"))
+                if room < 0:
+                    break
+                options = undefended(one.cell.model.options)
+                threads.submit(load_ahead, source, options, device, one.key.model_fingerprint)
+            yield
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def _fits(cell: Cell, data: Dataset) -> tuple[Fit | None, ...]:

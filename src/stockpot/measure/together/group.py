@@ -9,11 +9,15 @@ soon as it is whole, and one that fails ends alone. The numbers are those of eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from stockpot.datasets.stream import ahead
+from stockpot.engine import pick_device
 from stockpot.engine.stages import Clock, timed
+from stockpot.errors import UserError
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.together.ahead import models_ahead
 from stockpot.measure.together.in_step import End, alone, in_step
 from stockpot.measure.together.jobs import Asked, model_of, shares, task_of
 from stockpot.measure.together.open_cell import OpenCell, open_cell
@@ -60,32 +64,44 @@ def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[
             opened: dict[int, OpenCell] = {}
             tasks: dict[object, list[Asked]] = {}
             held = 0
-            for model, cells in list(waiting.items()):
-                # Each model is loaded for the first of its cells that is not there yet.
-                found: OpenCell | None = None
-                while cells and found is None:
-                    first = _opened(cells[0])
-                    if isinstance(first, OpenCell):
-                        found = first
-                    else:
-                        cells.pop(0)
-                        yield first
-                if found is None:
-                    del waiting[model]
-                    continue
-                held += weight_bytes(found.model)
-                if opened and (held > model_room(found.device) or len(opened) >= MOST):
-                    break
-                opened[cells[0].number] = found
-                for one in waiting.pop(model):
-                    task = task_of(one.cell) if shares(one.cell) else one.number
-                    tasks.setdefault(task, []).append(one)
+            with _loading(waiting):
+                for model, cells in list(waiting.items()):
+                    # Each model is loaded for the first of its cells that is not there yet.
+                    found: OpenCell | None = None
+                    while cells and found is None:
+                        first = _opened(cells[0])
+                        if isinstance(first, OpenCell):
+                            found = first
+                        else:
+                            cells.pop(0)
+                            yield first
+                    if found is None:
+                        del waiting[model]
+                        continue
+                    held += weight_bytes(found.model)
+                    if opened and (held > model_room(found.device) or len(opened) >= MOST):
+                        break
+                    opened[cells[0].number] = found
+                    for one in waiting.pop(model):
+                        task = task_of(one.cell) if shares(one.cell) else one.number
+                        tasks.setdefault(task, []).append(one)
             found = None
             count = len(opened)
             for together in tasks.values():
                 yield from _task(together, opened, progress, clock)
         if count > 2:
             kept_passes.cache_clear()  # as many as there were, they are not worth their memory
+
+
+def _loading(waiting: Mapping[object, Sequence[Asked]]) -> AbstractContextManager[None]:
+    """Begin to load the models that are waiting, where the processor has time for it."""
+    first = [cells[0] for cells in waiting.values()][:MOST]
+    try:
+        device = pick_device(first[0].cell.device)
+    except UserError:
+        return nullcontext()  # the cells themselves will fail with this
+    few = len(first) < 2 or device.type == "cpu"
+    return nullcontext() if few else models_ahead(first, device)
 
 
 def _task(

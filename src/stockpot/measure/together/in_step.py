@@ -1,8 +1,7 @@
 """The cells of one task, each model's a step at a time until all are whole.
 
-Models that see the same pictures take each step together. When the first of them has made its last
-step, only statistics are left for the others, where their measure is one of `ENDS_IN_NUMBERS`:
-these are done beside each other.
+Models that see the same pictures take each step together. Once only statistics are left, as their
+measure says (`NUMBERS`), those of all models are done beside each other.
 """
 
 from __future__ import annotations
@@ -24,13 +23,10 @@ from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress
 from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.pictures import Pictures
-from stockpot.measure.together.steps import Steps, steps_of
+from stockpot.measure.together.steps import NUMBERS, Step, Steps, steps_of
 from stockpot.models.classifier import evaluating
 from stockpot.results.schema import CellResult, Cost
 from stockpot.score.predictions import Watch, watching
-
-ENDS_IN_NUMBERS = ("clean",)
-"""Measures whose last step, after the last batch, asks no model."""
 
 
 class End(NamedTuple):
@@ -49,6 +45,8 @@ class _Under:
     context: Context
     steps: Steps[Measurement]
     watch: Watch
+    left: Step = None
+    """`NUMBERS` once nothing is left but statistics."""
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
 
@@ -60,7 +58,6 @@ def in_step(cells: dict[int, OpenCell], progress: Progress, clock: Clock) -> Ite
         torch.cuda.reset_peak_memory_stats(device)
     clock.on(device)
     too_large: dict[int, OpenCell] = {}
-    beside = next(iter(cells.values())).cell.measure in ENDS_IN_NUMBERS
     with ExitStack() as around:
         under: dict[int, _Under] = {}
         for number, opened in cells.items():
@@ -69,7 +66,7 @@ def in_step(cells: dict[int, OpenCell], progress: Progress, clock: Clock) -> Ite
             watch = around.enter_context(watching(opened.model))
             under[number] = _Under(opened, context, _begun(opened, context), watch)
         while under:
-            for number, found in _round(dict(under), pictures, beside=beside):
+            for number, found in _round(dict(under), pictures):
                 if found is None:
                     continue
                 if isinstance(found, torch.OutOfMemoryError):
@@ -89,26 +86,24 @@ def in_step(cells: dict[int, OpenCell], progress: Progress, clock: Clock) -> Ite
 
 
 def _round(
-    under: dict[int, _Under], pictures: Pictures, *, beside: bool
+    under: dict[int, _Under], pictures: Pictures
 ) -> Iterator[tuple[int, Ran | Exception | None]]:
-    """A step of every cell; the last steps of all but the first beside each other, if they may."""
-    waiting = list(under.items())
-    while waiting:
-        number, one = waiting.pop(0)
-        start, before = time.perf_counter(), pictures.seconds
-        found = _step(one)
-        one.seconds += time.perf_counter() - start - (pictures.seconds - before)
-        if not (isinstance(found, Ran) and beside and len(waiting) > 1):
-            yield number, found
-            continue
+    """A step of every cell; statistics of several cells beside each other."""
+    numbers = {number: one for number, one in under.items() if one.left == NUMBERS}
+    if len(numbers) > 1:
         start = time.perf_counter()
-        with ThreadPoolExecutor(min(len(waiting), usable_cores())) as threads, stage("score"):
-            rest = list(threads.map(_last_step, (other for _, other in waiting)))
-        for _, other in waiting:
-            other.seconds += (time.perf_counter() - start) / len(waiting)
-        yield number, found
-        yield from ((place, ended) for (place, _), ended in zip(waiting, rest, strict=True))
-        return
+        with ThreadPoolExecutor(min(len(numbers), usable_cores())) as threads, stage("score"):
+            found = list(threads.map(_last_step, numbers.values()))
+        for one in numbers.values():
+            one.seconds += (time.perf_counter() - start) / len(numbers)
+        yield from zip(numbers, found, strict=True)
+    for number, one in under.items():
+        if len(numbers) > 1 and number in numbers:
+            continue
+        start, before = time.perf_counter(), pictures.seconds
+        step = _step(one)
+        one.seconds += time.perf_counter() - start - (pictures.seconds - before)
+        yield number, step
 
 
 @torch.inference_mode()  # a thread has a mode of its own
@@ -120,7 +115,7 @@ def _step(one: _Under) -> Ran | Exception | None:
     """A step of a cell: what it found if it was the last one, or why there is no other."""
     try:
         with stage("score"):
-            next(one.steps)
+            one.left = next(one.steps)
     except StopIteration as whole:
         return Ran(whole.value, one.watch, one.context)
     except Exception as problem:

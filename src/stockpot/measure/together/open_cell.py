@@ -19,7 +19,7 @@ from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.parts import Pieces
 from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
-from stockpot.measure.together.ahead import decode_ahead
+from stockpot.measure.together.ahead import corrupt_ahead, decode_ahead
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import identity_in_use
@@ -169,6 +169,7 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
         device = pick_device(cell.device)
         if device.type != "cpu":  # there, whoever loads the model needs the processor
             decode_ahead(cell, data)
+            corrupt_ahead(cell, data, device)
         model = model_for(cell.model, data, device, key.model_fingerprint)
         check_taken(model, cell.measure)
     return OpenCell(cell, key, data, known_images, model, device)

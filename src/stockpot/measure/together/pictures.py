@@ -20,6 +20,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
+from stockpot.engine.stages import Stage, stage
 from stockpot.measure.parts import Part, window
 from stockpot.models.preprocess import Preprocess
 
@@ -53,7 +54,11 @@ class Pictures:
         """What waiting for them took, all askers together."""
 
     def shared(
-        self, what: Hashable, make: Callable[[], Iterator[S]], device: torch.device
+        self,
+        what: Hashable,
+        make: Callable[[], Iterator[S]],
+        device: torch.device,
+        waits: Stage = "decode",
     ) -> Iterator[S]:
         """All batches, each made once for those who go through them in step.
 
@@ -61,10 +66,11 @@ class Pictures:
             what: everything that the pixels depend on.
             make: makes them from the first on; called again for who is out of step.
             device: where they are made.
+            waits: as which stage it counts when a GPU must wait for them.
         """
 
         def begun() -> Iterator[S]:
-            return beside(make(), device)
+            return beside(make(), device, waits)
 
         stream = self._streams.get(what)
         if stream is None or stream.number > 0:
@@ -142,7 +148,7 @@ class _Stream(Generic[S]):
         return self._last
 
 
-def beside(source: Iterator[S], device: torch.device) -> Iterator[S]:
+def beside(source: Iterator[S], device: torch.device, waits: Stage = "decode") -> Iterator[S]:
     """The same items; on a GPU each is made on a second stream while the last one is looked at.
 
     One item is made ahead, and Python is never more than two items ahead of the GPU, so that
@@ -163,7 +169,8 @@ def beside(source: Iterator[S], device: torch.device) -> Iterator[S]:
     coming = made()
     while coming is not None:
         item, whole = coming
-        first.wait_event(whole)
+        with stage(waits):
+            first.wait_event(whole)
         # Freed by Python, its memory must wait for the stream that still reads it.
         item.pixels.record_stream(first)
         coming = made()

@@ -5,19 +5,22 @@
     def clean(model, data, context, *, top: int = 5) -> Steps[Measurement]:
         for logits, batch in forward_batches(model, data, context, "clean"):
             ...
-            yield
+            yield None
         return Measurement(...)
 
 Called, such a measure goes through all its steps and gives back what it found. Whoever has several
 models (`group`) takes one step of each in turn: what the first of them asks `Pictures` for, the
 others find there. A measure that is a plain function is one step, and shares nothing.
+
+A step that gives `NUMBERS` is the last that asks a model: what follows is statistics, which those
+who have several models do for all of them beside each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from torch import nn
 
@@ -25,7 +28,9 @@ from stockpot.models.classifier import evaluating
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Steps = Generator[None, None, T]
+NUMBERS: Final = "numbers"
+Step = Literal["numbers"] | None
+Steps = Generator[Step, None, T]
 
 
 def in_steps(measure: Callable[P, Steps[T]]) -> Callable[P, T]:

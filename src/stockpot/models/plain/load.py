@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stockpot.checkpoints.open import open_checkpoint
+from stockpot.checkpoints.open import copied_tensors, open_checkpoint
 from stockpot.errors import UserError
 from stockpot.models.plain import resnet, vit
 from stockpot.models.plain.answer import settings
@@ -43,13 +43,11 @@ def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
         wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
         if {name: tuple(shape) for name, (_, shape) in found.items()} != wanted:
             return None
-        weights = {name: source.read(found[name][0]) for name in wanted}
+        # Copied: what shares memory with a file would fail when somebody shortens it.
+        weights = copied_tensors(source, source.tensors())
     except (UserError, OSError):
         return None
-    # Copied: what shares memory with a file would fail when somebody shortens it.
-    own = {
-        name: tensor.to(torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
-        for name, tensor in weights.items()
-    }
-    model.load_state_dict(own, assign=True)
+    own = {name: weights[found[name][0]] for name in wanted}
+    wide = {name: values.float() for name, values in own.items() if values.is_floating_point()}
+    model.load_state_dict(own | wide, assign=True)
     return model.eval()
