@@ -40,6 +40,8 @@ class FuserTags(Tags):
     """It cannot do without data, unless it loads what it had learned."""
     each: bool = True
     """A list of datasets has one for each member."""
+    own_statistics: bool = False
+    """It makes BatchNorm's statistics itself: units that moved have theirs elsewhere."""
 
 
 fusers = Kind[Callable[..., Any]]("fusers", noun="fusion method", package="stockpot.fuse").tagged(

@@ -155,7 +155,7 @@ def prepare(request: Request) -> Job:
         of[label] = {name: len(made) + number for name, number in numbers.items()}
         made += fresh
     statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
-    if statistics and not entry.tags.linear:
+    if statistics and not (entry.tags.linear or entry.tags.own_statistics):
         made.append(_STATISTICS)
         of = {label: {**numbers, **statistics} for label, numbers in of.items()}
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
