@@ -30,7 +30,7 @@ from stockpot.types import Count, NonNegative, Seed
     needs_data=True,
     at_least=2,
     each=False,
-    own_statistics=True,
+    apart=True,
 )
 def pleas(
     *,

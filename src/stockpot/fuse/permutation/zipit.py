@@ -25,7 +25,7 @@ from stockpot.types import Count, Fraction01, Seed
     needs_data=True,
     at_least=2,
     each=False,
-    own_statistics=True,
+    apart=True,
 )
 def zipit(
     *,
