@@ -101,7 +101,9 @@ def main() -> None:
         found = [float(right(probabilities(model, study.val), study.val).mean()) for model in tried]
         best = int(np.argmax(found))
         chosen[name], models[name] = grid[best][1], tried[best]
-        scores[name] = {json.dumps(point[1]): score for point, score in zip(grid, found, strict=True)}
+        scores[name] = {
+            json.dumps(point[1]): score for point, score in zip(grid, found, strict=True)
+        }
         print(name, chosen[name], [round(100 * score, 1) for score in found], flush=True)
     on_val = {
         name: float(right(probabilities(model, study.val), study.val).mean())

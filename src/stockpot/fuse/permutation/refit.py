@@ -122,10 +122,11 @@ def _layers(networks: Networks, model: nn.Module | None = None) -> dict[str, Lay
     for name, place in zip(networks.pool.names, networks.pool.places, strict=True):
         parent, _, leaf = place.rpartition(".")
         layer = (model or networks.models[0]).get_submodule(parent)
-        plain = isinstance(layer, nn.Linear) or (
+        if leaf != "weight":
+            continue
+        if isinstance(layer, nn.Linear) or (
             isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
-        )
-        if leaf == "weight" and plain:
+        ):
             found[name] = layer
     return found
 
