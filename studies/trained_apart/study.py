@@ -32,7 +32,8 @@ PERMUTED = {"ridge": 1e9}
 GRIDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "permuted": [("pleas", {"match": m, **PERMUTED}) for m in ("weights", "activations")],
     "zipit chosen": [
-        ("zipit", {"alpha": a, "beta": b}) for a, b in product((0.0, 0.1, 0.3, 1.0), (0.0, 0.125, 1.0))
+        ("zipit", {"alpha": alpha, "beta": beta})
+        for alpha, beta in product((0.0, 0.1, 0.3, 1.0), (0.0, 0.125, 1.0))
     ],
     "pleas chosen": [
         ("pleas", {"match": m, "ridge": r})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,7 @@ class Plain(nn.Module):
         super().__init__()
         draw = torch.Generator().manual_seed(seed)
         sizes = (24, 10, 7, 4)
-        pairs = zip(sizes, sizes[1:], strict=False)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         for layer in self.layers:
             layer.weight.data = torch.randn(layer.weight.shape, generator=draw) / 2
             layer.bias.data = torch.randn(layer.bias.shape, generator=draw)
