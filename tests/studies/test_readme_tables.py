@@ -74,7 +74,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = tables_of(study, part)
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study in ("robust_soups", "merging_under_attack", "trained_apart"):  # whole numbers: nothing was rounded
+    if study in ("robust_soups", "merging_under_attack", "trained_apart"):  # nothing was rounded
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse.learning.task_pool import TaskPool
@@ -46,19 +46,14 @@ class Networks:
             for batch in task.sample(self.examples, self.batch_size, self.seed, fit):
                 yield self.pool.seen(batch.images)
 
-    def layer_of(self, name: str, model: Classifier) -> nn.Module:
-        """The module of one network that holds a tensor of the file."""
-        place = self.pool.places[self.pool.names.index(name)]
-        return model.get_submodule(place.rpartition(".")[0])
-
     @torch.no_grad()
-    def run(self, watch: Callable[[int], None]) -> None:
-        """Send every batch through all networks; `watch` is called after each with its size."""
+    def run(self, watch: Callable[[], None]) -> None:
+        """Send every batch through all networks; `watch` is called after each."""
         for number, batch in enumerate(self.batches):
             self.pool.progress("looking at units", number, len(self.batches))
             for model in self.models:
                 model.network(batch)
-            watch(len(batch))
+            watch()
 
     @torch.no_grad()
     def settled(self, state: dict[str, Tensor], *, repair: bool) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ with the patch that it reads; in fp64, from sums of products alone, so that imag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -34,8 +34,9 @@ def refitted(
         Weights and biases by name, and what the error of each layer fell to, as a share of the
         error of `start`.
     """
-    layers = _layers(networks)
-    fits = {name: _Fit(networks, name, start) for name in layers}
+    layers = _layers(networks, networks.models[0])
+    fits = {name: _Fit(layer, name, start) for name, layer in layers.items()}
+    table = networks.spec.groups_of()
     seen: list[dict[str, tuple[Tensor, Tensor]]] = [{} for _ in networks.models]
     handles = [
         layer.register_forward_hook(_note(name, seen[number]))
@@ -43,12 +44,13 @@ def refitted(
         for name, layer in _layers(networks, model).items()
     ]
 
-    def add(_: int) -> None:
+    def add() -> None:
         for name in layers:
             if name not in seen[0]:
                 continue  # torch's own attention reads a layer that it never calls
-            inputs, outputs = zip(*(_moved(networks, moves, n, name, one)
-                                    for n, one in enumerate(seen)), strict=True)  # fmt: skip
+            axes = table.get(name, {})
+            pairs = [_moved(axes, own, one[name]) for own, one in zip(moves, seen, strict=True)]
+            inputs, outputs = zip(*pairs, strict=True)
             fits[name].add(sum(inputs) / len(inputs), sum(outputs) / len(outputs))
 
     try:
@@ -68,9 +70,9 @@ def refitted(
 class _Fit:
     """The sums of one layer."""
 
-    def __init__(self, networks: Networks, name: str, start: dict[str, Tensor]) -> None:
+    def __init__(self, layer: Layer, name: str, start: dict[str, Tensor]) -> None:
         self.name = name
-        self.layer = _layers(networks)[name]
+        self.layer = layer
         self.bias = name.removesuffix("weight") + "bias" if self.layer.bias is not None else None
         weight = start[name].double().flatten(1)
         parts = [weight, start[self.bias].double()[:, None]] if self.bias else [weight]
@@ -116,12 +118,12 @@ class _Fit:
         return max(float(own - 2 * cross + ((weight @ left) * weight).sum()), 0.0)
 
 
-def _layers(networks: Networks, model: nn.Module | None = None) -> dict[str, Layer]:
+def _layers(networks: Networks, model: nn.Module) -> dict[str, Layer]:
     """Linear layers and plain convolutions by the name of their weight."""
     found: dict[str, Layer] = {}
     for name, place in zip(networks.pool.names, networks.pool.places, strict=True):
         parent, _, leaf = place.rpartition(".")
-        layer = (model or networks.models[0]).get_submodule(parent)
+        layer = model.get_submodule(parent)
         if leaf != "weight":
             continue
         if isinstance(layer, nn.Linear) or (
@@ -139,20 +141,14 @@ def _note(name: str, seen: dict[str, tuple[Tensor, Tensor]]) -> Callable[..., No
 
 
 def _moved(
-    networks: Networks,
-    moves: tuple[Permutations, ...],
-    number: int,
-    name: str,
-    seen: dict[str, tuple[Tensor, Tensor]],
+    axes: Mapping[int, tuple[str, int]], moves: Permutations, seen: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
     """What one network's layer read and made, in the common order of units."""
-    axes = networks.spec.groups_of().get(name, {})
     found = []
-    for axis, values in zip((1, 0), seen[name], strict=True):
+    for axis, values in zip((1, 0), seen, strict=True):
         if axis in axes:
             group, block = axes[axis]
-            units = moves[number][group]
-            places = (units[:, None] * block + torch.arange(block)).reshape(-1)
+            places = (moves[group][:, None] * block + torch.arange(block)).reshape(-1)
             channels = 1 if values.ndim == 4 else values.ndim - 1
             values = values.index_select(channels, places.to(values.device))
         found.append(values)

@@ -44,7 +44,7 @@ def covariances(networks: Networks, *, centred: bool = True) -> dict[str, Tensor
     sums: dict[str, Tensor] = {}
     rows: dict[str, int] = {}
 
-    def add(_: int) -> None:
+    def add() -> None:
         for group in places:
             # In fp64: means are large beside the deviations of a unit that hardly moves.
             values = torch.cat([_by_unit(one[group]) for one in seen]).double()
