@@ -75,9 +75,9 @@ EVIDENCE = {
     ),
     "apart": Evidence("a barrier of 44 points between two of them", "robust_soups"),
     "units": Evidence(
-        "two residual networks of 63.4 and 64.4: their average is at 21.7 [20.9, 22.5], permuted at "
-        "50.2 [49.2, 51.1], with `zipit` at 53.0 [52.0, 54.0], with `pleas` by activations at 59.7 "
-        "[58.7, 60.7], below both members still",
+        "two residual networks of 63.4 and 64.4: their average is at 21.7 [20.9, 22.5], permuted "
+        "at 50.2 [49.2, 51.1], with `zipit` at 53.0 [52.0, 54.0], with `pleas` by activations at "
+        "59.7 [58.7, 60.7], below both members still",
         "trained_apart",
     ),
     "batch_norm": Evidence(
