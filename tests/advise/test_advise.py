@@ -17,6 +17,9 @@ from commands import invoke
 from run_recipes import ARCHITECTURE
 from stockpot.advise.advice import Advice
 from stockpot.advise.evidence import EVIDENCE
+from stockpot.advise.facts import Facts, Fits, Member
+from stockpot.advise.rules.belonging import strangers
+from stockpot.advise.rules.words import Words
 from stockpot.checkpoints.state_dict import StateDictSource
 from stockpot.cli.main import app
 from stockpot.errors import BadParameterError, UserError
@@ -156,11 +159,24 @@ def test_trainings_apart_are_not_merged_as_they_are(vits: dict[str, str]) -> Non
     advice = stockpot.advise(vits["start"], [vits["other"], vits["third"]])
     assert "merging them as they are" in told(advice, "avoid")
     assert "align before you merge" in told(advice, "first")
+    assert [c for item in advice.of("first") for c in item.commands if "fuse pleas" in c]
+    assert "how much alignment mends here" in told(advice, "open")
     assert not advice.of("works")
     assert not advice.facts.usable
     wrong = stockpot.advise(vits["other"], [vits["start"], vits["tuned"]])
     assert "give another base" in told(wrong, "first")
     assert "not of it" in told(wrong, "first")
+
+
+@pytest.mark.parametrize("fits", ["whole", "other classes"])
+def test_residual_networks_apart_are_sent_to_pleas_where_their_classes_are_one(fits: Fits) -> None:
+    members = tuple(Member(name, name, fits=fits, kin=0.1) for name in ("b", "c"))
+    facts = Facts("a", "a", members, batch_norm=True, permutable=True, relatives=0.1)
+    (item,) = [one for one in strangers(facts, Words(facts)) if one.kind == "first"]
+    command = "stockpot fuse pleas a b c --task DATA@train -p match=activations -o fused/pleas"
+    assert (command in item.commands) == (fits == "whole")
+    assert (item.evidence == ("units",)) == (fits == "whole")
+    assert "stockpot fuse average a b c --align -o fused/aligned" in item.commands
 
 
 def test_one_member_copies_and_the_base_itself(vits: dict[str, str], tmp_path: Path) -> None:

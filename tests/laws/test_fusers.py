@@ -112,6 +112,9 @@ ROWS = [
     Row("greedy_soup", base=False, data=True, ends=ALONE),
     Row("learned_soup", {"epochs": 1}, base=False, data=True, ends=ALONE),
 ]
+APART = ["pleas", "zipit"]
+"""These move units of networks whose graph they know; their laws are in
+tests/fuse/test_trained_apart.py."""
 MODULES = ["dawe", "ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe"]
 """These make folders, not state dicts; their laws are in tests/fuse/test_module_fusers.py
 and test_ensembles.py."""
@@ -119,7 +122,7 @@ every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
 def test_every_method_has_a_row() -> None:
-    assert sorted([*(row.name for row in ROWS), *MODULES]) == fusers.names()
+    assert sorted([*(row.name for row in ROWS), *APART, *MODULES]) == fusers.names()
 
 
 def make_base() -> State:

@@ -74,6 +74,12 @@ EVIDENCE = {
         "robust_finetuning",
     ),
     "apart": Evidence("a barrier of 44 points between two of them", "robust_soups"),
+    "units": Evidence(
+        "two residual networks of 63.4 and 64.4: their average is at 21.7 [20.9, 22.5], permuted "
+        "at 50.2 [49.2, 51.1], with `zipit` at 53.0 [52.0, 54.0], with `pleas` by activations at "
+        "59.7 [58.7, 60.7], below both members still",
+        "trained_apart",
+    ),
     "batch_norm": Evidence(
         "clean accuracy falls to 9.5 between two models that do not belong together, and with "
         "BatchNorm statistics estimated anew to 34.2",

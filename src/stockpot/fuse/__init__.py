@@ -40,6 +40,9 @@ class FuserTags(Tags):
     """It cannot do without data, unless it loads what it had learned."""
     each: bool = True
     """A list of datasets has one for each member."""
+    apart: bool = False
+    """Its members were trained from different starts: it moves their units, and with them
+    BatchNorm's statistics, and they have no base in common."""
 
 
 fusers = Kind[Callable[..., Any]]("fusers", noun="fusion method", package="stockpot.fuse").tagged(

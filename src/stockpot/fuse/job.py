@@ -22,6 +22,7 @@ from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, Te
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.parameters import assign, check_members, check_parameters
+from stockpot.fuse.permutation.whole import check_whole
 from stockpot.fuse.request import DTYPES, Options, Request
 from stockpot.fuse.stacking import stack_layers
 from stockpot.fuse.stream import STRETCH, Stream, device_for
@@ -155,7 +156,7 @@ def prepare(request: Request) -> Job:
         of[label] = {name: len(made) + number for name, number in numbers.items()}
         made += fresh
     statistics = {name: len(made) for name in names if is_batch_norm_statistic(name)}
-    if statistics and not entry.tags.linear:
+    if statistics and not (entry.tags.linear or entry.tags.apart):
         made.append(_STATISTICS)
         of = {label: {**numbers, **statistics} for label, numbers in of.items()}
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in made)
@@ -194,6 +195,8 @@ def _any_whole_clip(sources: list[Source]) -> bool:
 def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
     found = dict(request.members)
     base = request.base
+    if entry.tags.apart:
+        check_whole(request)
     check_members(entry, len(found), base is not None)
     for params in request.points.values():
         check_base(entry, params, base is not None)

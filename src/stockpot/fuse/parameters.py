@@ -139,6 +139,10 @@ def check_members(entry: Entry[FuserTags], count: int, with_base: bool) -> None:
             f"{name}: needs a base: the model that its members were fine-tuned from.",
             hint="Give it as base (--base).",
         )
+    if tags.apart and with_base:
+        raise BadParameterError(
+            f"{name}: its members were trained apart; leave out the base, or name it as a member."
+        )
 
 
 def _from_text(value: Any) -> Any:

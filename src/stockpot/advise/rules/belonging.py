@@ -83,17 +83,34 @@ def strangers(facts: Facts, words: Words) -> Iterator[Item]:
         (f"stockpot measure {words.of(apart)} --data {words.data} --with clean",),
     )  # fmt: skip
     if facts.permutable:
-        pair = f"{words.base} {words.of(apart)}"
+        yield from _aligned(facts, words, apart)
+
+
+def _aligned(facts: Facts, words: Words, apart: Sequence[Member]) -> Iterator[Item]:
+    """Units can be brought together, and layers solved where all answer the same question."""
+    models = f"{words.base} {words.of(apart)}"
+    made = ["fused/aligned"]
+    commands = [f"stockpot fuse average {models} --align -o fused/aligned"]
+    alike = all(member.fits == "whole" for member in apart) and not facts.text_head
+    if alike:
+        by = "-p match=activations " if facts.batch_norm else ""
+        made.insert(0, "fused/pleas")
+        commands.insert(
+            0, f"stockpot fuse pleas {models} --task {words.data}@train {by}-o fused/pleas"
+        )
+    measured = f"stockpot measure {' '.join(made)} {models} --data {words.data} --with clean"
+    yield Item(
+        "first", "align before you merge, if one model is needed",
+        "units of this architecture can be brought into the same order"
+        f"{', and layers solved anew on unlabelled images (pleas)' if alike else ''}; whether that "
+        "is enough, measure: the merge must not be below the worse of its members.",
+        ("units",) if alike and facts.batch_norm else (),
+        (*commands, measured),
+    )  # fmt: skip
+    if not facts.batch_norm:
         yield Item(
-            "first", "align before you merge, if one model is needed",
-            "units of this architecture can be brought into the same order; whether that is "
-            "enough, measure: the merge must not be below the worse of its members.",
-            commands=(f"stockpot fuse average {pair} --align -o fused/aligned",
-                      f"stockpot measure fused/aligned {pair} --data {words.data} --with clean"),
-        )  # fmt: skip
-        yield Item(
-            "open", "how much alignment mends",
-            "no study here has measured it.",
+            "open", "how much alignment mends here",
+            "the study was of residual networks with BatchNorm.",
         )  # fmt: skip
 
 

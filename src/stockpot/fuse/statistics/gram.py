@@ -99,12 +99,15 @@ class Regression:
         """Add a member's layer."""
         scaled = gram.double() * self.off_diagonal
         scaled.diagonal().copy_(gram.double().diagonal())
-        product = scaled @ weight.double().T
+        self.put(name, scaled, scaled @ weight.double().T)
+
+    def put(self, name: str, left: Tensor, right: Tensor) -> None:
+        """Add products of inputs, and of inputs and wanted outputs."""
         if name in self._left:
-            self._left[name] += scaled
-            self._right[name] += product
+            self._left[name] += left
+            self._right[name] += right
         else:
-            self._left[name], self._right[name] = scaled, product
+            self._left[name], self._right[name] = left, right
 
     def solve(self, name: str, mean: Tensor) -> tuple[Tensor, float]:
         """The merged weight, and the ridge that was needed (0 where the matrix is sound).
