@@ -21,13 +21,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import stockpot
 from stockpot.checkpoints.open import read_tensors
@@ -47,6 +48,9 @@ from stockpot.models.preprocess import Preprocess
 from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, score_row
 from stockpot.types import ImageSize
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 sys.path.append(str(Path(__file__).parents[2] / "recipes"))
 
@@ -92,13 +96,19 @@ def network(name: str, run: Path) -> Classifier:
 
 
 def write_mobilenet(package: Path, folder: Path) -> None:
-    """Torchvision's MobileNetV2 as a folder that transformers reads too.
+    """Torchvision's MobileNetV2 as a folder that transformers reads too."""
+    (weights,) = (package / "weights").glob("*.pth")
+    look = Preprocess(ImageSize(224, 224), 256, interpolation="bilinear")
+    HuggingFaceNetwork(mobilenet(read_tensors(weights)), look).save(folder)
+
+
+def mobilenet(state: Mapping[str, Tensor]) -> PreTrainedModel:
+    """Torchvision's weights in transformers' network.
 
     Both name their layers in the order in which pictures go through them.
     """
     from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
 
-    (weights,) = (package / "weights").glob("*.pth")
     labels = dict(enumerate(imagenet_names()))
     config = MobileNetV2Config(
         tf_padding=False,
@@ -107,11 +117,8 @@ def write_mobilenet(package: Path, folder: Path) -> None:
         label2id={name: number for number, name in labels.items()},
     )
     model = MobileNetV2ForImageClassification(config)
-    model.load_state_dict(
-        dict(zip(model.state_dict(), read_tensors(weights).values(), strict=True))
-    )
-    look = Preprocess(ImageSize(224, 224), 256, interpolation="bilinear")
-    HuggingFaceNetwork(model, look).save(folder)
+    model.load_state_dict(dict(zip(model.state_dict(), state.values(), strict=True)))
+    return model
 
 
 def whole(model: Classifier) -> Classifier:
