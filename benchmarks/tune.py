@@ -3,7 +3,9 @@
     python benchmarks/tune.py                       # the command of docs/tuning.md, 200 trials
     python benchmarks/tune.py --trials 6            # a few, and what 200 would take
     python benchmarks/tune.py --prune racing
+    python benchmarks/tune.py --limit 1000          # all validation images that the tasks have
 
+The search sees 400 validation images of each task, as that of studies/clip_fusion does.
 Runs the command itself. The floor is the validation images through transformers' own CLIP, 256 at
 a time, once before and once after: by its least time in the same run a trial is judged. `processor`
 counts the seconds of all cores, which other work on the machine does not change much; the others
@@ -30,11 +32,11 @@ from stockpot.models.load import load_for
 MEMBERS = ["clip-cifar10", "clip-mnist", "clip-fashion", "clip-quickdraw", "clip-icons"]
 
 
-def floor() -> tuple[float, float]:
+def floor(limit: int) -> tuple[float, float]:
     """Seconds of a clock and of a processor for all validation images, bare passes alone."""
     clock = work = 0.0
     for task in expanded("zoo5"):
-        data = load_dataset(task, split="val")
+        data = load_dataset(task, split="val").limited(limit)
         model = load_for("clip-base", data).eval()
         with torch.inference_mode():
             for batch in data.batches(256):
@@ -49,13 +51,15 @@ def floor() -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--limit", type=int, default=400, help="validation images of each task")
     parser.add_argument("--prune", default="none")
     parser.add_argument("--sampler", default="tpe")
     given = parser.parse_args()
-    before = floor()
+    before = floor(given.limit)
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "stockpot", "tune", "task_arithmetic", *MEMBERS,
                  "--base", "clip-base", "--data", "zoo5", "--trials", str(given.trials),
+                 "--limit", str(given.limit),
                  "--prune", given.prune, "--sampler", given.sampler, "--no-test",
                  "-o", folder]  # fmt: skip
         begun = time.perf_counter()
@@ -64,7 +68,7 @@ def main() -> None:
         told = json.loads((Path(folder) / "tune.json").read_text(encoding="utf-8"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     work = used.ru_utime + used.ru_stime
-    least = [min(pair) for pair in zip(before, floor(), strict=True)]
+    least = [min(pair) for pair in zip(before, floor(given.limit), strict=True)]
     inside = sum(trial["seconds"] for trial in told["trials"])
     print(f"{given.trials} trials of {told['images']:,} images, prune {given.prune}, "
           f"{torch.get_num_threads()} threads")  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from study import BASES, EXPERT_OF, RATES, SWITCHED
-from tuned import APART, leader_rows, tuned_rows
+from tuned import LARGER, PER_TASK, leader_rows, tuned_rows
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, mean_contrast, paired, verdict
@@ -59,12 +59,12 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
 
 def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     """Every method tuned on the same budget, and the best of all beside the best default."""
+    apart = dict.fromkeys(LARGER, " (larger)") | dict.fromkeys(PER_TASK, " (a model per task)")
     body = []
     for row in sorted(rows, key=lambda row: row["test"]):
         searched = round(row["trials"]) > 1
-        apart = " (larger)" if row["method"] == "smile" else " (a model per task)"
         body.append([
-            row["method"] + (apart if row["method"] in APART else ""),
+            row["method"] + apart.get(row["method"], ""),
             f"{row['trials']:.0f}, {row['given up']:.0f}" if searched else "nothing to tune",
             percent(row["validation"]),
             _range(row, "choice") if row["choice"] is not None else "",
@@ -84,7 +84,12 @@ def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     columns = ["best tuned over best default", "test images", "tuned", "default",
                "margin, points [95 %]", "tuning pays"]  # fmt: skip
     missing = "Not measured yet: it follows when all searches have ended."
+    looks = sum(round(row["looks"]) for row in rows)
+    met = f"{len(rows)} methods met the 1,000 test images of each task {looks} times, "
+    met += "each with its choice and its defaults at once; "
+    met += f"the whole test split was met by {2 * len(best)} models."
     return {
+        "looks": met,
         "tuned": markdown(head, body),
         "margin": markdown(columns, margin) if margin else missing,
     }

@@ -41,7 +41,9 @@ from stockpot.tune.objectives import judge, read_objectives
 from stockpot.tune.space import derived
 
 MEMBERS = {name: name for name in EXPERT_OF.values()}
-APART = ("smile", *SWITCHED)
+PER_TASK = ("bitdelta", "randes", *SWITCHED)
+LARGER = ("ensemble", "mass", "smile")
+APART = (*PER_TASK, *LARGER)
 """Methods that make more than one network of the size of the base."""
 TUNED, TRIALS, TESTED, LEARNED = "clip_tuned", 12, 1000, 256
 HELD = {"fisher": {"expectation": "joint"}}
@@ -65,7 +67,7 @@ def merging(learning: bool) -> list[str]:
             check_members(entry, len(EXPERT_OF), with_base=True)
         except UserError:
             continue
-        if entry.tags.each and (learning or not steps):
+        if entry.tags.each and not entry.tags.stacks and (learning or not steps):
             found.append(name)
     return sorted(found, key=lambda name: (fusers.get(name).tags.heavy, name))
 

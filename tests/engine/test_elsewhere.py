@@ -128,12 +128,17 @@ def test_a_cluster_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.Mon
     ray = pytest.importorskip("ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
+    prestarted = []
+
     def slow(**_: Any) -> None:
+        prestarted.append(os.environ["RAY_prestart_worker_first_driver"])  # noqa: SIM112
         raise Exception("The current node timed out during startup. This could happen because ...")
 
     monkeypatch.setattr(ray, "init", slow)
     with pytest.raises(UserError, match="a local cluster cannot be used"):
         chosen_engine("ray")
+    # A worker that is lost while a cluster starts would be waited for without end.
+    assert prestarted == ["0"]
 
 
 def test_signals_are_answered_as_before_ray_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ PLACES = {
     "adaptation": {"verdicts", *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
-    "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin"},
+    "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
     "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},

@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
+from stockpot.engine.recording import given_up_cleanly
+
 Tensors = tuple[Tensor, ...]
 Step = Callable[..., Tensors]
 
@@ -77,12 +79,13 @@ class CudaGraphs(Graphs):
             expected = [given.clone() for given in step(*buffers)]
             self._stream.synchronize()
             try:
-                # Other threads may go on with their own work on the device meanwhile.
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                try:
-                    outputs = _apart(step(*buffers), buffers)
-                finally:
-                    graph.capture_end()
+                with given_up_cleanly(self.device):
+                    # Other threads may go on with their own work on the device meanwhile.
+                    graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                    try:
+                        outputs = _apart(step(*buffers), buffers)
+                    finally:
+                        graph.capture_end()
             except Exception:  # of whatever kind: not every model can be captured
                 outside.wait_stream(self._stream)
                 return None

@@ -154,6 +154,9 @@ def _connected() -> Any:
     # Read when Ray is imported.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Else a first program is answered when workers started beforehand have come, and waits for
+    # ever if one of them is lost before.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     try:
         import ray
     except ImportError as problem:

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
+from stockpot.engine.recording import given_up_cleanly
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From pixels and labels to the loss of a step."""
 Drawing = Callable[[], AbstractContextManager[None]]
@@ -107,7 +109,7 @@ class Slopes:
     def _captured(self, loss: Loss, drawing: Drawing) -> torch.cuda.CUDAGraph | None:
         graph = torch.cuda.CUDAGraph()
         try:
-            with drawing():
+            with drawing(), given_up_cleanly(self._pixels.device):
                 # Other threads may go on with their own work on the device meanwhile.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:

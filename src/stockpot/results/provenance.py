@@ -30,7 +30,8 @@ def _checkout() -> tuple[str, bool | None]:
     try:
         commit, status = (
             subprocess.run(
-                ["git", "-C", str(root), *arguments],
+                # Looking writes nothing: a lock would outlive a kill, and stop the next commit.
+                ["git", "--no-optional-locks", "-C", str(root), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=10,

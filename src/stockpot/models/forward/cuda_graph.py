@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stockpot.engine.recording import given_up_cleanly
+
 
 class Captured:
     """A function of pixels of one shape, as a CUDA graph; fewer rows than that are filled up."""
@@ -25,7 +27,8 @@ class Captured:
         torch.cuda.current_stream(pixels.device).wait_stream(own)
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may decode and copy meanwhile; only this one must keep to the rules.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        recorded = torch.cuda.graph(self._graph, capture_error_mode="thread_local")
+        with given_up_cleanly(pixels.device), recorded:
             self._outputs = run(self._inputs)
 
     def __call__(self, pixels: Tensor) -> Tensor:
