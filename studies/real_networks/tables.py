@@ -93,11 +93,11 @@ class Cues:
         found = np.array([part.groups() for part in parts if part is not None])
         self.shape, self.texture = found[:, 1], found[:, 3]
         self.conflict = self.shape != self.texture
-        weights = 1.0
-        for seed, sources in enumerate((found[:, 0], found[:, 2])):
-            counts = image_counts(len(names), seed=seed, groups=sources)
-            weights = weights * np.concatenate(list(counts)).astype(np.float64)
-        self.weights: Floats = np.asarray(weights)
+        shapes, textures = (
+            np.concatenate(list(image_counts(len(names), seed=seed, groups=sources)))
+            for seed, sources in enumerate((found[:, 0], found[:, 2]))
+        )
+        self.weights: Floats = shapes.astype(np.float64) * textures
 
     def bias(self, answers: NDArray[np.str_]) -> Drawn:
         """Of the decisions for one of two different cues, the share for shape."""
