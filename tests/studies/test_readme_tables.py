@@ -20,7 +20,9 @@ from stockpot.results.tables import filled, read_csv
 
 STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
-LABELS = ("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds")
+LABELS = (
+    *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
+)
 Tables = Callable[[float], dict[str, str]]
 
 
@@ -39,6 +41,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     if study in ("merging_under_attack", "trained_apart"):
         made = make(json.loads((STUDIES / study / "outcomes.json").read_text(encoding="utf-8")))
         return lambda nudge: made
+    if study == "real_networks":
+        files = part(study, "tables").FILES
+        return lambda nudge: make({name: rows(study, name, nudge) for name in files})
     if study == "adaptation":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "first")))
     if study in ("surface", "unknowns"):
@@ -62,6 +67,7 @@ PLACES = {
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
+    "real_networks": {"main", "claims", "shapes", "published"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},

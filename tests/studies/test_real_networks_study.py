@@ -1,0 +1,127 @@
+"""Real networks: weights in their places, and verdicts on answers that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stockpot.corrupt import BENCHMARK
+from stockpot.measure.mce import named_baseline, score
+
+Part = Callable[[str, str], Any]
+
+
+def test_mobilenet_is_what_torchvision_computes(part: Part) -> None:
+    """Against the network of arXiv:1801.04381, table 2, with torchvision's names of weights."""
+
+    def layer(
+        before: int, after: int, size: int, stride: int = 1, groups: int = 1
+    ) -> nn.Sequential:
+        conv = nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False)
+        return nn.Sequential(conv, nn.BatchNorm2d(after), nn.ReLU6())
+
+    class Block(nn.Module):
+        def __init__(self, before: int, after: int, stride: int, wider: int) -> None:
+            super().__init__()
+            inner = before * wider
+            first = [layer(before, inner, 1)] if wider > 1 else []
+            last = [*layer(inner, after, 1)][:2]
+            self.conv = nn.Sequential(*first, layer(inner, inner, 3, stride, inner), *last)
+            self.adds = stride == 1 and before == after
+
+        def forward(self, pixels: Tensor) -> Tensor:
+            found: Tensor = self.conv(pixels)
+            return pixels + found if self.adds else found
+
+    features, before = [layer(3, 32, 3, 2)], 32
+    table = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+             (6, 160, 3, 2), (6, 320, 1, 1))  # fmt: skip
+    torch.manual_seed(0)
+    for wider, after, count, stride in table:
+        for number in range(count):
+            features.append(Block(before, after, stride if number == 0 else 1, wider))  # type: ignore[arg-type]
+            before = after
+    features.append(layer(before, 1280, 1))
+    net = nn.Module()
+    net.features, net.classifier = (
+        nn.Sequential(*features),
+        nn.Sequential(nn.Dropout(), nn.Linear(1280, 1000)),
+    )
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.normal_(module.running_mean, std=0.1)  # type: ignore[arg-type]
+            nn.init.uniform_(module.running_var, 0.0005, 0.002)  # type: ignore[arg-type]
+            nn.init.uniform_(module.weight, 0.05, 0.1)
+    model = part("real_networks", "study").mobilenet(net.state_dict()).eval()
+    pixels = torch.randn(1, 3, 96, 96, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = net.classifier(net.eval().features(pixels).mean(dim=(2, 3)))
+        torch.testing.assert_close(model(pixels).logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_picture_is_drawn_twice_and_severities_are_even(part: Part) -> None:
+    study = part("real_networks", "study")
+    drawn = list(study.rounds(1000))
+    pictures = [row for _, _, rows in drawn for row in rows]
+    assert len(pictures) == len(set(pictures)) == 240
+    assert [severity for _, severity, _ in drawn] == [1, 2, 3, 4, 5] * 6
+
+
+def test_corruption_error_is_the_benchmarks(part: Part) -> None:
+    """Each picture at one severity gives the mCE of as many pictures at all of them."""
+    tables = part("real_networks", "tables")
+    draw = np.random.default_rng(0)
+    chance = np.linspace(0.2, 0.9, 16)
+    rows = [
+        {"severity": severity, **{name: "".join("x." [int(draw.random() < p)] for p in chance)
+                                  for name in tables.NETWORKS}}
+        for severity in (1, 2, 3, 4, 5) for _ in range(20)
+    ]  # fmt: skip
+    found = tables.corruption_of(rows)
+    for name in tables.NETWORKS:
+        wrong = np.array([[mark == "." for mark in row[name]] for row in rows]).reshape(5, 20, 16)
+        errors = {corruption: {float(s + 1): float(wrong[s, :, n + 1].mean()) for s in range(5)}
+                  for n, corruption in enumerate(BENCHMARK)}  # fmt: skip
+        known = score(errors, float(wrong[:, :, 0].mean()), named_baseline("alexnet-severities"))
+        assert found[name][0].value == pytest.approx(known.mce)
+        assert found[name][1].value == pytest.approx(known.relative_mce)
+        low, high = found[name][0].interval()[1:]
+        assert low < known.mce < high
+
+
+def test_shape_bias_counts_conflicts_and_draws_shapes_and_textures(part: Part) -> None:
+    tables = part("real_networks", "tables")
+    kinds = ("bear", "boat", "car", "cat")
+    names = [f"{s}{n}-{t}{m}" for s, t in product(kinds, kinds) for n in (1, 2) for m in (1, 2)]
+    cues = tables.Cues(names)
+    texture, shape = cues.texture, cues.shape
+    # A bear is told by its shape; the others by texture, but a car made of boat is a clock.
+    said = np.where(shape == "bear", shape, texture)
+    said = np.where((shape == "car") & (texture == "boat"), "clock", said)
+    found = cues.bias(said)
+    assert found.value == pytest.approx(12 / (48 - 4))  # pictures of equal cues do not count
+    # Whether a bear is drawn decides: two of eight shapes, not 12 of 44 pictures.
+    singly = np.sqrt(found.value * (1 - found.value) / 44)
+    assert np.nanstd(found.draws) > 1.5 * singly
+    assert cues.share(said == said).interval() == (1, 1, 1)
+
+
+def test_verdicts_follow_the_plan(part: Part) -> None:
+    tables = part("real_networks", "tables")
+
+    def drawn(value: float, spread: float = 0.01) -> Any:
+        return tables.Drawn(value, value + spread * np.linspace(-2, 2, 4001))
+
+    assert tables.each_above([drawn(0.1), drawn(0.03)], 0) == "held"
+    assert tables.each_above([drawn(0.1), drawn(0.01)], 0) == "not told apart"
+    assert tables.each_above([drawn(0.1), drawn(-0.03)], 0) == "did not hold"
+    assert tables.each_within([drawn(0.01), drawn(-0.01)], 0.05) == "held"
+    assert tables.each_within([drawn(0.01), drawn(0.04)], 0.05) == "not told apart"
+    assert tables.each_within([drawn(0.01), drawn(-0.08)], 0.05) == "did not hold"
+    assert tables.each_within([drawn(0, 1)], 0.05) == "not told apart"
