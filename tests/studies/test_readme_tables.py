@@ -65,7 +65,7 @@ PLACES = {
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
-    "real_networks": {"main", "claims", "shapes", "published"},
+    "real_networks": {"main", "claims", "shapes", "published", "drawn"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
