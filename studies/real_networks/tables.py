@@ -254,6 +254,24 @@ def ends(row: Row) -> str:
     return str(Contrast(row["value"], row["low"], row["high"]))
 
 
+def drawn(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The interval of ResNet-50 by what is held for independent."""
+    cues, answers = cues_of(rows)
+    answer = answers["resnet50"]
+    decided = cues.conflict & ((answer == cues.shape) | (answer == cues.texture))
+    flags = (answer == cues.shape)[decided]
+    sources = np.array([row["picture"].split("-") for row in rows])[decided]
+    found = []
+    for name, groups in (
+        ("pictures", None),
+        ("shapes", sources[:, 0]),
+        ("textures", sources[:, 1]),
+    ):
+        interval = share_interval(flags, groups)
+        found.append((name, percent(float(flags.mean()), interval.low, interval.high)))
+    return [*found, ("shapes and textures", plain(cues.bias(answer).interval()))]
+
+
 def from_data(data: Tables) -> dict[str, str]:
     """The places of README.md, from the files beside it."""
     cues, answers = cues_of(data["cue"])
@@ -298,6 +316,7 @@ def from_data(data: Tables) -> dict[str, str]:
         "shapes": markdown(("network", "shape bias", "by shape", "by texture",
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
+        "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
     }  # fmt: skip
 
 

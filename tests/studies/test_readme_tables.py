@@ -67,7 +67,7 @@ PLACES = {
             "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
-    "real_networks": {"main", "claims", "shapes", "published"},
+    "real_networks": {"main", "claims", "shapes", "published", "drawn"},
     "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},
