@@ -16,6 +16,7 @@ from torch import Tensor
 import stockpot
 from pico import CLASSES
 from stockpot.errors import BadCheckpointError, BadDataError, BadParameterError, UserError
+from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.run import fuse, plan, sweep
 from task_pools import ClipPool, flat_model, make_clip_pool, random_dataset
@@ -469,3 +470,8 @@ def _pool_of(pool: ClipPool) -> Any:
     base = locate(pool.base)
     job = prepare(Request("adamerging", members, base, Options(), {"": {}}))
     return assemble(job.stream, members, base, list(pool.tasks.values()))
+
+
+def test_a_split_is_chosen_by_name() -> None:
+    found = find_data(["icons@train", "icons"], ["a", "b"])
+    assert [one.split for one in found] == ["train", "test"]

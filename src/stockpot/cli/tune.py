@@ -90,7 +90,11 @@ def command(
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option("--task", metavar="DATA", help="Data to learn from, for methods that do."),
+        typer.Option(
+            "--task",
+            metavar="DATA",
+            help="Data to learn from, for methods that do: DATASET or DATASET@SPLIT.",
+        ),
     ] = None,
     params: Params = None,
     measure_param: Annotated[

@@ -31,7 +31,10 @@ _NO_TASK = Vocabulary(("thing",), ("{}",))
 
 
 def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
-    """The datasets, in the order of the members where they are named."""
+    """The datasets, in the order of the members where they are named.
+
+    Of a name its test split, as adaptation is customary, or that of `NAME@SPLIT`.
+    """
     if tasks is None:
         return []
     if isinstance(tasks, str | Path | Dataset):
@@ -44,7 +47,13 @@ def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
                 f"{', '.join(map(str, tasks)) or 'none'}."
             )
         tasks = [tasks[name] for name in members]
-    return [data if isinstance(data, Dataset) else load_dataset(str(data)) for data in tasks]
+    return [data if isinstance(data, Dataset) else _loaded(str(data)) for data in tasks]
+
+
+def _loaded(text: str) -> Dataset:
+    name, at, split = text.rpartition("@")
+    chosen = at and name and not Path(text).exists()
+    return load_dataset(name, split=split) if chosen else load_dataset(text)
 
 
 def assemble(
