@@ -207,7 +207,7 @@ def leader_rows(runs: Path) -> list[dict[str, Any]]:
     return [rounded({
         "tuned": leaders(runs)["tuned"].method, "default": leaders(runs)["default"].method,
         "images": sum(len(pair[0]) for pair in answers),
-        "first": sum(first) / len(first), "second": sum(second) / len(second),
+        "first": first, "second": second,
         "margin": found.value, "margin_low": found.low, "margin_high": found.high,
     })]  # fmt: skip
 
