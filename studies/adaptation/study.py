@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--small", action="store_true", help="fewer pictures and corruptions")
     parser.add_argument("--limit", type=int, default=0, help="so many pictures of CIFAR-10")
+    parser.add_argument("--only", action="append", help="these methods and data alone")
     given = parser.parse_args()
     file = load_recipe(RECIPE, [])
     if given.small or given.limit:
@@ -86,6 +87,8 @@ def main() -> None:
     check(file)
     folder = given.runs / ("adaptation_small" if given.small else "adaptation")
     cells = cheap_first(cells_of(file.recipe, folder))
+    if given.only:
+        cells = [c for c in cells if {c.model.name, c.data.name} <= set(given.only)]
     steps = [Step(f"{number} {_named(cell)}", (), cell) for number, cell in enumerate(cells)]
     start = time.monotonic()
     for end in schedule(

@@ -1,9 +1,10 @@
 """Tables of the adaptation study, from the run that `study.py` left.
 
     python studies/adaptation/tables.py runs/adaptation
+    python studies/adaptation/tables.py runs/cotta/adaptation cotta
 
-Writes scores.csv beside this file and puts the tables into README.md. The verdicts follow plan.md.
-The rows of the first, shorter run stay in first.csv.
+Writes scores.csv beside this file (or cotta.csv, of CoTTA on fewer pictures) and puts the tables
+into README.md. The verdicts follow plan.md. The rows of the first, shorter run stay in first.csv.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ HERE = Path(__file__).parent
 ATTACKS = tuple(
     f"{who}{what}_accuracy" for who in ("static", "adapted") for what in ("", "_robust")
 )
+FILES = ("scores", "first", "cotta")
 Row = Mapping[str, Any]
 
 
@@ -92,9 +94,11 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def from_data(rows: Sequence[Row], first: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that follow from scores.csv, and from first.csv of the first run."""
+def from_data(rows: Sequence[Row], first: Sequence[Row], cotta: Sequence[Row]) -> dict[str, str]:
+    """The places of README.md that follow from the CSV files."""
     found = {
+        "accuracy-cotta": _crossed(cotta, _accuracy),
+        "gains-cotta": _crossed(cotta, _gain, METHODS[1:]),
         "accuracy-first": _crossed(first, _accuracy),
         "gains-first": _crossed(first, _gain, METHODS[1:]),
         "verdicts-first": verdicts(first),
@@ -177,12 +181,11 @@ def judged(row: Row, source: Row, single: Row | None) -> str:
     return "; ".join(said)
 
 
-def main(run: str) -> None:
-    """Write scores.csv and fill README.md."""
-    write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
-    tables = from_data(*(read_csv(HERE / f"{name}.csv") for name in ("scores", "first")))
-    fill(HERE / "README.md", tables)
+def main(run: str, name: str = "scores") -> None:
+    """Write a CSV file and fill README.md."""
+    write_atomic(HERE / f"{name}.csv", csv_text(rows_of(load_results(run))))
+    fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{each}.csv") for each in FILES)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -45,7 +45,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         files = part(study, "tables").FILES
         return lambda nudge: make({name: rows(study, name, nudge) for name in files})
     if study == "adaptation":
-        return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "first")))
+        return lambda nudge: make(
+            *(rows(study, name, nudge) for name in ("scores", "first", "cotta"))
+        )
     if study in ("surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "fmr":
@@ -59,7 +61,8 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
 
 
 PLACES = {
-    "adaptation": {"verdicts", *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
+    "adaptation": {"verdicts", "accuracy-cotta", "gains-cotta",
+                   *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
