@@ -46,11 +46,12 @@ def smaller(file: RecipeFile) -> list[str]:
     return found
 
 
-def fewer(file: RecipeFile, limit: int) -> list[str]:
+def fewer(file: RecipeFile, limit: int, batch: int = 200) -> list[str]:
     """Overrides for a processor: so many pictures, half of the larger ones, 64 attacked."""
     found = [f"data.cifar10.limit={limit}", f"data.icons.limit={limit // 2}"]
     for at, entry in enumerate(file.raw["measure"]["with"]):
         found.append(f"measure.with.{at}.attacked={min(entry['attacked'], 64)}")
+        found.append(f"measure.with.{at}.batch={min(entry['batch'], batch)}")
     return found
 
 
@@ -78,11 +79,12 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--small", action="store_true", help="fewer pictures and corruptions")
     parser.add_argument("--limit", type=int, default=0, help="so many pictures of CIFAR-10")
+    parser.add_argument("--batch", type=int, default=200, help="pictures at a time, with --limit")
     parser.add_argument("--only", action="append", help="these methods and data alone")
     given = parser.parse_args()
     file = load_recipe(RECIPE, [])
     if given.small or given.limit:
-        less = smaller(file) if given.small else fewer(file, given.limit)
+        less = smaller(file) if given.small else fewer(file, given.limit, given.batch)
         file = load_recipe(RECIPE, less)
     check(file)
     folder = given.runs / ("adaptation_small" if given.small else "adaptation")
