@@ -1,9 +1,9 @@
 """Merges an hour of `stockpot tune`, beside the forward passes that it cannot do without.
 
-    python benchmarks/tune.py                       # the command of docs/tuning.md, 200 trials
+    python benchmarks/tune.py                       # 200 trials
     python benchmarks/tune.py --trials 6            # a few, and what 200 would take
     python benchmarks/tune.py --prune racing
-    python benchmarks/tune.py --limit 1000          # all validation images that the tasks have
+    python benchmarks/tune.py --limit 2000          # all validation images that the tasks have
 
 The search sees 400 validation images of each task, as that of studies/clip_fusion does.
 Runs the command itself. The floor is the validation images through transformers' own CLIP, 256 at
