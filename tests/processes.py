@@ -49,6 +49,8 @@ class Running:
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="stockpot-process-")
         self._streams = [Path(self._folder.name) / name for name in ("out", "err")]
+        for path in self._streams:  # there for `wait`, however early the process is killed
+            path.touch()
         environment = {**os.environ, **ENVIRONMENT, **(env or {})}
         self._process = _forks.Process(
             target=_enter,
@@ -66,8 +68,7 @@ class Running:
 
     def told(self) -> str:
         """What came on standard error so far."""
-        path = self._streams[1]
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        return self._streams[1].read_text(encoding="utf-8")
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.number, number)
