@@ -150,7 +150,6 @@ def arithmetic(
     network = folded(model, images)  # as the measure has it
     maker = generators.get(generator)().to(torch.device(given.device))
     maker = on_its_grid(maker, ImageSize(*images.shape[-2:]))
-    judge = stockpot.load_model(expert_for(given.data), classes=data.classes).to(given.device)
     with torch.no_grad():
         latents, context = maker.encode(images, torch.arange(size, device=given.device))
     latents = latents.float().requires_grad_(True)
@@ -170,13 +169,11 @@ def arithmetic(
             loss = F.cross_entropy(network(pixels).float(), labels)
         torch.autograd.grad(loss, pixels)
 
-    def ask() -> None:
-        with torch.no_grad():
-            judge(images)
-
     parts: dict[str, Callable[[], Any]] = {"generator": make, "model": look}
     if oracle:
-        parts["oracle"] = ask
+        expert = stockpot.load_model(expert_for(given.data), classes=data.classes)
+        judge = expert.to(given.device).eval()
+        parts["oracle"] = torch.no_grad()(lambda: judge(images))
 
     def taken() -> dict[str, float]:
         return {name: _least(part, given.device) / size for name, part in parts.items()}
