@@ -15,10 +15,11 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from experiments import Experiment, experiments
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -29,7 +30,7 @@ from stockpot.files import write_atomic
 from stockpot.measure.object_masks import rates
 from stockpot.models.classifier import Classifier
 from stockpot.results.groups import by_group
-from stockpot.results.packed import pack_bits, pack_groups
+from stockpot.results.packed import pack_bits
 
 SEEDS = tuple(range(10))
 TRIAL = 100
@@ -54,47 +55,6 @@ KEPT = ("vanilla", "object-single")
 """Models that others are made from."""
 MODELS = ("vanilla", *MASKED, "wise-kd", "wise-ft", "object-wise")
 Settings = dict[str, Any]
-
-
-class Experiment(NamedTuple):
-    """What is tuned on, chosen on and judged on."""
-
-    name: str
-    train: Dataset
-    validation: Dataset
-    sets: dict[str, Dataset]
-    """The first is inside."""
-
-    def clusters(self, name: str) -> tuple[str, ...] | None:
-        """The concept of each picture, where several pictures show one."""
-        return self.sets[name].columns.get("concept")
-
-
-def experiments(small: bool = False) -> list[Experiment]:
-    """Both; `small` is for a trial."""
-    least = 64 if small else None
-
-    def contexts(split: str, copies: int = 2, **options: Any) -> Dataset:
-        given = {"exclude_family": "fluent"} | options
-        found = stockpot.load_dataset("object_on_context", split=split, copies=copies, **given)
-        return found.limited(least)
-
-    def domain(kind: str, split: str = "test", limit: int | None = None) -> Dataset:
-        found = stockpot.load_dataset("domains", split=split, domain=kind)
-        return found.limited(least or limit)
-
-    shifts = {name: contexts("test", shift=name) for name in ("shuffled", "reversed")}
-    family = contexts("test", exclude_family=None, family="fluent")
-    drawings = stockpot.load_dataset("domains", split="fit", domain="drawing")
-    order = np.random.default_rng(0).permutation(len(drawings)).tolist()
-    return [
-        Experiment("contexts", contexts("train", 1), contexts("val", 4),
-                   {"inside": contexts("test"), **shifts, "family": family}),
-        Experiment("drawings", drawings.take(order[: least or 640]),
-                   drawings.take(order[640 : 640 + (least or 400)]),
-                   {"drawing": domain("drawing"), "photo": domain("photo", limit=400),
-                    "icon": domain("icon")}),
-    ]  # fmt: skip
 
 
 class Study:
@@ -320,7 +280,7 @@ def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str
             for model in MODELS
         }
         sets = {
-            key: {"n": len(data), "groups": pack_groups(study.given.clusters(key)),
+            key: {"n": len(data), "groups": study.given.clusters(key),
                   "fingerprint": data.fingerprint[:16]}
             for key, data in study.given.sets.items()
         }  # fmt: skip

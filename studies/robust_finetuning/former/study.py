@@ -1,6 +1,6 @@
 """The whole study: tuning on validation pictures, then both recipes with what it chose.
 
-    python studies/robust_finetuning/study.py --workers 8
+    python studies/robust_finetuning/former/study.py --workers 8
 
 What is finished lies in runs/; stopped and started again, it goes on. `--small` is for a CPU.
 A model is measured by the process that made it, so that little is lost when time runs out.
@@ -30,7 +30,7 @@ from stockpot.run.make import make_model
 from stockpot.run.plan import build_order, cells_of, parents
 
 MAIN, DOMAINS = "recipes/robust_finetuning.yaml", "recipes/robust_finetuning_domains.yaml"
-TUNING = "studies/robust_finetuning/tuning.yaml"
+TUNING = "studies/robust_finetuning/former/tuning.yaml"
 RATES = {"1e-4": 0.0001, "3e-4": 0.0003, "1e-3": 0.001}
 BETAS = (2, 6, 20)
 CONTEXTS, PHOTOS, DRAWINGS = "", "photo-", "drawing-"

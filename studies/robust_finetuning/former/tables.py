@@ -1,6 +1,6 @@
 """Tables and figures of the study, from the run folders of its two recipes.
 
-    python studies/robust_finetuning/tables.py runs/robust_finetuning runs/robust_finetuning_domains
+    python studies/robust_finetuning/former/tables.py runs/robust_finetuning runs/robust_finetuning_domains
 
 Writes scores.csv, claims.csv, masks.csv and the figures, and fills the tables of README.md.
 Claims M1 to M7 are contrasts: models with a factor each, whose sum should be above zero.
@@ -227,7 +227,7 @@ def from_data(scores: Sequence[Row], masks: Sequence[Row]) -> dict[str, str]:
 
 def main() -> None:
     if len(sys.argv) != 3:
-        sys.exit("usage: python studies/robust_finetuning/tables.py RUN RUN_DOMAINS")
+        sys.exit("usage: python studies/robust_finetuning/former/tables.py RUN RUN_DOMAINS")
     runs = [load_results(folder) for folder in sys.argv[1:]]
     found = [by_object(results) for results in runs]
     scored = [row for given in EXPERIMENTS for row in score_rows(given, found[given.run])]

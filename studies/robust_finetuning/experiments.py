@@ -1,0 +1,56 @@
+"""The two experiments of plan.md: what is tuned on, chosen on and judged on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import stockpot
+from stockpot.datasets.dataset import Dataset
+from stockpot.results.packed import pack_labels
+
+
+class Experiment(NamedTuple):
+    """What is tuned on, chosen on and judged on."""
+
+    name: str
+    train: Dataset
+    validation: Dataset
+    sets: dict[str, Dataset]
+    """The first is inside."""
+
+    def clusters(self, name: str) -> str:
+        """Which pictures show one concept, in the order of the concepts' names, for all sets."""
+        concepts = self.sets[name].columns.get("concept")
+        if concepts is None:
+            return ""
+        known, places = np.unique(np.asarray(concepts), return_inverse=True)
+        return pack_labels(places.astype(np.int64), known.tolist())[0]
+
+
+def experiments(small: bool = False) -> list[Experiment]:
+    """Both; `small` is for a trial."""
+    least = 64 if small else None
+
+    def contexts(split: str, copies: int = 2, **options: Any) -> Dataset:
+        given = {"exclude_family": "fluent"} | options
+        found = stockpot.load_dataset("object_on_context", split=split, copies=copies, **given)
+        return found.limited(least)
+
+    def domain(kind: str, split: str = "test", limit: int | None = None) -> Dataset:
+        found = stockpot.load_dataset("domains", split=split, domain=kind)
+        return found.limited(least or limit)
+
+    shifts = {name: contexts("test", shift=name) for name in ("shuffled", "reversed")}
+    family = contexts("test", exclude_family=None, family="fluent")
+    drawings = stockpot.load_dataset("domains", split="fit", domain="drawing")
+    order = np.random.default_rng(0).permutation(len(drawings)).tolist()
+    return [
+        Experiment("contexts", contexts("train", 1), contexts("val", 4),
+                   {"inside": contexts("test"), **shifts, "family": family}),
+        Experiment("drawings", drawings.take(order[: least or 640]),
+                   drawings.take(order[640 : 640 + (least or 400)]),
+                   {"drawing": domain("drawing"), "photo": domain("photo", limit=400),
+                    "icon": domain("icon")}),
+    ]  # fmt: skip
