@@ -10,6 +10,9 @@ import stockpot
 from stockpot.datasets.dataset import Dataset
 from stockpot.results.packed import pack_labels
 
+TRAINED = 320
+"""Pictures to tune on: 20 steps of 16."""
+
 
 class Experiment(NamedTuple):
     """What is tuned on, chosen on and judged on."""
@@ -33,7 +36,7 @@ def experiments(small: bool = False) -> list[Experiment]:
     """Both; `small` is for a trial."""
     least = 64 if small else None
 
-    def contexts(split: str, copies: int = 2, **options: Any) -> Dataset:
+    def contexts(split: str, copies: int = 1, **options: Any) -> Dataset:
         given = {"exclude_family": "fluent"} | options
         found = stockpot.load_dataset("object_on_context", split=split, copies=copies, **given)
         return found.limited(least)
@@ -47,10 +50,10 @@ def experiments(small: bool = False) -> list[Experiment]:
     drawings = stockpot.load_dataset("domains", split="fit", domain="drawing")
     order = np.random.default_rng(0).permutation(len(drawings)).tolist()
     return [
-        Experiment("contexts", contexts("train", 1), contexts("val", 4),
+        Experiment("contexts", contexts("train").limited(TRAINED), contexts("val", 3),
                    {"inside": contexts("test"), **shifts, "family": family}),
-        Experiment("drawings", drawings.take(order[: least or 640]),
-                   drawings.take(order[640 : 640 + (least or 400)]),
-                   {"drawing": domain("drawing"), "photo": domain("photo", limit=400),
+        Experiment("drawings", drawings.take(order[: least or TRAINED]),
+                   drawings.take(order[640 : 640 + (least or 250)]),
+                   {"drawing": domain("drawing"), "photo": domain("photo", limit=300),
                     "icon": domain("icon")}),
     ]  # fmt: skip

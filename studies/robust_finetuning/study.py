@@ -1,7 +1,7 @@
 """Make and measure what plan.md names: choices on validation pictures, then seed after seed.
 
     stockpot data get cifar10 && stockpot data get quickdraw
-    python studies/robust_finetuning/study.py runs/masks --minutes 60
+    python studies/robust_finetuning/study.py runs/masks --minutes 65
     python studies/robust_finetuning/tables.py runs/masks
 
 Every model's answers are a file of their own, so that a run that was killed goes on after the last
@@ -40,7 +40,7 @@ ALPHAS = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
 COVERAGES = (0.39, 0.25)
 """Of even and of odd seeds."""
 THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-TUNING = {"batch_size": 32, "weight_decay": 0.1, "augmentations": ()}
+TUNING = {"batch_size": 16, "weight_decay": 0.1, "augmentations": ()}
 START = TUNING | {"epochs": 4, "batch_size": 64, "lr": 1e-3, "augmentations": ("flip", "crop")}
 MASKED = {
     "no-mask": {"mask": "none"},
@@ -236,7 +236,7 @@ def answers(study: Study, name: str, seed: int, settings: Settings) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=65)
     parser.add_argument("--small", action="store_true", help="few pictures, for a trial")
     given = parser.parse_args()
     torch.set_num_threads(1)
