@@ -1,6 +1,6 @@
 """Tables and figures of the study, from the run folders of its two recipes.
 
-    python studies/robust_finetuning/former/tables.py runs/robust_finetuning runs/robust_finetuning_domains
+    python studies/robust_finetuning/former/tables.py RUN RUN_DOMAINS
 
 Writes scores.csv, claims.csv, masks.csv and the figures, and fills the tables of README.md.
 Claims M1 to M7 are contrasts: models with a factor each, whose sum should be above zero.
