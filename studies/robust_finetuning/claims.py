@@ -23,11 +23,8 @@ from stockpot.results.contrast import (
 from stockpot.results.groups import Answers, by_group
 from stockpot.results.packed import unpack_bits, unpack_groups
 
-SETS = {
-    "contexts": (["inside"], ["shuffled", "reversed", "family"]),
-    "drawings": (["drawing"], ["photo", "icon"]),
-}
-"""What is inside and what is outside."""
+SETS = {"drawings": (["drawing"], ["photo", "icon"])}
+"""What is inside and what is outside, for each experiment that is judged by accuracy."""
 FEWEST = 6
 """With fewer seeds nothing is judged."""
 THRESHOLDS = ("0.2", "0.3", "0.4", "0.5", "0.6", "0.7")

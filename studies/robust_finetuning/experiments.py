@@ -1,8 +1,8 @@
-"""The two experiments of plan.md: what is tuned on, chosen on and judged on."""
+"""The experiments of plan.md: what is tuned on, chosen on and judged on."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class Experiment(NamedTuple):
     """What is tuned on, chosen on and judged on."""
 
     name: str
+    models: tuple[str, ...]
     train: Dataset
     validation: Dataset
     sets: dict[str, Dataset]
@@ -32,28 +33,25 @@ class Experiment(NamedTuple):
         return pack_labels(places.astype(np.int64), known.tolist())[0]
 
 
-def experiments(small: bool = False) -> list[Experiment]:
-    """Both; `small` is for a trial."""
+def experiments(models: tuple[str, ...], small: bool = False) -> list[Experiment]:
+    """Drawings with all models, and contexts for masks alone; `small` is for a trial."""
     least = 64 if small else None
 
-    def contexts(split: str, copies: int = 1, **options: Any) -> Dataset:
-        given = {"exclude_family": "fluent"} | options
-        found = stockpot.load_dataset("object_on_context", split=split, copies=copies, **given)
-        return found.limited(least)
+    def contexts(split: str, copies: int = 1) -> Dataset:
+        return stockpot.load_dataset(
+            "object_on_context", split=split, copies=copies, exclude_family="fluent"
+        ).limited(least)
 
-    def domain(kind: str, split: str = "test", limit: int | None = None) -> Dataset:
-        found = stockpot.load_dataset("domains", split=split, domain=kind)
-        return found.limited(least or limit)
+    def domain(kind: str, limit: int | None = None) -> Dataset:
+        return stockpot.load_dataset("domains", domain=kind).limited(least or limit)
 
-    shifts = {name: contexts("test", shift=name) for name in ("shuffled", "reversed")}
-    family = contexts("test", exclude_family=None, family="fluent")
     drawings = stockpot.load_dataset("domains", split="fit", domain="drawing")
     order = np.random.default_rng(0).permutation(len(drawings)).tolist()
     return [
-        Experiment("contexts", contexts("train").limited(TRAINED), contexts("val", 3),
-                   {"inside": contexts("test"), **shifts, "family": family}),
-        Experiment("drawings", drawings.take(order[: least or TRAINED]),
+        Experiment("drawings", models, drawings.take(order[: least or TRAINED]),
                    drawings.take(order[640 : 640 + (least or 250)]),
-                   {"drawing": domain("drawing"), "photo": domain("photo", limit=300),
+                   {"drawing": domain("drawing"), "photo": domain("photo", limit=600),
                     "icon": domain("icon")}),
+        Experiment("contexts", ("object-single",), contexts("train").limited(TRAINED),
+                   contexts("val", 3), {"inside": contexts("test")}),
     ]  # fmt: skip

@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="few pictures, for a trial")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    studies = [Study(each, given.out) for each in experiments(given.small)]
+    studies = [Study(each, given.out) for each in experiments(MODELS, given.small)]
     begun = once(given.out / "begun.json", time.time)
     until = begun + 60 * given.minutes
     chosen, starts = {}, {}
@@ -248,7 +248,9 @@ def main() -> None:
         study.start(given.small)
         chosen[study.given.name] = once(study.folder / "chosen.json", study.choose)
         starts[study.given.name] = once(study.folder / "zero-shot.json", lambda s=study: zero(s))
-    todo = [(seed, study, name) for seed in SEEDS for study in studies for name in MODELS]
+    todo = [
+        (seed, study, name) for seed in SEEDS for study in studies for name in study.given.models
+    ]
     for seed, study, name in todo:
         path = study.answers(seed, name)
         if time.time() < until or path.is_file():
@@ -270,14 +272,18 @@ def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str
     whole = [
         seed
         for seed in SEEDS
-        if all(study.answers(seed, model).is_file() for study in studies for model in MODELS)
+        if all(
+            study.answers(seed, model).is_file()
+            for study in studies
+            for model in study.given.models
+        )
     ]
     found: dict[str, Any] = {"seeds": whole}
     for study in studies:
         name = study.given.name
         models = {
             model: {str(seed): once(study.answers(seed, model), dict) for seed in whole}
-            for model in MODELS
+            for model in study.given.models
         }
         sets = {
             key: {"n": len(data), "groups": study.given.clusters(key),
