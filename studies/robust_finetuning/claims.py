@@ -15,7 +15,6 @@ from stockpot.results.contrast import (
     Contrasts,
     Verdict,
     every_of,
-    mean_contrast,
     minus,
     some_of,
     verdict,
@@ -23,8 +22,8 @@ from stockpot.results.contrast import (
 from stockpot.results.groups import Answers, by_group
 from stockpot.results.packed import unpack_bits, unpack_groups
 
-SETS = {"drawings": (["drawing"], ["photo", "icon"])}
-"""What is inside and what is outside, for each experiment that is judged by accuracy."""
+SETS = {"inside": ["drawing"], "outside": ["photo", "icon"], "masks": ["masks"]}
+"""What is judged on each side; `masks` are the pictures of the contexts."""
 FEWEST = 6
 """With fewer seeds nothing is judged."""
 THRESHOLDS = ("0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
@@ -125,21 +124,13 @@ BESIDE = (
 )  # fmt: skip
 
 
-class Judged(NamedTuple):
-    """A part with its 95 % intervals: of the mean, and of each experiment."""
-
-    both: Contrast
-    each: dict[str, Contrast]
-
-
 class Judge:
     """Contrasts of a run, by the rule of plan.md."""
 
     def __init__(self, outcomes: Outcomes) -> None:
         self.seeds = len(outcomes["seeds"])
-        self.found = {name: answers(outcomes, name) for name in SETS}
-        self.contrasts = {name: Contrasts(found) for name, found in self.found.items()}
-        self.masks = Contrasts(masks(outcomes))
+        self.found = answers(outcomes)
+        self.contrasts = Contrasts(self.found | masks(outcomes))
 
     def widened(self, found: Contrast | None, confidence: float) -> Contrast:
         """Few seeds drawn anew show too little of their spread."""
@@ -151,19 +142,11 @@ class Judge:
         return Contrast(value, value - factor * (value - found.low),
                         value + factor * (found.high - value))  # fmt: skip
 
-    def judged(self, part: Part, confidence: float = 0.95) -> Judged:
-        """A part's intervals at this confidence."""
-        if part.side == "masks":
-            found = self.widened(self.masks.of(part.factors, ["masks"], confidence), confidence)
-            return Judged(found, {"contexts": found})
-        each = {}
-        for name, (inside, outside) in SETS.items():
-            sets = inside if part.side == "inside" else outside
-            found = self.widened(
-                self.contrasts[name].of(part.factors, sets, confidence), confidence
-            )
-            each[name] = found
-        return Judged(mean_contrast(list(each.values())), each)
+    def judged(self, part: Part, confidence: float = 0.95) -> Contrast:
+        """A part with its interval."""
+        return self.widened(
+            self.contrasts.of(part.factors, SETS[part.side], confidence), confidence
+        )
 
     def verdict(self, claim: Claim) -> Verdict:
         """What all parts together say."""
@@ -183,13 +166,13 @@ class Judge:
         return "held" if all(one == "held" for one in said) else "not told apart"
 
     def _said(self, part: Part, confidence: float) -> Verdict:
-        both = self.judged(part, confidence).both
-        return verdict(both.low, both.high, part.margin)
+        found = self.judged(part, confidence)
+        return verdict(found.low, found.high, part.margin)
 
 
-def answers(outcomes: Outcomes, name: str) -> Found:
+def answers(outcomes: Outcomes) -> Found:
     """Who was right, by model, seed and set; pictures of one concept are one number."""
-    given = outcomes[name]
+    given = outcomes["drawings"]
 
     def read(kept: Mapping[str, Any]) -> Answers:
         found = {}

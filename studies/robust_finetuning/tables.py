@@ -1,8 +1,8 @@
-"""Tables, figures and verdicts of counterfactual fine-tuning, from the run that `study.py` left.
+"""Tables, figure and verdicts of counterfactual fine-tuning, from the run that `study.py` left.
 
     python studies/robust_finetuning/tables.py runs/masks
 
-Copies outcomes.json beside this file, draws the figures and fills README.md. Without a run it does
+Copies outcomes.json beside this file, draws the figure and fills README.md. Without a run it does
 so from the outcomes.json that is here. The verdicts follow plan.md.
 """
 
@@ -32,39 +32,36 @@ def verdict_table(judge: Judge) -> str:
 
 
 def part_table(judge: Judge) -> str:
-    """Every part but those of M5, of which the smallest stands for all."""
+    """Every part; of the many of M5 the smallest stand for all."""
     rows = []
     for claim in (*CLAIMS, *BESIDE):
         found = [(part, judge.judged(part)) for part in claim.parts]
         if claim.name == "M5":
             halves = (found[: len(THRESHOLDS)], found[len(THRESHOLDS) :])
-            found = [min(half, key=lambda one: one[1].both.low) for half in halves]
-            found = [(p._replace(text=f"smallest of {len(h)}: {p.text}"), j)
-                     for (p, j), h in zip(found, halves, strict=True)]  # fmt: skip
+            least = [min(half, key=lambda one: one[1].low) for half in halves]
+            found = [(part._replace(text=f"smallest of {len(half)}: {part.text}"), said)
+                     for (part, said), half in zip(least, halves, strict=True)]  # fmt: skip
         for part, said in found:
-            margin = "0" if not part.margin else f"{100 * part.margin:g}"
-            apart = [str(said.each.get(name, "")) for name in SETS]
-            rows.append((claim.name, part.text, margin, str(said.both), *apart))
-    columns = ("claim", "part", "margin", "mean of both [95 %]", *SETS)
-    return markdown(columns, rows)
+            rows.append((claim.name, part.text, f"{100 * part.margin:g}", str(said)))
+    return markdown(("claim", "part", "margin", "points [95 %]"), rows)
 
 
-def scores(judge: Judge, name: str) -> list[tuple[GroupMean, GroupMean]]:
+def scores(judge: Judge) -> list[tuple[GroupMean, GroupMean]]:
     """Every model's mean inside and outside, the best outside first."""
-    inside, outside = (means_of(judge.found[name], sets) for sets in SETS[name])
+    inside, outside = (means_of(judge.found, SETS[side]) for side in ("inside", "outside"))
     order = sorted(outside, key=lambda model: -outside[model].value)
     return [(inside[model], outside[model]) for model in order]
 
 
-def score_table(judge: Judge, name: str) -> str:
+def score_table(judge: Judge) -> str:
     """Models by their mean outside; intervals over pictures and seeds as they were drawn."""
-    sets = SETS[name][1]
-    single = [means_of(judge.found[name], [each]) for each in sets]
+    sets = SETS["outside"]
+    single = [means_of(judge.found, [each]) for each in sets]
     rows = [
         (place, f"`{inside.name}`",
          *(percent(side.value, *side.interval[:2]) for side in (inside, outside)),
          *(percent(each[inside.name].value) for each in single))
-        for place, (inside, outside) in enumerate(scores(judge, name), start=1)
+        for place, (inside, outside) in enumerate(scores(judge), start=1)
     ]  # fmt: skip
     return markdown(("point", "model", "inside", "outside", *sets), rows)
 
@@ -87,7 +84,7 @@ def mask_table(outcomes: Outcomes) -> str:
 def chosen_table(outcomes: Outcomes) -> str:
     """What validation pictures inside chose, and how much masks covered in the end."""
     rows = []
-    for name in SETS:
+    for name in ("drawings", "contexts"):
         given, said = outcomes[name], outcomes[name]["chosen"]
         tried = {key: ", ".join(f"{value}: {100 * score:.1f}" for value, score in found.items())
                  for key, found in said["validation"].items()}  # fmt: skip
@@ -110,19 +107,16 @@ def from_data(outcomes: Outcomes) -> dict[str, str]:
     return {
         "verdicts": verdict_table(judge),
         "parts": part_table(judge),
-        **{name: score_table(judge, name) for name in SETS},
+        "drawings": score_table(judge),
         "masks": mask_table(outcomes),
         "chosen": chosen_table(outcomes),
     }
 
 
-def figures(judge: Judge) -> None:
-    """Inside against outside, numbered as in the tables."""
-    for name, (inside, outside) in SETS.items():
-        titles = ", ".join(inside), ", ".join(outside)
-        chart = scatter(scores(judge, name), f"accuracy on {titles[0]}",
-                        f"mean accuracy on {titles[1]}")  # fmt: skip
-        save(chart, HERE / f"{name}.svg")
+def figure(judge: Judge) -> None:
+    """Inside against outside, numbered as in the table."""
+    titles = "accuracy on drawings", "mean accuracy on photographs and icons"
+    save(scatter(scores(judge), *titles), HERE / "drawings.svg")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -131,7 +125,7 @@ def main(arguments: Sequence[str]) -> None:
         text = (Path(arguments[0]) / "outcomes.json").read_text(encoding="utf-8")
         write_atomic(HERE / "outcomes.json", text)
     outcomes = json.loads((HERE / "outcomes.json").read_text(encoding="utf-8"))
-    figures(Judge(outcomes))
+    figure(Judge(outcomes))
     fill(HERE / "README.md", from_data(outcomes))
 
 
