@@ -98,8 +98,8 @@ def shape_scores(
         sources = [np.array(data.groups)]
 
     def share(metric: str, flags: Flags, among: Flags) -> Score:
-        own = dict(zip(("groups", "crossed"), (each[among] for each in sources), strict=False))
-        return proportion(metric, flags[among], condition, **own)
+        shapes, textures = (*(each[among] for each in sources), None, None)[:2]
+        return proportion(metric, flags[among], condition, groups=shapes, crossed=textures)
 
     scores = [share("accuracy", found.right, np.ones(len(data), dtype=np.bool_))]
     if conflict.any():
