@@ -132,7 +132,7 @@ def test_differences_of_pages_are_seen() -> None:
 
 
 def test_every_interval_of_the_choosing_guide_stands_in_a_study() -> None:
-    studies = " ".join(path.read_text() for path in (ROOT / "studies").glob("*/README.md"))
+    studies = " ".join(path.read_text() for path in (ROOT / "studies").rglob("README.md"))
     studies = studies.replace("+", "").replace("*", "")
     text = (DOCS / "choosing.md").read_text(encoding="utf-8")
     told = re.findall(r"[-+]?\d+\.\d \[[-+]?\d+\.\d, [-+]?\d+\.\d\]", text)

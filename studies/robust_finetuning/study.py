@@ -1,151 +1,297 @@
-"""The whole study: tuning on validation pictures, then both recipes with what it chose.
+"""Make and measure what plan.md names: choices on validation pictures, then seed after seed.
 
-    python studies/robust_finetuning/study.py --workers 8
+    stockpot data get cifar10 && stockpot data get quickdraw
+    python studies/robust_finetuning/study.py runs/masks --minutes 65
+    python studies/robust_finetuning/tables.py runs/masks
 
-What is finished lies in runs/; stopped and started again, it goes on. `--small` is for a CPU.
-A model is measured by the process that made it, so that little is lost when time runs out.
+Every model's answers are a file of their own, so that a run that was killed goes on after the last
+one. When the minutes are over no further model is begun; outcomes.json holds the whole seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import yaml
+import numpy as np
+import torch
+from experiments import Experiment, experiments
+from numpy.typing import NDArray
+from torch import Tensor
 
-from stockpot.engine.processes import Processes
-from stockpot.engine.schedule import Step, schedule
-from stockpot.errors import UserError
+import stockpot
+from stockpot.datasets.dataset import Dataset
+from stockpot.explain.relevance import normalised
 from stockpot.files import write_atomic
-from stockpot.measure.run import run_cells
-from stockpot.recipe import Recipe, load_recipe
-from stockpot.results.schema import CellResult
-from stockpot.results.store import load_results
-from stockpot.run.check import check
-from stockpot.run.make import make_model
-from stockpot.run.plan import build_order, cells_of, parents
+from stockpot.measure.object_masks import rates
+from stockpot.models.classifier import Classifier
+from stockpot.results.groups import by_group
+from stockpot.results.packed import pack_bits
 
-MAIN, DOMAINS = "recipes/robust_finetuning.yaml", "recipes/robust_finetuning_domains.yaml"
-TUNING = "studies/robust_finetuning/tuning.yaml"
-RATES = {"1e-4": 0.0001, "3e-4": 0.0003, "1e-3": 0.001}
-BETAS = (2, 6, 20)
-CONTEXTS, PHOTOS, DRAWINGS = "", "photo-", "drawing-"
-INSIDE = {CONTEXTS: "inside", PHOTOS: "photo", DRAWINGS: "drawing"}
+SEEDS = tuple(range(10))
+TRIAL = 100
+"""The seed with which settings are chosen; it is not judged."""
+RATES, BETAS = (3e-4, 1e-3, 3e-3), (0.3, 1.0, 2.0, 6.0)
+ALPHAS = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
+COVERAGES = (0.39, 0.25)
+"""Of even and of odd seeds."""
+THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+TUNING = {"batch_size": 16, "weight_decay": 0.1, "augmentations": ()}
+START = TUNING | {"epochs": 4, "batch_size": 64, "lr": 1e-3, "augmentations": ("flip", "crop")}
+MASKED = {
+    "no-mask": {"mask": "none"},
+    "object-none": {"mask": "object", "fill": "none"},
+    "object-single": {"mask": "object", "fill": "single"},
+    "object-multi": {"mask": "object", "fill": "multi"},
+    "random-single": {"mask": "random", "fill": "single"},
+    "context-single": {"mask": "context", "fill": "single"},
+    "object-wise-kd": {"mask": "object", "fill": "single", "logit_weight": 1.0},
+}
+KEPT = ("vanilla", "object-single")
+"""Models that others are made from."""
+MODELS = ("vanilla", *MASKED, "wise-kd", "wise-ft", "object-wise")
+Settings = dict[str, Any]
 
 
-class Chosen(NamedTuple):
-    """A learning rate for each experiment, and one beta for all."""
+class Study:
+    """One experiment in its folder."""
 
-    rates: dict[str, float]
-    beta: int
+    def __init__(self, given: Experiment, folder: Path) -> None:
+        self.given, self.folder = given, folder / given.name
+        self.zero = self.folder / "zero-shot"
 
-    def overrides(self, entries: dict[str, dict[str, object]], default: str) -> list[str]:
-        """As `--set` takes them, for the training runs of a recipe.
+    def answers(self, seed: int, model: str) -> Path:
+        """The file that says on which pictures a model of a seed was right."""
+        return self.folder / "answers" / f"s{seed}-{model}.json"
 
-        Args:
-            entries: its `harden` block.
-            default: the experiment of entries whose name begins with no other one's prefix.
-        """
-        found = []
-        for name, entry in entries.items():
-            if entry.get("method") == "contrastive" or entry.get("epochs") == 0:
-                continue
-            kind = PHOTOS if name.startswith(PHOTOS) else default
-            found.append(f"harden.{name}.lr={self.rates[kind]}")
-            if "beta" in entry:
-                found.append(f"harden.{name}.beta={self.beta}")
+    def start(self, small: bool) -> None:
+        """The model that tuning starts from, as a folder."""
+        source: str | Path = "clip-base"
+        if self.given.name == "contexts":
+            mixed = stockpot.load_dataset(
+                "object_on_context", split="train", shift="shuffled", seed=1
+            ).limited(128 if small else None)
+            source = self.folder / "foundation"
+            stockpot.harden("vanilla", "clip-base", mixed, out=source, **START)
+        stockpot.harden("vanilla", source, self.given.train, epochs=0, out=self.zero)
+
+    def tuned(self, name: str, seed: int, settings: Settings) -> Classifier:
+        """One model of one seed, at these settings."""
+        place = self.folder / f"s{seed}"
+        out = place / name if name in KEPT else None
+        if name in ("wise-ft", "object-wise"):
+            member = KEPT[0] if name == "wise-ft" else KEPT[1]
+            return self.mixed(place / member, settings["alpha"][member])
+        common = TUNING | {"epochs": 1, "lr": settings["lr"], "seed": seed, "out": out}
+        teacher = {}
+        if name.endswith("wise-kd"):
+            teacher["teacher"] = str(self.wise(place / "vanilla", 0.5))
+        if name == "vanilla":
+            return stockpot.harden("vanilla", self.zero, self.given.train, **common)
+        if name == "wise-kd":
+            return stockpot.harden("wise_kd", self.zero, self.given.train, **common, **teacher)
+        own = {"feature_scale": "normalised", "beta": settings["beta"], **MASKED[name], **teacher}
+        coverage = COVERAGES[seed % 2]
+        if own["mask"] == "random":
+            own["rate"] = coverage
+        elif own["mask"] != "none":
+            own["threshold"] = settings["thresholds"][own["mask"]][str(coverage)]
+        return stockpot.harden("counterfactual", self.zero, self.given.train, **common, **own)
+
+    def mixed(self, member: Path, alpha: float) -> Classifier:
+        """WiSE: between the start and a tuned model."""
+        return stockpot.load_model(self.wise(member, alpha))
+
+    def wise(self, member: Path, alpha: float) -> Path:
+        """The same as a folder."""
+        out = member.with_name(f"{member.name}-wise-{alpha}")
+        return (
+            out
+            if out.is_dir()
+            else stockpot.fuse("wise_ft", [self.zero, member], alpha=alpha, out=out)
+        )
+
+    def thresholds(self) -> dict[str, dict[str, float]]:
+        """At which shares of the largest relevance masks of the start cover what is wanted."""
+        cells = normalised(relevance(stockpot.load_model(self.zero), self.given.train)).flatten()
+        return {
+            "object": {str(c): float(cells.quantile(1 - c)) for c in COVERAGES},
+            "context": {str(c): float(cells.quantile(c)) for c in COVERAGES},
+        }
+
+    def on_validation(self, model: Classifier) -> NDArray[np.bool_]:
+        return right(model, {"validation": self.given.validation})["validation"]
+
+    def choose(self) -> Settings:
+        """Rate, beta and both alphas, on validation pictures inside."""
+        shown: dict[str, dict[str, float]] = {}
+        settings: Settings = {"thresholds": self.thresholds(), "beta": BETAS[0]}
+
+        def trial(name: str) -> NDArray[np.bool_]:
+            # A model of the last value must not be taken for this one.
+            study = Study(
+                self.given, self.folder / "trials" / f"{settings['lr']}-{settings['beta']}"
+            )
+            study.zero = self.zero
+            return self.on_validation(study.tuned(name, TRIAL, settings))
+
+        tried = {}
+        for settings["lr"] in RATES:
+            tried[settings["lr"]] = trial("vanilla")
+        shown["rate"] = {str(rate): float(found.mean()) for rate, found in tried.items()}
+        settings["lr"] = max(RATES, key=lambda rate: (tried[rate].mean(), -rate))
+        tried = {}
+        for settings["beta"] in BETAS:
+            tried[settings["beta"]] = trial("object-single")
+        shown["beta"] = {str(beta): float(found.mean()) for beta, found in tried.items()}
+        settings["beta"] = largest_level(tried)
+        where = self.folder / "trials"
+        places = {"vanilla": f"{settings['lr']}-{BETAS[0]}",
+                  "object-single": f"{settings['lr']}-{settings['beta']}"}  # fmt: skip
+        settings["alpha"] = {}
+        for name, place in places.items():
+            member = where / place / self.given.name / f"s{TRIAL}" / name
+            scores = {a: float(self.on_validation(self.mixed(member, a)).mean()) for a in ALPHAS}
+            shown[f"alpha of {name}"] = {str(alpha): score for alpha, score in scores.items()}
+            settings["alpha"][name] = max(ALPHAS, key=lambda alpha: (scores[alpha], -alpha))
+        return settings | {"validation": shown}
+
+    def masks(self, model: Classifier) -> dict[str, dict[str, list[float]]]:
+        """How much of the pictures and of the objects is masked, by concept."""
+        data = self.given.sets["inside"]
+        if data.masks is None:
+            raise ValueError("the pictures have no masks")
+        cells = normalised(relevance(model, data))
+        groups = np.asarray(data.columns["concept"])
+        found = {}
+        for threshold in THRESHOLDS:
+            table = rates(cells > threshold, data.masks).double().numpy()
+            found[str(threshold)] = {
+                kind: [round(float(share), 5) for share in by_group(table[:, column], groups)]
+                for column, kind in enumerate(("picture", "object", "iou"))
+            }
         return found
 
-
-def choose(results: Sequence[CellResult]) -> Chosen:
-    """The rule of tuning.yaml: vanilla's best rate inside; there the beta best on both sides."""
-    scores = {
-        (cell.key.model, cell.key.data): cell.score("accuracy").value
-        for cell in results
-        if cell.key.measure == "clean"
-    }
-    best = {}
-    for kind, data in INSIDE.items():
-        rates = {rate: scores.get((f"{kind}vanilla-{rate}", data), -1.0) for rate in RATES}
-        best[kind] = max(rates, key=lambda rate: rates[rate])
-
-    def both(beta: int) -> float:
-        model = f"object-{best[CONTEXTS]}-{beta}"
-        inside, *outside = (
-            scores.get((model, data), -1.0) for data in ("inside", "shuffled", "reversed")
-        )
-        return (inside + sum(outside) / 2) / 2
-
-    return Chosen({kind: RATES[rate] for kind, rate in best.items()}, max(BETAS, key=both))
+    def coverage(self, model: Classifier, threshold: float) -> float:
+        """The share of the training pictures that a tuned model's object mask covers."""
+        cells = normalised(relevance(model, self.given.train.limited(160)))
+        return float((cells > threshold).float().mean())
 
 
-class Task(NamedTuple):
-    """One model of a recipe, as plain values that a worker can be sent."""
-
-    recipe: Recipe
-    name: str
-    folder: Path
-
-
-def carry_out(task: Task) -> None:
-    """Make a model unless it is there as asked for, then measure it."""
-    make_model(task.recipe, task.name, task.folder)
-    run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])
+def relevance(model: Classifier, data: Dataset) -> Tensor:
+    parts = [
+        stockpot.explain(model, batch.images, batch.labels, batch_size=64)
+        for batch in data.batches(64, model.preprocess.fit)
+    ]
+    return torch.cat(parts)
 
 
-def follow(path: str, folder: Path, overrides: list[str], engine: Processes, until: float) -> None:
-    """Make and measure the models of a recipe, the first seed of each first."""
-    file = load_recipe(path, overrides)
-    check(file)
-    write_atomic(folder / "recipe.yaml", yaml.safe_dump(file.raw, sort_keys=False))
-    made_from = parents(file.recipe)
-    names = [name for name in build_order(file) if name not in file.recipe.models]
-    names.sort(key=lambda name: file.recipe.variant(name).seed or 0)
-    steps = [Step(name, made_from[name], Task(file.recipe, name, folder)) for name in names]
-    for end in schedule(carry_out, steps, engine=engine, deadline=until):
-        print(f"{time.monotonic():.0f}  {end.name}: {end.state} {end.error or ''}", flush=True)
+def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.bool_]]:
+    """On which pictures of each set the model is right."""
+    cells = stockpot.measure(
+        {"model": model.eval()}, {"clean": {"per_class": False}}, data=sets, device="cpu",
+        batch_size=64,
+    )  # fmt: skip
+    return {cell.key.data: cell.outcome("correct") for cell in cells}
 
 
-def smaller(recipe: str) -> list[str]:
-    """Overrides that make a recipe small enough for a CPU: few pictures, short training."""
-    raw = load_recipe(recipe).raw
-    limits = {"mixed": 640, "train": 640, "photos": 640, "photo-c": 50}
-    found = [f"data.{name}.limit={limit}" for name, limit in limits.items() if name in raw["data"]]
-    trained = [name for name, entry in raw["harden"].items() if entry.get("epochs") != 0]
-    return found + [f"harden.{name}.{s}" for name in trained for s in ("epochs=2", "batch_size=64")]
+def largest_level(tried: dict[float, NDArray[np.bool_]]) -> float:
+    """The largest value that is not more than one standard error below the best one."""
+    best = max(tried.values(), key=lambda found: found.mean()).astype(np.float64)
+
+    def level(found: NDArray[np.bool_]) -> bool:
+        behind = best - found
+        return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
+
+    return max(value for value, found in tried.items() if level(found))
+
+
+def once(path: Path, make: Callable[[], Any]) -> Any:
+    """What a file holds, made and written first where there is none."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(make()) + "\n")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def answers(study: Study, name: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """A model made and asked."""
+    begun = time.monotonic()
+    model = study.tuned(name, seed, settings)
+    found = right(model, study.given.sets)
+    kept: dict[str, Any] = {"right": {key: pack_bits(flags) for key, flags in found.items()}}
+    if name == "object-single":
+        threshold = settings["thresholds"]["object"][str(COVERAGES[seed % 2])]
+        kept["coverage"] = round(study.coverage(model, threshold), 4)
+        if study.given.name == "contexts":
+            kept["masks"] = study.masks(model)
+    print(f"{study.given.name} s{seed} {name}: {time.monotonic() - begun:.0f} s", flush=True)
+    return kept
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--small", action="store_true", help="few pictures, short training")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--minutes", type=float, default=65)
+    parser.add_argument("--small", action="store_true", help="few pictures, for a trial")
     given = parser.parse_args()
+    torch.set_num_threads(1)
+    studies = [Study(each, given.out) for each in experiments(MODELS, given.small)]
+    begun = once(given.out / "begun.json", time.time)
+    until = begun + 60 * given.minutes
+    chosen, starts = {}, {}
+    for study in studies:
+        study.start(given.small)
+        chosen[study.given.name] = once(study.folder / "chosen.json", study.choose)
+        starts[study.given.name] = once(study.folder / "zero-shot.json", lambda s=study: zero(s))
+    todo = [
+        (seed, study, name) for seed in SEEDS for study in studies for name in study.given.models
+    ]
+    for seed, study, name in todo:
+        path = study.answers(seed, name)
+        if time.time() < until or path.is_file():
+            settings = chosen[study.given.name]
+            once(path, lambda s=study, n=name, k=seed, c=settings: answers(s, n, k, c))
+    write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts))
 
-    def changed(recipe: str) -> list[str]:
-        return smaller(recipe) if given.small else []
 
-    engine, until = Processes(given.workers), time.monotonic() + given.seconds
-    tuning = given.runs / "tuning"
-    follow(TUNING, tuning, changed(TUNING), engine, until)
-    try:
-        results = load_results(tuning)
-    except UserError as problem:
-        raise SystemExit(f"no choice: {problem}") from problem
-    chosen = choose(results)
-    print(f"chosen: rates {chosen.rates}, beta {chosen.beta}", flush=True)
-    # Both recipes make the foundation model in the same way; once is enough.
-    made, wanted = (run / "models" / "foundation" for run in (tuning, given.runs / Path(MAIN).stem))
-    if made.is_dir() and not wanted.exists():
-        shutil.copytree(made, wanted)
-    for recipe, kind in ((MAIN, CONTEXTS), (DOMAINS, DRAWINGS)):
-        own = chosen.overrides(load_recipe(recipe).raw["harden"], kind)
-        follow(recipe, given.runs / Path(recipe).stem, [*changed(recipe), *own], engine, until)
+def zero(study: Study) -> dict[str, Any]:
+    """The start, asked."""
+    model = stockpot.load_model(study.zero)
+    found = right(model, study.given.sets)
+    kept: dict[str, Any] = {"right": {key: pack_bits(flags) for key, flags in found.items()}}
+    return kept | ({"masks": study.masks(model)} if study.given.name == "contexts" else {})
+
+
+def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str, Any]) -> str:
+    """All whole seeds as one text."""
+    whole = [
+        seed
+        for seed in SEEDS
+        if all(
+            study.answers(seed, model).is_file()
+            for study in studies
+            for model in study.given.models
+        )
+    ]
+    found: dict[str, Any] = {"seeds": whole}
+    for study in studies:
+        name = study.given.name
+        models = {
+            model: {str(seed): once(study.answers(seed, model), dict) for seed in whole}
+            for model in study.given.models
+        }
+        sets = {
+            key: {"n": len(data), "groups": study.given.clusters(key),
+                  "fingerprint": data.fingerprint[:16]}
+            for key, data in study.given.sets.items()
+        }  # fmt: skip
+        found[name] = {"chosen": chosen[name], "sets": sets, "zero-shot": starts[name]} | models
+    return json.dumps(found, indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
 )
+OUTCOMES = ("merging_under_attack", "robust_finetuning", "trained_apart")
+"""Studies whose data is outcomes.json: who was right on which image."""
 Tables = Callable[[float], dict[str, str]]
 
 
@@ -38,7 +40,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     if study == "robust_soups":
         made = make()
         return lambda nudge: made
-    if study in ("merging_under_attack", "trained_apart"):
+    if study in OUTCOMES:
         made = make(json.loads((STUDIES / study / "outcomes.json").read_text(encoding="utf-8")))
         return lambda nudge: made
     if study == "real_networks":
@@ -52,7 +54,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "fmr":
         return lambda nudge: make(rows(study, "rows", nudge))
-    if study == "robust_finetuning":
+    if study == "robust_finetuning/former":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
     if study == "label_free":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("estimates", "labels")))
@@ -71,7 +73,8 @@ PLACES = {
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn"},
-    "robust_finetuning": {"contexts", "photographs", "drawings", "masks"},
+    "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
+    "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
@@ -86,7 +89,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = cache(tables_of(study, part))
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study in ("robust_soups", "merging_under_attack", "trained_apart"):  # nothing was rounded
+    if study in ("robust_soups", *OUTCOMES):  # nothing was rounded
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
@@ -107,7 +110,10 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
     known = {"study.py", "tables.py", "figures.py", "tuned.py"}
     # A run in stretches has more parts: what is trained, measured, chosen, kept and claimed.
     parts = ("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel")
-    more = {"robust_soups": {f"{name}.py" for name in parts}}
+    more = {
+        "robust_soups": {f"{name}.py" for name in parts},
+        "robust_finetuning": {"claims.py", "experiments.py"},
+    }
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}
         assert {"study.py", "tables.py"} <= files <= known | more.get(study, set())

@@ -15,7 +15,8 @@ from stockpot.results.groups import answers
 from stockpot.results.schema import CellResult
 
 Part = Callable[[str, str], ModuleType]
-FOLDER = Path(__file__).parents[2] / "studies" / "robust_finetuning"
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = REPOSITORY / "studies" / "robust_finetuning" / "former"
 
 
 def cell(model: str, data: str, right: int, n: int = 100, seed: int | None = None) -> CellResult:
@@ -23,7 +24,7 @@ def cell(model: str, data: str, right: int, n: int = 100, seed: int | None = Non
 
 
 def test_rates_are_chosen_inside_and_beta_on_both_sides(part: Part) -> None:
-    choose = part("robust_finetuning", "study").choose
+    choose = part("robust_finetuning/former", "study").choose
 
     results = [cell(f"vanilla-{rate}", "inside", right)
                for rate, right in (("1e-4", 60), ("3e-4", 70), ("1e-3", 65))]  # fmt: skip
@@ -64,7 +65,7 @@ def test_a_contrast_is_the_weighted_sum_of_means_over_runs_and_sets() -> None:
 
 
 def test_pictures_of_one_object_count_as_one_image(part: Part) -> None:
-    by_object = part("robust_finetuning", "tables").by_object
+    by_object = part("robust_finetuning/former", "tables").by_object
 
     found = by_object([cell("a", "inside", 6, n=12), cell("a", "photo", 6, n=12)])["a"]["a"]
     assert found["inside"].tolist() == [1, 0.5, 0]
@@ -78,8 +79,8 @@ def test_what_is_tuned_is_what_the_recipes_train() -> None:
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in (
             FOLDER / "tuning.yaml",
-            FOLDER.parents[1] / "recipes" / "robust_finetuning.yaml",
-            FOLDER.parents[1] / "recipes" / "robust_finetuning_domains.yaml",
+            REPOSITORY / "recipes" / "robust_finetuning.yaml",
+            REPOSITORY / "recipes" / "robust_finetuning_domains.yaml",
         )
     )
     chosen = {"lr", "beta", "seeds"}

@@ -71,7 +71,7 @@ EVIDENCE = {
     "wise_ft": Evidence(
         "outside the training data +3.2 [+1.2, +5.2] in changed contexts and +11.8 [+7.7, +15.8] "
         "for drawings, with nothing lost that could be told apart inside; it is free",
-        "robust_finetuning",
+        "robust_finetuning/former",
     ),
     "apart": Evidence("a barrier of 44 points between two of them", "robust_soups"),
     "units": Evidence(

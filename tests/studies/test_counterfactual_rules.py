@@ -1,0 +1,118 @@
+"""The study of counterfactual fine-tuning: its choices and its verdicts, on hand-made outcomes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stockpot.results.contrast import Contrast, minus
+from stockpot.results.packed import pack_bits
+
+Part = Callable[[str, str], ModuleType]
+PLAN = Path(__file__).parents[2] / "studies" / "robust_finetuning" / "plan.md"
+N = 100
+
+
+def outcomes(right: dict[str, tuple[float, float]], seeds: int = 8) -> dict[str, Any]:
+    """Models that are right on these shares of the pictures inside and outside; three pictures more
+    or less from seed to seed."""
+    names = ("drawing", "photo", "icon")
+    masks = {str(t): {kind: [(1 - t) * share] * 5 for kind, share in
+                      (("picture", 0.2), ("object", 0.6), ("iou", 0.3))}
+             for t in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)}  # fmt: skip
+
+    def run(model: str, seed: int) -> dict[str, Any]:
+        shares = right.get(model, (0.6, 0.5))
+        flags = {name: np.arange(N) < N * shares[name != "drawing"] + 3 * (seed % 3 - 1)
+                 for name in names}  # fmt: skip
+        return {"right": {name: pack_bits(found) for name, found in flags.items()}, "masks": masks}
+
+    models = {"vanilla", "object-single", *right} - {"zero-shot"}
+    runs = {model: {str(seed): run(model, seed) for seed in range(seeds)} for model in models}
+    return {
+        "seeds": list(range(seeds)),
+        "drawings": {
+            "sets": {name: {"n": N, "groups": ""} for name in names},
+            "zero-shot": run("zero-shot", 1),
+            **runs,
+        },
+        "contexts": {"object-single": runs["object-single"]},
+    }
+
+
+def claim(rules: ModuleType, name: str) -> Any:
+    return next(each for each in (*rules.CLAIMS, *rules.BESIDE) if each.name == name)
+
+
+def test_a_claim_holds_fails_or_stays_open_by_all_of_its_parts(part: Part) -> None:
+    rules = part("robust_finetuning", "claims")
+    m1 = claim(rules, "M1")
+    loses = {"zero-shot": (0.3, 0.7), "vanilla": (0.6, 0.4)}
+    assert rules.Judge(outcomes(loses)).verdict(m1) == "held"
+    # Inside is gained, but outside too: one part on the other side is enough.
+    gains = {"zero-shot": (0.3, 0.2), "vanilla": (0.6, 0.4)}
+    assert rules.Judge(outcomes(gains)).verdict(m1) == "did not hold"
+    level = {"zero-shot": (0.3, 0.4), "vanilla": (0.6, 0.4)}
+    assert rules.Judge(outcomes(level)).verdict(m1) == "not told apart"
+    assert rules.Judge(outcomes(loses, seeds=5)).verdict(m1) == "not told apart"
+    assert rules.Judge(outcomes(loses)).verdict(claim(rules, "M5")) == "held"
+
+
+def test_of_the_last_two_parts_of_m6_one_is_enough(part: Part) -> None:
+    rules = part("robust_finetuning", "claims")
+    wise = {"vanilla": (0.5, 0.3), "wise-ft": (0.7, 0.6), "zero-shot": (0.3, 0.6)}
+    m6 = claim(rules, "M6")
+    trades = wise | {"object-single": (0.7, 0.5), "object-wise": (0.4, 0.8)}
+    assert rules.Judge(outcomes(trades)).verdict(m6) == "held"
+    gains = wise | {"object-single": (0.4, 0.5), "object-wise": (0.7, 0.8)}
+    assert rules.Judge(outcomes(gains)).verdict(m6) == "did not hold"
+
+
+def test_few_seeds_widen_an_interval_by_students_t(part: Part) -> None:
+    rules = part("robust_finetuning", "claims")
+    judge = rules.Judge(outcomes({"zero-shot": (0.3, 0.7)}, seeds=10))
+    found = judge.widened(Contrast(0.0, -0.1, 0.2), 0.95)
+    # The quantiles of Student's t with nine degrees of freedom, and of the normal distribution.
+    factor = 2.262157 / 1.959964 * math.sqrt(10 / 9)
+    assert found == pytest.approx((0.0, -0.1 * factor, 0.2 * factor), abs=1e-6)
+    # Photographs and icons count alike.
+    part_of = rules.Part("", minus("zero-shot", "vanilla"), "outside")
+    assert judge.judged(part_of).value == pytest.approx(0.7 - 0.497)
+
+
+def test_beta_is_the_largest_that_costs_nothing_inside(part: Part) -> None:
+    largest = part("robust_finetuning", "study").largest_level
+    pictures = np.arange(100)
+    flags = {
+        0.3: pictures < 70,
+        1.0: (pictures < 68) | (pictures == 99),  # 1 point behind, with a standard error of 1.7
+        6.0: pictures < 60,  # 10 points behind, with one of 3
+    }
+    assert largest(flags) == 1.0
+    assert largest(flags | {6.0: pictures < 71}) == 6.0
+
+
+def test_what_is_judged_is_what_the_plan_says(part: Part) -> None:
+    rules = part("robust_finetuning", "claims")
+    plan = PLAN.read_text(encoding="utf-8")
+    table = plan[plan.index("| claim | as the paper") : plan.index('"At least as good"')]
+    rows = [line.split("|")[1:-1] for line in table.splitlines()[2:] if line.startswith("|")]
+    said: dict[str, set[float]] = {}
+    name = ""
+    for first, _, _, margin in rows:
+        name = first.strip() or name
+        said.setdefault(name, set()).add(float(margin))
+    judged = {each.name: {round(100 * p.margin, 3) for p in each.parts} for each in rules.CLAIMS}
+    assert judged == said
+
+
+def test_what_is_written_is_not_made_again(part: Part, tmp_path: Path) -> None:
+    once = part("robust_finetuning", "study").once
+    assert once(tmp_path / "a" / "b.json", lambda: {"x": 1}) == {"x": 1}
+    assert once(tmp_path / "a" / "b.json", lambda: pytest.fail("made again")) == {"x": 1}
