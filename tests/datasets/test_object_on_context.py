@@ -260,3 +260,16 @@ def test_a_design_family_can_be_held_out() -> None:
     assert set(rest.columns["family"]) == set(every.columns["family"]) - {"fluent"}
     assert len(one) + len(rest) == len(every)
     assert one.classes == rest.classes == every.classes
+
+
+def test_copies_of_one_object_belong_together() -> None:
+    from stockpot.results.statistics import share_interval
+
+    twice, once = small(copies=2), small(copies=1)
+    assert twice.groups is not None
+    assert len(set(twice.groups)) == len(once)
+    right = np.repeat(np.arange(len(once)) % 3 > 0, 2)
+    alone = share_interval(right[::2])
+    found = share_interval(right, twice.groups)
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
+    assert once.groups is None

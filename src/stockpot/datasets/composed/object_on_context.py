@@ -19,7 +19,7 @@ from stockpot.datasets.composed.contexts import (
 )
 from stockpot.datasets.composed.correlation import Shift, context_numbers, draws_of
 from stockpot.datasets.composed.matte import opacity
-from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.datasets.dataset import ORIGINAL, Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.icons.loader import icons
 from stockpot.errors import BadParameterError
 from stockpot.types import Seed, Split
@@ -84,6 +84,7 @@ def object_on_context(
     which = context_numbers(labels, len(classes), correlation, shift, chance)
     pixels, masks = _composed(cut, rows, which, source, split, seed)
     target = torch.from_numpy(labels)
+    objects = tuple(str(row) for row in rows)
     return Dataset(
         name="object_on_context",
         split=split,
@@ -95,7 +96,9 @@ def object_on_context(
         templates=cut.data.templates,
         columns={
             **{key: tuple(cut.data.columns[key][row] for row in rows) for key in FACTS},
-            "object": tuple(str(row) for row in rows),
+            "object": objects,
+            # Copies of one object are not independent of each other.
+            **({ORIGINAL: objects} if copies > 1 else {}),
             "context": tuple(source.names[number] for number in which),
             "context_of": tuple(classes[number] for number in which),
         },
