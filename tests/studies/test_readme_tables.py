@@ -38,7 +38,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     if study == "robust_soups":
         made = make()
         return lambda nudge: made
-    if study in ("merging_under_attack", "trained_apart"):
+    if study in ("fmr", "merging_under_attack", "trained_apart"):
         made = make(json.loads((STUDIES / study / "outcomes.json").read_text(encoding="utf-8")))
         return lambda nudge: made
     if study == "real_networks":
@@ -50,7 +50,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         )
     if study in ("surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
-    if study == "fmr":
+    if study == "fmr/former":
         return lambda nudge: make(rows(study, "rows", nudge))
     if study == "robust_finetuning":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
@@ -66,8 +66,11 @@ PLACES = {
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
-    "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
-            "augment"},
+    "fmr": {"claims", "parts", "orders", "chosen",
+            *(f"{table}-{data}" for data in ("mnist", "fashion_mnist")
+              for table in ("main", "transfer", "readings", "oracles"))},
+    "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
+                   "seeds", "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn"},
@@ -86,7 +89,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = cache(tables_of(study, part))
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study in ("robust_soups", "merging_under_attack", "trained_apart"):  # nothing was rounded
+    if study in ("fmr", "robust_soups", "merging_under_attack", "trained_apart"):  # not rounded
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
@@ -107,7 +110,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
     known = {"study.py", "tables.py", "figures.py", "tuned.py"}
     # A run in stretches has more parts: what is trained, measured, chosen, kept and claimed.
     parts = ("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel")
-    more = {"robust_soups": {f"{name}.py" for name in parts}}
+    more = {"robust_soups": {f"{name}.py" for name in parts}, "fmr": {"claims.py"}}
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}
         assert {"study.py", "tables.py"} <= files <= known | more.get(study, set())

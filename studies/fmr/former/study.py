@@ -1,6 +1,6 @@
 """The measurements of the FMR study: SA, PA and FMR of many models under several generators.
 
-    python studies/fmr/study.py cifar10 --models runs/zoo_dynamic/models --device cuda
+    python studies/fmr/former/study.py cifar10 --models runs/zoo_dynamic/models --device cuda
 
 Everything is saved as it comes, and a second call does only what is missing; several calls with
 different parts may run side by side. `tables.py` makes the tables and pictures. Parts: main,

@@ -1,6 +1,6 @@
 """The tables of the FMR study, from the results that `study.py` left.
 
-    python studies/fmr/tables.py runs/fmr    # rows.csv, README's tables, pictures, G1 to G6
+    python studies/fmr/former/tables.py runs/fmr    # rows.csv, README's tables, pictures, G1 to G6
 
 A row of rows.csv is one model in one setting; README.md's tables are made of these rows alone.
 """
@@ -283,7 +283,7 @@ def main() -> None:
     from figures import draw
 
     if len(sys.argv) != 2:
-        sys.exit("usage: python studies/fmr/tables.py RUNS")
+        sys.exit("usage: python studies/fmr/former/tables.py RUNS")
     folder = Path(sys.argv[1])
     rows = list(collected(folder))
     rounded = [{k: round(v, 6) if isinstance(v, float) else v for k, v in r.items()} for r in rows]
