@@ -8,6 +8,7 @@ number by number, is again one; so ratios and rank correlations need nothing of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import permutations, product
 from typing import Any, NamedTuple
 
@@ -114,19 +115,23 @@ class Answers:
 
     # What stands in the tables.
 
+    @cache  # noqa: B019
     def accuracy(self, kind: str, generator: str, key: str = "correct") -> Quantity:
         """SA (`correct`) or PA (`withstood`) over the validated images."""
         return self.share(lambda seed: cell_name(kind, seed, generator), key)
 
+    @cache  # noqa: B019
     def fmr(self, kind: str, generator: str) -> Quantity:
         return self.accuracy(kind, generator, "withstood") / self.accuracy(kind, generator)
 
+    @cache  # noqa: B019
     def seen(self, maker: str, viewer: str, generator: str) -> Quantity:
         """Accuracy of one kind on images made against another, seed by seed."""
         return self.share(
             lambda seed: cell_name(maker, seed, generator), lambda seed: f"seen {viewer}-{seed}"
         )
 
+    @cache  # noqa: B019
     def seen_whole(self, maker: str, viewer: str, generator: str) -> Quantity:
         """Accuracy of the viewer on the same images as they were."""
         kept = [self.flags(cell_name(maker, seed, generator), "validated") for seed in SEEDS]
@@ -141,6 +146,7 @@ class Answers:
             lambda seed: f"seen {kind}-{seed}",
         )
 
+    @cache  # noqa: B019
     def static(self, kind: str) -> Quantity:
         """Accuracy under corruptions relative to that on the images as they are."""
         runs = [np.mean([self.flags("static", f"{name} {kind}-{seed}") for name in CORRUPTIONS],
@@ -165,6 +171,7 @@ class Answers:
         return self.mean([self.flags(cell_name(kind, seed, generator, "first"), step)
                           for seed in SEEDS])  # fmt: skip
 
+    @cache  # noqa: B019
     def clean(self, name: str) -> Quantity:
         """Accuracy on all test images; an oracle has one training for all seeds."""
         seeds = [f"{name}-{seed}" if name in KINDS else name for seed in SEEDS]
@@ -231,6 +238,7 @@ class Answers:
             for maker, viewer in permutations(KINDS, 2)
         ]  # fmt: skip
 
+    @cache  # noqa: B019
     def judge(self, maker: str, generator: str) -> Quantity:
         """Accuracy of the second oracle on images that the first one accepted."""
         return self.share(lambda seed: cell_name(maker, seed, generator), "seen oracle-second")
