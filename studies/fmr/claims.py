@@ -122,6 +122,7 @@ class Answers:
 
     @cache  # noqa: B019
     def fmr(self, kind: str, generator: str) -> Quantity:
+        """Matched FMR: both accuracies over the validated images."""
         return self.accuracy(kind, generator, "withstood") / self.accuracy(kind, generator)
 
     @cache  # noqa: B019
@@ -163,7 +164,10 @@ class Answers:
         found = []
         for label in np.unique(self.labels):
             own = self.labels == label
-            found.append(self.share(cell, "withstood", own) / self.share(cell, "correct", own))
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # classes without a validated image
+                found.append(self.share(cell, "withstood", own) / self.share(cell, "correct", own))
         return np.nanstd(np.array(found), axis=0)
 
     def rate(self, kind: str, generator: str, step: str) -> Quantity:
