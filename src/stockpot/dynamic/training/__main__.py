@@ -156,7 +156,8 @@ def card(name: str, facts: dict[str, object]) -> str:
             "",
             "- Data (train splits): " + ", ".join(f"{k}: {v:,}" for k, v in data.items()) + ".",
             f"- Command: `python -m stockpot.dynamic.training OUT{gaussian} "
-            f"--minutes {plan['minutes']:g} --batch {plan['batch']} --precision {plan['precision']} --seed {plan['seed']}`; "
+            f"--minutes {plan['minutes']:g} --batch {plan['batch']} "
+            f"--precision {plan['precision']} --seed {plan['seed']}`; "
             f"{seen['steps']:,.0f} steps in {seen['seconds']:.0f} s on {made['device']}.",
             f"- Losses: absolute error, distance in the features of `{facts['perception']}`, "
             f"{'commitment' if shape['codes'] else 'divergence'}, and a patch critic from "
