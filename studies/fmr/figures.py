@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from study import DATA, LEARNED, PAIR, pixels_of
+from study import DATA, LEARNED, PAIR, pixels_of, searched_images
 
 from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
@@ -25,7 +25,7 @@ def draw(run: Path) -> None:
                 for generator in LEARNED for kind in PAIR]  # fmt: skip
         if not all(path.is_file() for path in made):
             continue
-        rows = [pixels_of(load_dataset(data, split="test").take(range(SHOWN)))]
+        rows = [pixels_of(searched_images(load_dataset(data, split="test")))[:SHOWN]]
         rows += [load_file(path)["images"][:SHOWN] for path in made]
         write_atomic(HERE / f"pictures-{data}.png", sheet(rows))
 

@@ -151,7 +151,7 @@ class Study:
         self.run, self.data, self.learned = run / data, data, learned
         self.train = load_dataset(data, split="train")
         self.test = load_dataset(data, split="test")
-        self.images = self.test.take(range(IMAGES))
+        self.images = searched_images(self.test)
         self.pilot = self.train.take(range(59_000, 59_000 + PILOT))
 
     # What is trained.
@@ -357,6 +357,11 @@ class Study:
             told = {"name": name, "cpu_seconds": round(time.process_time() - start, 1), **record}
             write_atomic(path, json.dumps(told, indent=1) + "\n")
             print(f"{self.data} {name}: {told['cpu_seconds']} s", flush=True)
+
+
+def searched_images(test: Dataset) -> Dataset:
+    """Drawn at random: the first test images of MNIST are easier than the rest."""
+    return test.limited(IMAGES, seed=0)
 
 
 def outcomes(found: Evaluation) -> Record:

@@ -28,7 +28,7 @@ from claims import (
     findings,
     over,
 )
-from study import DATA, IMAGES, KINDS, LEARNED, PAIR, SEEDS, cell_name
+from study import DATA, IMAGES, KINDS, LEARNED, PAIR, SEEDS, cell_name, searched_images
 
 from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
@@ -74,7 +74,7 @@ def gathered(run: Path) -> dict[str, Any]:
             cells[cell.pop("name")] = cell
         found["data"][data] = {
             "tested": len(test),
-            "labels": "".join(str(int(label)) for label in test.labels[:IMAGES]),
+            "labels": "".join(str(int(label)) for label in searched_images(test).labels),
             "steps": json.loads((run / data / "steps.json").read_text(encoding="utf-8")),
             "cells": cells,
         }
