@@ -52,12 +52,12 @@ from stockpot.score.scorer import scorer_for
 
 DATA = ("mnist", "fashion_mnist")
 SEEDS = (0, 1, 2)
-IMAGES, BUDGET = 250, 20
+IMAGES, BUDGET = 200, 20
 """Test images that are searched around, and candidates for each."""
 PILOT = 60
 """Validation images by which steps are chosen."""
 # Rows of the 60,000 training images. The last 1,000 are the validation images.
-TESTED, JUDGING = range(8_000), range(40_000)
+TESTED, JUDGING = range(6_000), range(40_000)
 LEARNED = {"vqgan": range(10_000, 30_000), "kl": range(30_000, 50_000)}
 STEPS = {"vqgan": (0.01, 0.03, 0.1, 0.3), "kl": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
 LARGER = 10
