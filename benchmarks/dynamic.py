@@ -1,256 +1,194 @@
-"""Images per second of the dynamic search, and where the time goes.
+"""`stockpot measure --with dynamic`: a whole run against the networks' arithmetic, and batches.
 
-    python benchmarks/dynamic.py                             # two cores: small sizes
-    python benchmarks/dynamic.py --device cuda --full        # 10,000 CIFAR-10 images, budget 50
+    python benchmarks/dynamic.py                            # 32 and 128 images, budget 10
+    python benchmarks/dynamic.py --device cuda --model resnet-18 --images 2000,10000 --budget 50 \
+        --batch 2000 --precision bf16
 
-The model under test is a ResNet-18 (11 M parameters), the generator the zoo's small VQGAN, the
-oracle the zoo's expert for CIFAR-10. Weights of the ResNet do not matter for its speed, so it is a
-new one unless `--model` names another; against a new one every image is searched as long as the
-oracle allows. Two questions: how long a whole test set takes, with the shares of generator, model
-and oracle (forward and backward), and how much a batch gains over one image at a time (wanted: at
-least 20 times). Both sides of the second question are the same function; one image at a time runs
-with as many threads as suit it best. Beside it stands the floor: what the networks' own arithmetic
-costs per image in a batch, which no search can go below.
+The first part runs the command as a process of its own, start included, with two numbers of images:
+the slope is what an image costs, the rest comes once. The larger run shows the stages that its
+result tells (`attack` is the search). The floor is what the networks cost on as many candidates as
+were looked at: generator and model forward and backward, the oracle forward, in one batch, taken
+before and after; the lesser counts. The second part calls `stockpot.measure` with batches of one
+image and of many, without an oracle, so that every image spends its whole budget; again the slope
+over two numbers of images is what an image costs. Its floor is the same arithmetic. A CPU is
+timed by the seconds of its processor, a GPU by the clock.
+
+The model is the zoo's small one for CIFAR-10; `resnet-18` is a new one of 11 M weights, against
+which every image is searched for as long as the oracle allows. The oracle is the zoo's expert for
+the data. Where CIFAR-10 is not at hand, icons and their ResNet take its place.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from dataclasses import replace
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.datasets.load import load_dataset
+import stockpot
 from stockpot.dynamic.generators import generators
-from stockpot.dynamic.oracle import Oracle, Setting
-from stockpot.dynamic.oracles import oracles
-from stockpot.dynamic.search import search
-from stockpot.dynamic.stopwatch import Stopwatch
-from stockpot.dynamic.task import Model, Rules, Task
-from stockpot.engine import device_name, pick_device
+from stockpot.dynamic.grid import on_its_grid
+from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.errors import UserError
-from stockpot.models.classifier import Classifier
 from stockpot.models.forward.folding import folded
-from stockpot.models.huggingface import new_huggingface
-from stockpot.models.load import load_model
-from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
+from synthetic_pool import new_resnet_18
+from watched import line, now, two, watch
 
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-
-RESNET_18 = (64, 128, 256, 512)
-ROUNDS = 5
+ROUNDS = 3
 
 
 def main() -> None:
-    """Print one line per question."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--full", action="store_true", help="10,000 images, budget 50")
-    parser.add_argument("--count", type=int, default=0, help="another number of images")
-    parser.add_argument("--model", default="", help="a CIFAR-10 model; a new ResNet-18 otherwise")
-    parser.add_argument("--autoencoder", default="small-vqgan")
-    parser.add_argument("--oracle", default="clip-cifar10", help="a dual encoder, or none")
-    parser.add_argument("--batch", type=int, default=2000)
-    parser.add_argument("--precision", default="bf16", help="on a GPU; a CPU searches in fp32")
-    parser.add_argument("--threads", type=int, default=0, help="of a CPU; all when left out")
-    parser.add_argument("--limit", type=float, default=180, help="seconds for the whole test set")
-    parser.add_argument("--parts", default="whole,batched")
-    options = parser.parse_args()
-    device = pick_device(options.device)
-    torch.set_num_threads(options.threads or torch.get_num_threads())
-    print(f"{device_name(device)}, torch {torch.__version__}", flush=True)
-    count = options.count or (10_000 if options.full else 16)
-    if "whole" in options.parts:
-        whole(options, device, count, 50 if options.full else 4)
-    if "batched" in options.parts:
-        batched(options, device)
+    parser.add_argument("--model", default="cifar10-nominal", help="or resnet-18, for a new one")
+    parser.add_argument("--images", type=two, default="32,128", help="two numbers")
+    parser.add_argument("--budget", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--generators", default="vqgan,colour,frequency,warp", help="in batches")
+    parser.add_argument("--alone", type=int, default=16, help="images searched one by one")
+    parser.add_argument("--parts", default="whole,batches")
+    given = parser.parse_args()
+    given.data = "cifar10"
+    try:
+        stockpot.load_dataset(given.data)
+    except UserError as problem:
+        print(f"icons and their ResNet instead of CIFAR-10: {problem}")
+        given.data, given.model = "icons", "icons-resnet"
+    print(f"{given.model} on {given.data}, budget {given.budget}, {given.precision}, "
+          f"{given.device}, torch {torch.__version__}, {torch.get_num_threads()} threads, seconds "
+          f"of the {'processor' if given.device == 'cpu' else 'clock'}", flush=True)  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        if given.model == "resnet-18":
+            given.model = str(new_resnet_18(Path(name) / "resnet-18"))
+        if "whole" in given.parts:
+            whole(given, Path(name) / "run")
+        if "batches" in given.parts:
+            batches(given)
 
 
-def whole(options: argparse.Namespace, device: torch.device, count: int, budget: int) -> None:
-    """A test set from end to end, and the shares of its parts."""
-    pixels, labels = pictures(count, 32)
-    precision = options.precision if device.type == "cuda" else "fp32"
-    task = Task(
-        prepared(network(options.model, 32, RESNET_18), 32, device),
-        generators.get("vqgan")(autoencoder=options.autoencoder).to(device),
-        judge(options.oracle, device),
-        Rules(budget=budget, step=0.01, precision=precision),
-    )
-    size = min(options.batch, count)
-    run(brief(task), pixels[:size], labels[:size], device, size)  # warm up
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    start = time.perf_counter()
-    validated = accepted = done = 0
-    while done < count and time.perf_counter() - start < options.limit:
-        part = slice(done, done + size)
-        found = run(task, pixels[part], labels[part], device, size)
-        validated, accepted = validated + found[0], accepted + found[1]
-        done = min(done + size, count)
-    seconds = time.perf_counter() - start
-    print(
-        f"{done} images of 32 px, budget {budget}, {precision}, batches of {size}: "
-        f"{seconds:.1f} s, {done / seconds:.1f} images/s, {accepted / seconds:.0f} accepted "
-        f"candidates/s; {validated} validated, {accepted} candidates accepted "
-        "(wanted on an H200: 10,000 in under 180 s)",
-        flush=True,
-    )
-    if done < count:
-        print(f"  stopped at the limit; {count} images would take {seconds * count / done:.0f} s")
-    if device.type == "cuda":
-        print(f"  peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
-    # The oracle may refuse early and spare work: without one, every image uses its whole budget.
-    part = slice(0, size)
-    trusting = replace(task, oracle=None)
-    start = time.perf_counter()
-    run(trusting, pixels[part], labels[part], device, size)
-    seconds = time.perf_counter() - start
-    print(
-        f"  no oracle, nothing spared: {size} images in {seconds:.1f} s, {size / seconds:.1f}/s",
-        flush=True,
-    )
-    watched = replace(task, watch=Stopwatch(device))
-    start = time.perf_counter()
-    run(watched, pixels[part], labels[part], device, size)
-    seconds = time.perf_counter() - start
-    spent = watched.watch.seconds
-    spent["the search itself"] = seconds - sum(spent.values())
-    shares = ", ".join(f"{name} {value / seconds:.0%}" for name, value in spent.items())
-    print(f"  shares of the time of {size} images: {shares}", flush=True)
-
-
-def batched(options: argparse.Namespace, device: torch.device) -> None:
-    """The same images in one batch and one at a time, nothing refused."""
-    cases: list[tuple[str, int, int, Task]] = []
-    rules = Rules(budget=10)
-    if device.type == "cuda":
-        model = prepared(network(options.model, 32, RESNET_18), 32, device)
-        maker = generators.get("vqgan")(autoencoder=options.autoencoder).to(device)
-        half = replace(rules, precision=options.precision)
-        cases.append(("ResNet-18 and small VQGAN, 32 px", options.batch, 32,
-                      Task(model, maker, None, half)))  # fmt: skip
-    for side in (8, 16):
-        small = prepared(network("", side, (4, 8)), side, device)
-        for name in ("colour", "frequency", "warp"):
-            task = Task(small, generators.get(name)().to(device), None, rules)
-            cases.append((f"a small ResNet and {name}, {side} px", 256, side, task))
-    for label, many, side, task in cases:
-        pixels, labels = pictures(many, side)
-        few, all_threads = 8, torch.get_num_threads()
-        run(brief(task), pixels, labels, device, many)
-        together, alone = [], []
-        for _ in range(ROUNDS):  # by turns, so that both meet the same other work
-            together.append(timed(task, pixels, labels, device, many) / many)
-            alone.append(timed(task, pixels[:few], labels[:few], device, 1) / few)
-            if device.type == "cpu" and all_threads > 1:
-                torch.set_num_threads(1)
-                alone.append(timed(task, pixels[:few], labels[:few], device, 1) / few)
-                torch.set_num_threads(all_threads)
-        least = floor(task, pixels, device) / many
-        print(
-            f"{label}: {1000 * min(together):.3f} ms/image in a batch of {many}, "
-            f"{1000 * min(alone):.2f} ms one at a time: {min(alone) / min(together):.0f} times "
-            f"(wanted: 20); the networks alone {1000 * least:.3f} ms/image, so at most "
-            f"{min(alone) / least:.0f} times",
-            flush=True,
+def whole(given: argparse.Namespace, out: Path) -> None:
+    """The command from start to end, its stages, and the floor of its candidates."""
+    command = [sys.executable, "-m", "stockpot", "measure", given.model, "--data", given.data,
+               "--with", "dynamic", "--device", given.device, "--batch-size", str(given.batch),
+               "-p", f"budget={given.budget}", "-p", f"precision={given.precision}"]  # fmt: skip
+    bare = arithmetic(given, "vqgan", min(given.batch, given.images[0]))
+    before = bare()
+    costs, results = [], []
+    for images in given.images:
+        place = out / str(images)
+        costs.append(
+            watch([*command, "--limit", str(images), "-o", str(place)], None, given.device)
         )
-
-
-def floor(task: Task, pixels: Tensor, device: torch.device) -> float:
-    """Seconds of the bare arithmetic of a search: decode, look, and the gradient, of a batch."""
-    images = pixels.to(device).float() / 255
-    targets = torch.zeros(len(images), dtype=torch.long, device=device)
-    with torch.no_grad():
-        encoded = task.generator.encode(images, targets)
-    start, best = 0.0, float("inf")
-    for _ in range(ROUNDS):
-        start = now(device)
-        latents = encoded.latents.float().requires_grad_(True)
-        made = task.decode(latents, encoded.context)
-        task.gradient(task.losses(made, targets)[0], made, latents)
-        best = min(best, now(device) - start)
-    return best * (task.rules.budget - 1)
-
-
-def timed(task: Task, pixels: Tensor, labels: Tensor, device: torch.device, size: int) -> float:
-    """Seconds of one pass."""
-    start = now(device)
-    run(task, pixels, labels, device, size)
-    return now(device) - start
-
-
-def now(device: torch.device) -> float:
-    """The time when the device has done what it was asked."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def brief(task: Task) -> Task:
-    """The same with a budget of two."""
-    return replace(task, rules=replace(task.rules, budget=2))
-
-
-def run(
-    task: Task, pixels: Tensor, labels: Tensor, device: torch.device, size: int
-) -> tuple[int, int]:
-    """Search all images in batches; how many were validated, and candidates accepted."""
-    validated = accepted = 0
-    for start in range(0, len(pixels), size):
-        part = pixels[start : start + size].to(device).float() / 255
-        target = labels[start : start + size].to(device)
-        seeds = torch.arange(start, start + len(part), device=device)
-        found = search(task, part, target, target, seeds=seeds)
-        validated += int(found.validated.sum())
-        accepted += int(found.accepted.sum())
-    return validated, accepted
-
-
-def pictures(count: int, side: int) -> tuple[Tensor, Tensor]:
-    """CIFAR-10 test images where they are at hand, else noise."""
-    if side == 32:
-        try:
-            data = load_dataset("cifar10", split="test", limit=count)
-            return next(data.batches(count)).images, data.labels
-        except UserError as problem:
-            print(f"CIFAR-10 is not here ({problem}); noise instead")
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (count, 3, side, side), generator=generator).to(torch.uint8)
-    return pixels, torch.arange(count) % 10
-
-
-def network(source: str, side: int, widths: tuple[int, ...]) -> Classifier:
-    """The named model, or a new residual network."""
-    if source:
-        return load_model(source)
-    square = ImageSize(side, side)
-    return new_huggingface(
-        "small_resnet",
-        classes=CLASSES,
-        preprocess=Preprocess(square, square),
-        seed=0,
-        embedding_size=widths[0],
-        hidden_sizes=list(widths),
-        depths=[2] * len(widths) if side == 32 else [1] * len(widths),
-        layer_type="basic",
+        text = next((place / "results").glob("*.json")).read_text(encoding="utf-8")
+        results.append(json.loads(text))
+    least = {name: min(one, before[name]) for name, one in bare().items()}
+    # Beside the search, the model sees each image as it is and the one that is returned.
+    few, many = (
+        result["cost"]["images"] - 2 * images
+        for result, images in zip(results, given.images, strict=True)
     )
+    spent = [cost.spent(given.device) for cost in costs]
+    slope, once = line(given.images, (spent[0], spent[1]))
+    floor = sum(least.values())
+    each = floor * (many - few) / (given.images[1] - given.images[0])
+    scores = {score["metric"]: score["value"] for score in results[1]["scores"]}
+    print(f"stockpot measure --with dynamic: {given.images[1]} images in {spent[1]:.1f} s "
+          f"({costs[1].seconds:.1f} s of the clock), {costs[1].private_mb:.0f} MB private, "
+          f"{costs[1].device_mb:.0f} MB of the device, {many:,} candidates, validation rate "
+          f"{scores['validation_rate']:.2f}; floor {many * floor:.1f} s, ratio "
+          f"{spent[1] / (many * floor):.2f}")  # fmt: skip
+    print(f"  an image {1000 * slope:.1f} ms, floor {1000 * each:.1f} ms, ratio "
+          f"{slope / each:.2f}; once {once:.1f} s")  # fmt: skip
+    print("  floor: " + ", ".join(f"{name} {one / floor:.0%}" for name, one in least.items()))
+    stages = results[1]["cost"]["stages"]
+    shares = ", ".join(f"{name} {seconds:.1f} s ({seconds / sum(stages.values()):.0%})"
+                       for name, seconds in stages.items())  # fmt: skip
+    print(f"  stages by the clock: {shares}", flush=True)
 
 
-def prepared(model: Classifier, side: int, device: torch.device) -> Model:
-    """As the measure has it: no weight gradients, norms folded, NHWC."""
-    model = model.to(device).eval().requires_grad_(False)
-    return folded(model, torch.rand(8, 3, side, side, device=device))
+def batches(given: argparse.Namespace) -> None:
+    """The same images one at a time and in a batch, nothing refused."""
+    data = stockpot.load_dataset(given.data)
+    for name in given.generators.split(","):
+        asked = {"generator": name, "oracle": "none", "budget": given.budget,
+                 "precision": given.precision}  # fmt: skip
+
+        def taken(size: int, count: int, asked: dict[str, Any] = asked) -> float:
+            begin = now(given.device)
+            stockpot.measure(given.model, {"dynamic": asked}, data=data.limited(count),
+                             batch_size=size, device=given.device)  # fmt: skip
+            return now(given.device) - begin
+
+        spent = {}
+        for size, few in ((1, given.alone), (given.batch, given.batch)):
+            taken(size, 1)  # what the process needs once
+            spent[size] = line((few, 2 * few), (taken(size, few), taken(size, 2 * few))).slope
+        least = sum(arithmetic(given, name, given.batch, oracle=False)().values()) * given.budget
+        print(f"stockpot.measure, {name}: {1000 * spent[given.batch]:.2f} ms/image in batches of "
+              f"{given.batch}, {1000 * spent[1]:.2f} ms one at a time: "
+              f"{spent[1] / spent[given.batch]:.1f} times; floor {1000 * least:.2f} ms/image: "
+              f"ratio {spent[given.batch] / least:.2f}", flush=True)  # fmt: skip
 
 
-def judge(model: str, device: torch.device) -> Oracle | None:
-    """The zero-shot oracle, where its model is at hand."""
-    if model == "none":
-        return None
-    return oracles.get("zero_shot")(Setting(CLASSES, device=device), model=model)
+def arithmetic(
+    given: argparse.Namespace, generator: str, size: int, *, oracle: bool = True
+) -> Callable[[], dict[str, float]]:
+    """Takes the seconds of each network for one candidate of one image, in a batch."""
+    data = stockpot.load_dataset(given.data).limited(size)
+    model = stockpot.load_model(given.model).to(given.device).eval().requires_grad_(False)
+    images = next(iter(data.batches(size, model.preprocess.fit))).images.to(given.device) / 255
+    labels = data.labels.to(given.device)
+    network = folded(model, images)  # as the measure has it
+    maker = generators.get(generator)().to(torch.device(given.device))
+    maker = on_its_grid(maker, ImageSize(*images.shape[-2:]))
+    with torch.no_grad():
+        latents, context = maker.encode(images, torch.arange(size, device=given.device))
+    latents = latents.float().requires_grad_(True)
+    pixels = images.clone().requires_grad_(True)
+
+    def cast(*, suits: bool) -> torch.autocast:
+        half = suits and given.precision == "bf16"
+        return torch.autocast(given.device.partition(":")[0], torch.bfloat16, enabled=half)
+
+    def make() -> None:
+        with cast(suits=maker.half):
+            made: Tensor = maker.decode(latents, context).float()
+        torch.autograd.grad(made, latents, images)
+
+    def look() -> None:
+        with cast(suits=True):
+            loss = F.cross_entropy(network(pixels).float(), labels)
+        torch.autograd.grad(loss, pixels)
+
+    parts: dict[str, Callable[[], Any]] = {"generator": make, "model": look}
+    if oracle:
+        expert = stockpot.load_model(expert_for(given.data), classes=data.classes)
+        judge = expert.to(given.device).eval()
+        parts["oracle"] = torch.no_grad()(lambda: judge(images))
+
+    def taken() -> dict[str, float]:
+        return {name: _least(part, given.device) / size for name, part in parts.items()}
+
+    return taken
+
+
+def _least(part: Callable[[], Any], device: str) -> float:
+    part()
+    found = []
+    for _ in range(ROUNDS):
+        begin = now(device)
+        part()
+        found.append(now(device) - begin)
+    return min(found)
 
 
 if __name__ == "__main__":

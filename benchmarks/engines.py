@@ -7,8 +7,10 @@ Cells are attacks on a small network, each of a model by a name of its own: a pr
 else meanwhile. How many images they take is found out first, so that one process with one thread
 needs `--seconds`. Every engine runs a card of cells without work to start, two to tell what a cell
 costs it, and then the card for the clock; serial is also timed with as many threads as there are
-workers. With a recipe, that is run instead, and all result files are compared but for time stamps
-and costs. Needs a quiet machine.
+workers. All engines take their turn in each of `--rounds`, and each is held against serial of the
+same round: the table has the median over the rounds, and the least and the most for the ratio, as
+one round alone is moved by whatever else the processor does. With a recipe, that is run instead,
+and all result files are compared but for time stamps and costs. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from stockpot.measure.run import measure
@@ -70,9 +73,8 @@ def images_for(place: Path, seconds: float, cells: int) -> int:
 
 
 class Row(NamedTuple):
-    """What was found of an engine."""
+    """What was found of an engine in one round."""
 
-    name: str
     started: float
     """Seconds of the first card, whose cells have no work: workers start for it."""
     empty: float
@@ -80,14 +82,19 @@ class Row(NamedTuple):
     took: float
     found: dict[str, Any]
 
-    def shown(self, first: Row) -> str:
-        """The line of a table."""
-        same = "as of the first" if self.found == first.found else "DIFFERENT"
-        speed = first.took / self.took
-        return (
-            f"| {self.name} | {self.took:.1f} | {speed:.2f} | {self.started:.1f} s "
-            f"| {self.empty:.2f} s | {len(self.found)}, {same} |"
-        )
+
+def line(name: str, rows: list[Row], serial: list[Row]) -> str:
+    """What is told of an engine, from all rounds."""
+    same = all(row.found == serial[0].found for row in rows)
+    speeds = [one.took / row.took for one, row in zip(serial, rows, strict=True)]
+    took, started, empty = (
+        median(getattr(row, field) for row in rows) for field in ("took", "started", "empty")
+    )
+    return (
+        f"| {name} | {took:.1f} | {median(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f}) "
+        f"| {started:.1f} s | {empty:.2f} s "
+        f"| {len(rows[0].found)}, {'as of the first' if same else 'DIFFERENT'} |"
+    )
 
 
 def timed_card(place: Path, name: str, engine: Any, options: argparse.Namespace) -> Row:
@@ -97,7 +104,7 @@ def timed_card(place: Path, name: str, engine: Any, options: argparse.Namespace)
     many = card(place / f"{name}-many", engine, 4 * options.workers, 1)
     took = card(place / name, engine, options.cells, options.images)
     empty = max(0.0, (many - few) / (3 * options.workers))
-    return Row(name, started, empty, took, results(place / name))
+    return Row(started, empty, took, results(place / name))
 
 
 def timed_recipe(place: Path, name: str, engine: Any, options: argparse.Namespace) -> Row:
@@ -105,7 +112,7 @@ def timed_recipe(place: Path, name: str, engine: Any, options: argparse.Namespac
     start = time.perf_counter()
     changed = dict(pair.split("=", 1) for pair in options.set)
     run(options.recipe, out=place / name, engine=engine, **changed)
-    return Row(name, 0.0, 0.0, time.perf_counter() - start, results(place / name))
+    return Row(0.0, 0.0, time.perf_counter() - start, results(place / name))
 
 
 def main() -> None:
@@ -114,6 +121,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--cells", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60, help="of the card in one process")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--images", type=int, help="of a cell; by default by --seconds")
     parser.add_argument("--recipe")
     parser.add_argument("--set", nargs="*", default=[], help="values of the recipe to change")
@@ -123,23 +131,28 @@ def main() -> None:
 
     torch.set_num_threads(1)
     timed = timed_recipe if options.recipe else timed_card
+    names = options.engines.split(",")
+    threads = f"serial, {options.workers} threads"
+    if "serial" in names and not options.recipe:
+        names.insert(names.index("serial") + 1, threads)
+    rows: dict[str, list[Row]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
         if not options.recipe:
-            options.images = options.images or images_for(place, options.seconds, options.cells)
-            print(f"{options.cells} cells of {options.images} images, {options.workers} workers\n")
-        print("| engine | seconds | times serial | start | an empty cell | result files |")
-        print("|---|---|---|---|---|---|")
-        first: Row | None = None
-        for name in options.engines.split(","):
-            row = timed(place, name, chosen(name, place, options.workers), options)
-            first = first or row
-            print(row.shown(first), flush=True)
-            if name == "serial" and not options.recipe:
-                torch.set_num_threads(options.workers)
-                threads = f"serial, {options.workers} threads"
-                print(timed(place, threads, "serial", options).shown(first), flush=True)
-                torch.set_num_threads(1)
+            options.images = options.images or images_for(
+                Path(folder), options.seconds, options.cells
+            )
+            print(f"{options.cells} cells of {options.images} images, {options.workers} workers")
+        for number in range(options.rounds):
+            place = Path(folder) / str(number)
+            for name in names:
+                torch.set_num_threads(options.workers if name == threads else 1)
+                engine = "serial" if name == threads else chosen(name, place, options.workers)
+                rows[name].append(timed(place, name, engine, options))
+                print(f"round {number + 1}: {name} {rows[name][-1].took:.1f} s", flush=True)
+    print("\n| engine | seconds | times serial | start | an empty cell | result files |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        print(line(name, rows[name], rows[names[0]]))
 
 
 if __name__ == "__main__":

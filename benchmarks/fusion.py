@@ -2,14 +2,16 @@
 
     python benchmarks/fusion.py [--peers VENV] [--only average,ties] [--members 8] [--large]
                                 [--patience SECONDS]
+    python benchmarks/fusion.py --only memory [--most 2] [--large]
 
-The pool is synthetic: a base and eight members of the size of a CLIP ViT-B/32 vision encoder
-(87.5 M weights in fp32). It is made under --work (3.2 GB) and removed at the end. Peers run when
-STOCKPOT_PEER_VENV (or --peers) names an environment that has their console scripts; otherwise
-figures recorded on two cores of an AMD EPYC are shown, scaled by the time that `import torch`
-takes here, and marked as recorded. Beside the wall time stands the CPU time, which other work on
-the machine hardly changes. A peer that has not finished after --patience seconds is stopped, and
-the ratio is given as an upper bound.
+Runs the commands themselves, of ours and of the peers; the memory of 15 B and 66 B weights is that
+of a walk without a writer (`memory` says why). The pool is synthetic: a base and eight members of
+the size of a CLIP ViT-B/32 vision encoder (87.5 M weights in fp32). It is made under --work (3.2
+GB) and removed at the end. Peers run when STOCKPOT_PEER_VENV (or --peers) names an environment that
+has their console scripts; otherwise figures recorded on two cores of an AMD EPYC are shown, scaled
+by the time that `import torch` takes here, and marked as recorded. Beside the wall time stands the
+CPU time, which other work on the machine hardly changes. A peer that has not finished after
+--patience seconds is stopped, and the ratio is given as an upper bound.
 """
 
 from __future__ import annotations
@@ -22,12 +24,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
-import time
 from pathlib import Path
-from typing import NamedTuple
 
+from stockpot.fuse.run import plan
 from synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
+from watched import Cost, watch
 
 STOCKPOT = str(Path(sys.executable).with_name("stockpot"))
 RECORDED_IMPORT = 1.2
@@ -67,51 +68,6 @@ SLOW = ("ties", "dare", "tsv_m", "iso_c")
 """Methods whose peers take minutes: these are run once, ours three times."""
 SLOWEST = ("tsv_m",)
 """Where ours takes minutes too, it is run once."""
-
-
-class Cost(NamedTuple):
-    seconds: float
-    private_mb: float
-    cpu: float = 0.0
-    note: str = ""
-    files: int = 0
-
-
-def watch(command: list[str], patience: float | None = None) -> Cost:
-    """Run a command; its times and the peaks of its private memory (RssAnon) and open files."""
-    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    peak = files = 0
-
-    def look() -> None:
-        nonlocal peak, files
-        while process.poll() is None:
-            try:
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                files = max(files, len(os.listdir(f"/proc/{process.pid}/fd")))
-            except OSError:
-                return
-            for line in status.splitlines():
-                if line.startswith("RssAnon"):
-                    peak = max(peak, int(line.split()[1]))
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    note = ""
-    try:
-        output, _ = process.communicate(timeout=patience)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        note = "stopped, not finished: the ratio is at most this"
-    seconds = time.perf_counter() - started
-    thread.join()
-    if process.returncode and not note:
-        raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, peak / 1024, cpu, note, files)
 
 
 def best(command: list[str], out: Path, repeats: int, patience: float | None = None) -> Cost:
@@ -249,7 +205,7 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
         print(f"  at most 1200 MB private: {verdict(mine.private_mb, 1200)}")
 
 
-MEMORY = """
+WALK = """
 import sys
 import stockpot.fuse.execute as execute
 from stockpot.fuse.job import prepare
@@ -258,7 +214,7 @@ class Nowhere:
     def write(self, model, name, values, start): pass
 method, folders = sys.argv[1], sys.argv[2:]
 base = folders[0] if method not in ("average", "karcher") else None
-options = Options(threads=2, device="cpu")
+options = Options(device="cpu")
 job = prepare(make_request(method, folders[1:], base, None, options, {"": {}}))
 execute._stream(job, Nowhere(), method)
 """
@@ -280,27 +236,37 @@ MEMORY_CASES = [  # size, members, methods
 def memory(args: argparse.Namespace, work: Path) -> None:
     """Private memory and open files over members and size, under 1,024 descriptors.
 
-    Sparse files that read as zeros, but for a first weight; what is made is thrown away, and a
-    walk is stopped after --patience seconds: what it needs, it needs from its first tensors on.
+    Sparse files that read as zeros, but for a first weight. ViT-B is fused by the command. What
+    15 B and 66 B weights make would not fit on most disks: there the same walk over the tensors
+    runs without the writer and without hashes, which no command does; it is stopped after
+    --patience seconds, since what it needs, it needs from its first tensors on.
     """
-    print("\nprivate memory and open files, two threads, sparse files, output discarded")
+    print("\nprivate memory and open files, sparse files; plan: what stockpot fuse --plan says")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     for label, count, methods in MEMORY_CASES:
         layers, width, words, files = SIZES[label]
-        if words and not args.large:
+        if (words and not args.large) or count > args.most:
             continue
         folder = work / "sparse"
         paths = [
             make_sparse(folder / str(i), layers, width, words, files) for i in range(count + 1)
         ]
+        base, *members = map(str, paths)
         for method in methods:
-            command = [sys.executable, "-c", MEMORY, method, *map(str, paths)]
+            of = None if method in ("average", "karcher") else base
+            planned = plan(method, members, base=of, device="cpu").peak_bytes / 1e6
+            command = [STOCKPOT, "fuse", method, *members, "-o", str(work / "out")]
+            command += ["--base", base] if of else []
+            if words:
+                command = [sys.executable, "-c", WALK, method, base, *members]
             cost = watch(command, args.patience)
+            shutil.rmtree(work / "out", ignore_errors=True)
             ended = "stopped" if cost.note else "whole"
             print(
-                f"  {label:20s} {method:12s} {count:3d} members: {cost.private_mb:5.0f} MB, "
-                f"{cost.files:4d} files, {cost.seconds:.1f} s ({ended})",
+                f"  {'walk' if words else 'command'} {label:20s} {method:12s} {count:3d} members: "
+                f"{cost.private_mb:5.0f} MB (plan {planned:.0f}), {cost.files:4d} files, "
+                f"{cost.seconds:.1f} s, {cost.cpu:.1f} s of CPU ({ended})",
                 flush=True,
             )
         shutil.rmtree(folder)
@@ -313,6 +279,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--large", action="store_true", help="memory of 15 B and 66 B weights too")
+    parser.add_argument("--most", type=int, default=100, help="members at most, for memory")
     parser.add_argument("--patience", type=float, help="seconds for a peer, or a walk for memory")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()

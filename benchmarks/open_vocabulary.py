@@ -21,43 +21,15 @@ from pathlib import Path
 import torch
 
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
-from stockpot.datasets.words.words import plain_words
 from stockpot.engine import pick_device
 from stockpot.fuse.run import fuse
 from stockpot.measure.run import measure
-from stockpot.models.dual_encoder import new_dual_encoder
 from stockpot.models.forward.options import chosen_forward
 from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_model
-from stockpot.models.preprocess import Preprocess
-from stockpot.types import ImageSize
+from synthetic_pool import CLIPS, clip_pool
 
-SIZES: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
-    "zoo": (64, {"patch_size": 8, "hidden_size": 160, "intermediate_size": 480,
-                 "num_hidden_layers": 6, "num_attention_heads": 5},
-            {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
-             "num_attention_heads": 4}),
-    "b32": (224, {"patch_size": 32}, {}),
-}  # fmt: skip
 TASKS = {"ten": 10, "hundred": 100, "digits": 10, "sketches": 345, "icons": 50}
-
-
-def pool(folder: Path, size: str) -> list[Path]:
-    """A CLIP of random weights and three experts near it: for time, not for accuracy."""
-    side, vision, text = SIZES[size]
-    words = plain_words(("thing",), ("a photo of a {}.",)).prompts
-    square = Preprocess(ImageSize(side, side), ImageSize(side, side))
-    base = folder / "base"
-    new_dual_encoder(base, prompts=words, preprocess=square, seed=0, vision=vision, text=text)
-    experts = []
-    for seed in range(3):
-        model = load_model(base, classes=("thing",))
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for parameter in model.network.vision_tower.parameters():
-                parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
-        experts.append(model.save(folder / f"expert{seed}"))
-    return [base, *experts]
 
 
 def task(name: str, classes: int, n: int, side: int) -> Dataset:
@@ -98,7 +70,7 @@ def _wait(device: torch.device) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=SIZES, default="zoo")
+    parser.add_argument("--size", choices=CLIPS, default="zoo")
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=256)
@@ -107,9 +79,9 @@ def main() -> None:
     device = pick_device(options.device)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base, *experts = pool(folder, options.size)
+        base, *experts = clip_pool(folder, options.size, 3)
         tasks = [
-            task(word, classes, options.images, SIZES[options.size][0])
+            task(word, classes, options.images, CLIPS[options.size][0])
             for word, classes in TASKS.items()
         ]
         run = {"device": str(device), "batch_size": options.batch_size, "out": folder / "run"}

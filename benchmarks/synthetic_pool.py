@@ -1,4 +1,4 @@
-"""Synthetic checkpoints for the fusion benchmark, and the peers' descriptions of them."""
+"""Synthetic checkpoints for the benchmarks, and the peers' descriptions of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,41 @@ CONFIG = {
     "patch_size": 32,
     "projection_dim": 512,
 }
+CLIPS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
+    "zoo": (64, {"patch_size": 8, "hidden_size": 160, "intermediate_size": 480,
+                 "num_hidden_layers": 6, "num_attention_heads": 5},
+            {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
+             "num_attention_heads": 4}),
+    "b32": (224, {"patch_size": 32}, {}),
+    "b16": (224, {"patch_size": 16}, {}),
+}  # fmt: skip
+"""Pixels a side, vision tower and text tower, where they are not those of transformers' CLIP."""
+
+
+def clip_pool(folder: Path, size: str, experts: int) -> list[Path]:
+    """A CLIP of random weights and experts near it: for time, not for accuracy."""
+    import torch
+
+    from stockpot.datasets.words.words import plain_words
+    from stockpot.models.dual_encoder import new_dual_encoder
+    from stockpot.models.load import load_model
+    from stockpot.models.preprocess import Preprocess
+    from stockpot.types import ImageSize
+
+    side, vision, text = CLIPS[size]
+    words = plain_words(("thing",), ("a photo of a {}.",)).prompts
+    square = Preprocess(ImageSize(side, side), ImageSize(side, side))
+    base = folder / "base"
+    new_dual_encoder(base, prompts=words, preprocess=square, seed=0, vision=vision, text=text)
+    found = [base]
+    for seed in range(experts):
+        model = load_model(base, classes=("thing",))
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.network.vision_tower.parameters():
+                parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
+        found.append(model.save(folder / f"expert{seed}"))
+    return found
 
 
 def clip_shapes(layers: int = 12, width: int = 768, words: int = 0) -> dict[str, tuple[int, ...]]:
@@ -47,6 +82,33 @@ def clip_shapes(layers: int = 12, width: int = 768, words: int = 0) -> dict[str,
         shapes[f"{prefix}.mlp.fc2.weight"] = (width, inner)
         shapes[f"{prefix}.mlp.fc2.bias"] = (width,)
     return shapes
+
+
+def new_resnet_18(folder: Path) -> Path:
+    """An untrained ResNet-18 for pictures of 32 px and the classes of CIFAR-10."""
+    from stockpot.models.huggingface import new_huggingface
+    from stockpot.models.preprocess import Preprocess
+    from stockpot.types import ImageSize
+
+    names = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ]
+    side = ImageSize(32, 32)
+    widths = [64, 128, 256, 512]
+    model = new_huggingface(
+        "small_resnet", classes=names, preprocess=Preprocess(side, side), seed=0,
+        embedding_size=widths[0], hidden_sizes=widths, depths=[2] * 4, layer_type="basic",
+    )  # fmt: skip
+    return model.save(folder)
 
 
 def make_pool(folder: Path, members: int) -> None:
@@ -86,6 +148,8 @@ def make_sparse(folder: Path, layers: int, width: int, words: int, files: int = 
         part = dict(shapes[number * each : (number + 1) * each])
         index |= dict.fromkeys(part, name)
         _write_sparse(path, part, code, size, float(folder.name))
+    if not words:  # of a size that is written too, as a folder that loads
+        (folder / "config.json").write_text(json.dumps(CONFIG))
     if files > 1:
         text = json.dumps({"metadata": {}, "weight_map": index})
         (folder / "model.safetensors.index.json").write_text(text)

@@ -135,11 +135,11 @@ def test_batch_norm_is_estimated_anew(tmp_path: Path) -> None:
     pixels = few.images.pixels.permute(0, 2, 3, 1).numpy()
     names = np.array(few.classes)
     np.savez(tmp_path / "few.npz", images=pixels, labels=few.labels.numpy(), classes=names)
-    done = stockpot(
+    words = [
         "fuse", "weighted", original, other, "-p", "weights=2,-1", "-p", "normalize=false",
-        "--dtype", "fp32", "--bn", "recompute", "--data", tmp_path / "few.npz", "--limit", "40",
-        "-o", tmp_path / "out",
-    )  # fmt: skip
+        "--dtype", "fp32", "--bn", "recompute",
+    ]  # fmt: skip
+    done = stockpot(*words, "--data", tmp_path / "few.npz", "--limit", "40", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "BatchNorm layers estimated anew" in done.stderr
     found = load_file(tmp_path / "out" / "model.safetensors")[key]
@@ -152,6 +152,9 @@ def test_batch_norm_is_estimated_anew(tmp_path: Path) -> None:
             sums += stem(seen).mean(dim=(0, 2, 3))
             count += 1
     torch.testing.assert_close(found, sums / count, rtol=1e-3, atol=1e-3)
+    named = invoke(*words, "--task", tmp_path / "few.npz", "-o", tmp_path / "named")
+    assert named.exit_code == 0, named.output
+    assert torch.equal(load_file(tmp_path / "named" / "model.safetensors")[key], found)
 
 
 def test_corrupt_writes_both_layouts(toy_file: Path, tmp_path: Path) -> None:

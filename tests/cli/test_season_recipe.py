@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from commands import invoke
+from stockpot.cli import console
 from stockpot.errors import UserError
 from stockpot.recipe import load_recipe
 from stockpot.run.check import check
@@ -37,8 +38,9 @@ def written(folder: Path, model: Path, data: Path, **season: Any) -> Path:
 
 
 def test_a_recipe_seasons_after_it_has_trained(
-    pico_vit: Path, toy_file: Path, tmp_path: Path
+    pico_vit: Path, toy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(console, "EVERY_SECONDS", -1.0)
     path = written(tmp_path, pico_vit, toy_file)
     file = load_recipe(path)
     check(file)
@@ -51,6 +53,7 @@ def test_a_recipe_seasons_after_it_has_trained(
     assert list(record["details"]["members"]) == ["one", "two"]
     assert len(record["details"]["selected_on"]) == 12
     assert list((tmp_path / "out" / "results").glob("soup--clean--toy--*.json"))
+    assert "soup: trying soups: " in done.output
 
 
 def test_a_recipe_says_how_batch_norm_and_classes_are_treated(
@@ -100,13 +103,19 @@ def test_mistakes_are_named_by_their_line(
         check(load_recipe(path))
 
 
-def test_season_draws_what_it_tried(pico_vit: Path, toy_file: Path, tmp_path: Path) -> None:
+def test_season_says_how_far_it_is_and_draws_what_it_tried(
+    pico_vit: Path, toy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "EVERY_SECONDS", -1.0)
     words = ["season", "grid", f"a={pico_vit}", f"b={pico_vit}", "--data", str(toy_file)]
     words += ["--shots", "10", "-o", str(tmp_path / "soup"), "--plot", str(tmp_path / "plots")]
     done = invoke(*words, "--device", "cpu")
     assert done.exit_code == 0, done.output
     names = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert names == ["composition.svg", "labels-needed.svg", "line-a-b.svg"]
+    # Ten soups (-0.4 to 1.4) on ten images; the first look only starts the clock.
+    for words_of in ("trying soups: 20 of 100 (20 %)", "scoring: "):
+        assert words_of in done.output
 
 
 def test_an_option_given_as_a_parameter_is_named(

@@ -206,6 +206,8 @@ def test_cue_conflict_reads_both_cues(tmp_path: Path) -> None:
     data = load_dataset("cue_conflict", path=str(tmp_path))
     assert data.columns["shape"] == ("bear", "bear", "cat")
     assert data.columns["texture"] == ("bicycle", "bear", "elephant")
+    assert data.columns["shape_source"] == ("bear1", "bear3", "cat10")
+    assert data.columns["texture_source"] == ("bicycle2", "bear1", "elephant3")
     assert [data.classes[label] for label in data.labels] == ["bear", "bear", "cat"]
     make(tmp_path / "cue-conflict", {"cat/cat.png": 4})
     with pytest.raises(BadDataError, match="bear1-bicycle2"):

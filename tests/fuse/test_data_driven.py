@@ -475,3 +475,5 @@ def _pool_of(pool: ClipPool) -> Any:
 def test_a_split_is_chosen_by_name() -> None:
     found = find_data(["icons@train", "icons"], ["a", "b"])
     assert [one.split for one in found] == ["train", "test"]
+    found = find_data(["icons@val", "icons"], ["a", "b"], split="train")
+    assert [one.split for one in found] == ["val", "train"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,14 +21,18 @@ from stockpot.models.autoencoder.model import Autoencoder
 
 
 @cache
-def autoencoder(codes: int) -> str:
-    """A tiny autoencoder on disk."""
-    folder = Path(mkdtemp(prefix="stockpot-test-"))
+def written(codes: int) -> TemporaryDirectory[str]:
+    """A tiny autoencoder on disk, as long as the tests run."""
+    folder = TemporaryDirectory(prefix="stockpot-test-")
     shape = Architecture(channels=8, multipliers=(1, 1), groups=4, code_size=3, codes=codes)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        save_autoencoder(Autoencoder(shape), folder)
-    return str(folder)
+        save_autoencoder(Autoencoder(shape), Path(folder.name))
+    return folder
+
+
+def autoencoder(codes: int) -> str:
+    return written(codes).name
 
 
 class Row(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.generators.colour import ColourGenerator
 from stockpot.dynamic.oracles import networks
 from stockpot.dynamic.task import Rules
 from stockpot.errors import UserError
@@ -130,6 +132,15 @@ def test_a_model_that_cannot_be_moved_keeps_its_accuracy() -> None:
     assert result.score("perturbed_accuracy").value == result.score("accuracy").value
     assert result.score("fmr").value == 1.0
     assert any("on trust" in note for note in result.notes)
+
+
+def test_reading_a_generator_counts_as_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(self: ColourGenerator, device: torch.device) -> ColourGenerator:
+        time.sleep(0.1)
+        return self
+
+    monkeypatch.setattr(ColourGenerator, "to", slowly)
+    assert run(Linear(), budget=2).cost.stages["load"] >= 0.1
 
 
 def test_a_search_lowers_the_accuracy_of_a_linear_model() -> None:

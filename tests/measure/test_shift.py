@@ -166,6 +166,10 @@ class TestShapeBias:
         assert bias.n == 7
         assert bias.higher_is_better is None
         assert score(result, "accuracy").value == pytest.approx(5 / 8)
+        made_of = {"shape_source": ("a", "b") * 4, "texture_source": ("x", "y", "z", "z") * 2}
+        named = replace(data, columns={**columns, **made_of})
+        again = score(run("shape_bias", make_classifier(ReadsLabel(4)), named), "shape_bias")
+        assert (again.value, again.ci_method) == (bias.value, "wilson-95:2-groups-x-3-groups")
         with pytest.raises(BadDataError, match="no column 'shape'"):
             run("shape_bias", make_classifier(ReadsLabel(4)), replace(data, columns={}))
 

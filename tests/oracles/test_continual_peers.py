@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from spectral_reference import full_rank, triples
-from torch import Tensor, nn
+from torch import Tensor
 
+import hundred
 from other_machine import on_another_machine
 from stockpot.fuse.fuser import Slab
 from stockpot.fuse.run import fuse, plan
@@ -39,24 +40,6 @@ RECORDED: dict[str, tuple[str, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def base_of_many() -> State:
-    network = nn.Sequential(nn.Linear(7, 9), nn.LayerNorm(9), nn.Linear(9, 5, bias=False))
-    generator = torch.Generator().manual_seed(0)
-    return {k: torch.randn(v.shape, generator=generator) for k, v in network.state_dict().items()}
-
-
-def one_of_many(base: State, number: int) -> State:
-    """The first changes matrices by full rank, every third after it by rank two."""
-    generator = torch.Generator().manual_seed(1 + number)
-    member = {}
-    for name, value in base.items():
-        change = torch.randn(value.shape, generator=generator)
-        if number % 3 == 1 and value.ndim == 2:
-            change = change[:, :2] @ change[:2]
-        member[name] = value + 0.1 * change
-    return member
-
-
 def wanted(case: str) -> State:
     found = {k.removeprefix(f"{case}/"): v for k, v in WANT.items() if k.startswith(f"{case}/")}
     assert found
@@ -66,8 +49,8 @@ def wanted(case: str) -> State:
 @pytest.mark.parametrize("case", RECORDED)
 def test_many_members(case: str) -> None:
     method, count, params = RECORDED[case]
-    base = base_of_many()
-    members = [one_of_many(base, number) for number in range(count)]
+    base = hundred.network()
+    members = [hundred.tuned(base, number) for number in range(count)]
     got = fuse(method, members, base=base, **params)
     for name, values in wanted(case).items():
         torch.testing.assert_close(got[name], values, rtol=1e-5, atol=4e-6)
@@ -141,7 +124,7 @@ def test_opcm_of_changes_that_lack_rank(machine: str, monkeypatch: pytest.Monkey
 
 def test_memory_does_not_grow_with_members() -> None:
     """One merged change is held, whatever their number; members are read one at a time."""
-    base = base_of_many()
+    base = hundred.network()
     held = sum(value.numel() for value in base.values()) * 4
     alive: set[int] = set()
     most = 0
@@ -160,9 +143,9 @@ def test_memory_does_not_grow_with_members() -> None:
         patch.setattr(Slab, "member", member)
         for method in ("opcm", "dop"):
             few = {"steps": 1} if method == "dop" else {}
-            fuse(method, [one_of_many(base, n) for n in range(20)], base=base, threads=1, **few)
+            fuse(method, [hundred.tuned(base, n) for n in range(20)], base=base, threads=1, **few)
     assert 0 < most <= 3
-    pool = [one_of_many(base, n) for n in range(2)]
+    pool = [hundred.tuned(base, n) for n in range(2)]
     assert (
         plan("opcm", pool, base=base).peak_bytes - plan("iso_c", pool, base=base).peak_bytes == held
     )

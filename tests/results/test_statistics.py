@@ -94,6 +94,29 @@ def test_copies_of_images_are_no_further_evidence() -> None:
     assert share_interval(np.ones(36, bool), np.tile(np.arange(2), 18)).low == wilson(2, 2).low
 
 
+def test_pictures_that_share_either_of_two_things_cover_as_often_as_it_says() -> None:
+    # 24 shapes x 24 textures, each with a leaning of its own: the true share is a half.
+    generator = np.random.default_rng(3)
+    shapes, textures = (part.ravel() for part in np.indices((24, 24)))
+    counts = dict.fromkeys(("both", "shapes", "none"), 0)
+    for _ in range(200):
+        lean = generator.normal(size=(2, 24))
+        noise = generator.normal(size=24 * 24)
+        right = 0.7 * lean[0, shapes] + 0.7 * lean[1, textures] + noise > 0
+        for name, found in {
+            "both": share_interval(right, shapes, crossed=textures),
+            "shapes": share_interval(right, shapes),
+            "none": share_interval(right),
+        }.items():
+            counts[name] += found.low <= 0.5 <= found.high
+    assert 182 <= counts["both"] <= 198
+    assert counts["none"] < counts["shapes"] < 170
+    # The same groups twice are those groups.
+    once, twice = share_interval(right, shapes), share_interval(right, shapes, crossed=shapes)
+    assert (twice.low, twice.high) == pytest.approx((once.low, once.high))
+    assert twice.method == "wilson-95:24-groups-x-24-groups"
+
+
 def test_a_mean_over_sets_of_the_same_images_covers_as_often_as_it_says() -> None:
     # Six sets of the same 60 images whose answers mostly agree: the true mean is 0.6.
     generator = np.random.default_rng(7)

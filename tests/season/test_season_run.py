@@ -15,6 +15,7 @@ from season.toys import linear_member, norm_member, toy_images
 from stockpot.errors import UserError
 from stockpot.models.load import load_model
 from stockpot.results.statistics import wilson
+from stockpot.season import seasoners
 from stockpot.season.run import season
 
 
@@ -59,6 +60,32 @@ def test_a_score_is_the_models_own_with_wilsons_interval() -> None:
     assert (result.accuracy.ci_low, result.accuracy.ci_high) == (low, high)
     assert result.accuracy.ci_method == method
     assert list(result.member_accuracy) == list(result.members)
+
+
+@pytest.mark.parametrize("method", sorted(set(seasoners.names()) - {"uniform"}))
+def test_every_method_tells_how_far_it_is(method: str) -> None:
+    members = [linear_member(seed) for seed in (1, 2)]
+    told: dict[str, list[tuple[int, int]]] = {}
+
+    def progress(what: str, done: int, total: int) -> None:
+        told.setdefault(what, []).append((done, total))
+
+    source = toy_images(20, members[0]) if method == "label_free" else None
+    found = season(
+        method, members, toy_images(40, members[1]), source=source, shots=20, batch_size=8,
+        progress=progress,
+    )  # fmt: skip
+    *looking, scoring = told
+    assert looking
+    assert scoring == "scoring"
+    # Both members and the soup on twenty images that were held out, in batches of eight.
+    assert [done for done, _ in told[scoring]] == [8, 16, 20, 28, 36, 40, 48, 56, 60]
+    assert {total for _, total in told[scoring]} == {60}
+    for steps in told.values():
+        assert [done for done, _ in steps] == sorted({done for done, _ in steps})
+        assert {steps[-1][0]} == {total for _, total in steps}
+    if found.matrix is not None:
+        assert told["trying soups"][-1] == 2 * (found.matrix.correct.size,)
 
 
 def test_the_leaky_protocol_scores_on_what_was_seen() -> None:

@@ -208,18 +208,11 @@ def _tell_adapter(made: dict[str, Path]) -> None:
 
 
 def _tasks(given: list[str]) -> Any:
-    """Datasets in order, or by member; `NAME@SPLIT` chooses a split other than test."""
+    """Names of datasets in order, or by member; one alone serves all."""
     from stockpot.cli.options import named
-    from stockpot.datasets.load import load_dataset
-
-    def load(text: str) -> Any:
-        name, at, split = text.rpartition("@")
-        return load_dataset(name, split=split) if at and name else load_dataset(text)
 
     found = named(given, "task")
-    if isinstance(found, dict):
-        return {name: load(text) for name, text in found.items()}
-    return load(found[0]) if len(found) == 1 else [load(text) for text in found]
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
 def _foreign(

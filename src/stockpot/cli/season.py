@@ -74,7 +74,7 @@ def command(
     batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
 ) -> None:
     """Choose a soup's weights from a few images and score it on those it did not see."""
-    from stockpot.cli.console import table
+    from stockpot.cli.console import ImageProgress, table
     from stockpot.cli.options import key_values, named
     from stockpot.datasets.load import load_dataset
     from stockpot.errors import BadParameterError
@@ -85,27 +85,29 @@ def command(
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     settings = key_values(params, "-p")
     own = {"source", "out", "shots", "protocol", "full_matrix", "seed", "device", "batch_size"}
-    own |= {"command"}
+    own |= {"command", "progress"}
     for name in sorted(own & settings.keys()):
         raise BadParameterError(
             f"-p {name}: no parameter of the method {method}.",
             hint="Number of images, seed, device and the like are options: --shots, --seed, ...",
         )
-    chosen = season(
-        method,
-        named(members, "model"),
-        load_dataset(data, **options),
-        source=source,
-        out=out,
-        shots=shots,
-        protocol="leaky" if protocol == "leaky" else "holdout",
-        full_matrix=plot is not None,
-        seed=seed,
-        device=device,
-        batch_size=batch_size,
-        command=shlex.join(["stockpot", *sys.argv[1:]]),
-        **{"bn": bn, "bn_images": bn_images, "class_space": class_space, **settings},
-    )
+    with ImageProgress() as bar:
+        chosen = season(
+            method,
+            named(members, "model"),
+            load_dataset(data, **options),
+            source=source,
+            out=out,
+            shots=shots,
+            protocol="leaky" if protocol == "leaky" else "holdout",
+            full_matrix=plot is not None,
+            seed=seed,
+            device=device,
+            batch_size=batch_size,
+            progress=bar,
+            command=shlex.join(["stockpot", *sys.argv[1:]]),
+            **{"bn": bn, "bn_images": bn_images, "class_space": class_space, **settings},
+        )
     rows = [
         [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]
         for name, weight in zip(chosen.members, chosen.weights, strict=True)

@@ -11,7 +11,6 @@ from torch import Tensor
 from stockpot.dynamic.generator import Encoded, Generator, PixelClamp, as_saved, into_box
 from stockpot.dynamic.oracle import Oracle, Rule
 from stockpot.dynamic.steps import StepRule
-from stockpot.dynamic.stopwatch import NoStopwatch, Stopwatch
 from stockpot.dynamic.ways.way import Gradient, Look, Way
 from stockpot.score.scorer import Model, merged
 
@@ -66,7 +65,6 @@ class Task:
     mask: Tensor | None = None
     accepted: tuple[int, ...] = ()
     """Where the data accepts several classes for the images: all of them, the label first."""
-    watch: Stopwatch = field(default_factory=NoStopwatch)
     way: Way = field(default_factory=Gradient)
     """How the climb finds its steps."""
 
@@ -84,7 +82,7 @@ class Task:
         if self.oracle is None:
             return None
         # In full precision whatever the rules say: its verdicts decide which images count.
-        with torch.no_grad(), self.watch.part("oracle"), self.autocast(pixels, suits=False):
+        with torch.no_grad(), self.autocast(pixels, suits=False):
             shares = self.oracle.judge(pixels).float()
         # Whichever of several classes the oracle sees, the image still shows one that is right.
         return merged(shares, self.accepted) if self.accepted else shares
@@ -97,20 +95,20 @@ class Task:
     def encode(self, pixels: Tensor, seeds: Tensor) -> Encoded:
         """What stands for these images, in full precision."""
         suits = self.generator.half
-        with torch.no_grad(), self.watch.part("generator"), self.autocast(pixels, suits=suits):
+        with torch.no_grad(), self.autocast(pixels, suits=suits):
             encoded = self.generator.encode(pixels, seeds)
         return encoded._replace(latents=encoded.latents.float())
 
     def decode(self, latents: Tensor, context: Tensor) -> Tensor:
         """The generator's images in full precision, as a file of 8 bits holds them."""
         suits = self.generator.half
-        with self.watch.part("generator"), self.autocast(latents, suits=suits):
+        with self.autocast(latents, suits=suits):
             pixels = self.generator.decode(latents, context).float()
         return as_saved(into_box(pixels, self.rules.pixel_clamp))
 
     def look(self, pixels: Tensor, targets: Tensor, labels: Tensor) -> Look:
         """What the model makes of images: its loss on each, and whether it is wrong."""
-        with self.watch.part("model"), self.autocast(pixels):
+        with self.autocast(pixels):
             return self.way.look(self.model, pixels, targets, labels)
 
     def gradient(self, climbed: Tensor, pixels: Tensor, latents: Tensor) -> Tensor:
@@ -120,12 +118,10 @@ class Task:
         """
         if not climbed.requires_grad:
             return torch.zeros_like(latents)
-        with self.watch.part("model"):
-            slope = _slope(climbed.sum(), pixels)
+        slope = _slope(climbed.sum(), pixels)
         if slope is None:
             return torch.zeros_like(latents)
-        with self.watch.part("generator"):
-            found = _slope(pixels, latents, slope)
+        found = _slope(pixels, latents, slope)
         return torch.zeros_like(latents) if found is None else found.float()
 
 

@@ -21,7 +21,6 @@ from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_reco
 from stockpot.checkpoints.seen import Seen, read_seen
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
@@ -126,20 +125,8 @@ def request_data(request: Request) -> list[Dataset]:
     The name of one means its test split to a method that learns, as adaptation is customary, and
     its training split where BatchNorm statistics are estimated.
     """
-    tasks = request.tasks
-    if tasks is None:
-        return []
-    if not fusers.get(request.method).tags.learns:
-        tasks = _training(tasks)
-    return find_data(tasks, tuple(request.members))
-
-
-def _training(tasks: Any) -> Any:
-    if isinstance(tasks, str | Path):
-        return load_dataset(str(tasks), split="train")
-    if isinstance(tasks, Mapping):
-        return {name: _training(one) for name, one in tasks.items()}
-    return [_training(one) for one in tasks] if isinstance(tasks, list | tuple) else tasks
+    learns = fusers.get(request.method).tags.learns
+    return find_data(request.tasks, tuple(request.members), split=None if learns else "train")
 
 
 def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:

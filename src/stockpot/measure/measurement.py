@@ -227,11 +227,12 @@ def proportion(
     *,
     better: bool = True,
     groups: Groups | None = None,
+    crossed: Groups | None = None,
 ) -> Score:
     """A share of images as a score with its Wilson interval; groups of them count together."""
     n = int(flags.size)
     value = int(flags.sum()) / n if n else 0.0
-    interval = share_interval(flags, groups)
+    interval = share_interval(flags, groups, crossed=crossed)
     return with_interval(metric, value, n, interval, better=better, condition=condition)
 
 

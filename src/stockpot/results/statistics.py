@@ -55,29 +55,50 @@ def _score_interval(p: float, n: float, confidence: float) -> tuple[float, float
 
 
 def share_interval(
-    flags: ArrayLike, groups: Groups | None = None, confidence: float = 0.95
+    flags: ArrayLike,
+    groups: Groups | None = None,
+    confidence: float = 0.95,
+    *,
+    crossed: Groups | None = None,
 ) -> Interval:
     """Wilson's interval of a share of images; with groups, at their effective number.
 
     Pictures of one group (an image under many corruptions) are not independent. Their number counts
     by as many as would give a mean the variance that whole groups give it; with k copies of each of
-    n images the interval is that of n images.
+    n images the interval is that of n images. Of two crossed kinds of groups (pictures that share
+    a shape, pictures that share a texture) the variances add up, less that of pictures which
+    share both (Cameron, Gelbach and Miller 2011).
 
     Args:
         flags: for each picture whether it counts.
         groups: a label for each; equal ones belong together.
         confidence: of the interval.
+        crossed: labels of the second kind.
     """
     right = np.asarray(flags, dtype=np.float64)
     if groups is None or not right.size:
         return wilson(int(right.sum()), int(right.size), confidence)
-    table = group_sums(right[:, None], groups)
-    share, count = float(right.mean()), float(len(table))
-    variance = float(((table[:, 0] - share * table[:, 1]) ** 2).sum()) / right.size**2
+    share = float(right.mean())
+    variance, count = _variance_of_groups(right, groups)
+    if crossed is not None:
+        of_crossed, fewer = _variance_of_groups(right, crossed)
+        pairs = np.char.add(np.char.add(np.asarray(groups, str), "\n"), np.asarray(crossed, str))
+        of_both, _ = _variance_of_groups(right, pairs)
+        # Never below either kind alone: a difference of estimates may be.
+        variance = max(variance, of_crossed, variance + of_crossed - of_both)
+        count = min(count, fewer)
     if 0 < share < 1 and variance > 0:
         count = min(share * (1 - share) / variance, float(right.size))
     low, high = _score_interval(share, count, confidence)
-    return Interval(low, high, f"wilson-{confidence * 100:g}{_by(groups)}")
+    by = _by(groups) if crossed is None else f"{_by(groups)}-x-{_by(crossed)[1:]}"
+    return Interval(low, high, f"wilson-{confidence * 100:g}{by}")
+
+
+def _variance_of_groups(right: NDArray[np.float64], groups: Groups) -> tuple[float, float]:
+    """The variance of a mean whose whole groups might have been others, and how many they are."""
+    table = group_sums(right[:, None], groups)
+    spread = table[:, 0] - right.mean() * table[:, 1]
+    return float((spread**2).sum()) / right.size**2, float(len(table))
 
 
 _QUANTILES = {0.975: 1.959963984540054, 0.995: 2.5758293035489004}

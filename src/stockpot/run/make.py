@@ -102,7 +102,7 @@ def carry_out(task: Task, progress: Progress = no_progress) -> str:
         elif order.verb == "harden":
             line = _harden(order, task.recipe, verdict.name, out, bar)
         elif order.verb == "season":
-            line = _season(order, task.recipe, out)
+            line = _season(order, task.recipe, out, bar)
         elif order.verb == "tune":
             line = _tune(order, task, out, bar)
         else:
@@ -158,7 +158,7 @@ def _fuse(order: Order, out: Path, bar: Progress) -> str:
     return f"{order.method} of {', '.join(members)}"
 
 
-def _season(order: Order, recipe: Recipe, out: Path) -> str:
+def _season(order: Order, recipe: Recipe, out: Path, bar: Progress) -> str:
     from stockpot.season.run import season
 
     chosen = season(
@@ -166,6 +166,7 @@ def _season(order: Order, recipe: Recipe, out: Path) -> str:
         *order.inputs,
         out=out,
         device=recipe.device,
+        progress=bar,
         **order.settings,
     )
     parts = zip(chosen.members, chosen.weights, strict=True)

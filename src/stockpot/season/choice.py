@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,18 +12,31 @@ from torch import Tensor
 
 from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
+from stockpot.season.evaluate import Done
 from stockpot.season.matrix import Matrix
 from stockpot.season.robust import Attacked
 from stockpot.season.shots import Shots
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is under way, how much of it is done, and of how much."""
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Nobody asked."""
+
 
 @dataclass(frozen=True)
 class Context:
-    """The seed, the batch size, and labelled source images where the user gave some."""
+    """The seed, the batch size, labelled source images where the user gave some, who is told."""
 
     seed: int = 0
     batch_size: int = 256
     source: Shots | None = None
+    progress: Progress = no_progress
+
+    def told(self, what: str) -> Done:
+        """To be called with how much of something is done, and of how much."""
+        return partial(self.progress, what)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from stockpot.season.matrix import Matrix
 from stockpot.season.shots import Shots
 
 Flags = NDArray[np.bool_]
+Done = Callable[[int, int], None]
+"""Called with how much is done (images looked at, soups, steps), and of how much."""
 
 
 def logits_of(model: Classifier, shots: Shots) -> Tensor:
@@ -25,7 +27,7 @@ def logits_of(model: Classifier, shots: Shots) -> Tensor:
         return shots.scorer.logits(outputs)
 
 
-def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
+def evaluate(pool: Pool, soups: Tensor, shots: Shots, done: Done | None = None) -> Matrix:
     """Which images each soup gets right, and its loss on each.
 
     Args:
@@ -33,7 +35,9 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
         soups: one row of weights per soup (or members x tensors for each).
         shots: the images; where they are too many to hold, all soups meet one block of them after
             the other, so that each is decoded once.
+        done: called with the images that soups have looked at.
     """
+    looks = 0
     correct = torch.empty(len(soups), len(shots), dtype=torch.bool, device=pool.device)
     loss = torch.empty(len(soups), len(shots), device=pool.device)
     with torch.inference_mode():
@@ -44,6 +48,9 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
                     logits = shots.scorer.logits(model(batch).float())
                     correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
                     loss[row, rows] = shots.scorer.losses(logits, rows)
+                    looks += rows.stop - rows.start
+                    if done:
+                        done(looks, loss.numel())
     found = correct.cpu().numpy(), loss.cpu().numpy()
     return Matrix(soups.double().numpy(), *found, shots.groups)
 
@@ -64,11 +71,13 @@ class Answers(NamedTuple):
     """The mean of the members' softmax outputs: the usual baseline, at as many forward passes."""
 
 
-def answers(pool: Pool, weights: Tensor, shots: Shots) -> Answers:
+def answers(pool: Pool, weights: Tensor, shots: Shots, done: Done | None = None) -> Answers:
     """Who is right where: a soup, each member, and the mean of the members' softmax outputs.
 
-    All are formed by the pool, so that BatchNorm follows one rule for all.
+    All are formed by the pool, so that BatchNorm follows one rule for all. `done` is called with
+    the images that models have looked at.
     """
+    looks = 0
     models = [*torch.eye(len(pool), dtype=torch.float64), weights]
     right = torch.empty(len(models), len(shots), dtype=torch.bool, device=pool.device)
     ensemble = torch.empty(len(shots), dtype=torch.bool, device=pool.device)
@@ -82,6 +91,9 @@ def answers(pool: Pool, weights: Tensor, shots: Shots) -> Answers:
                     right[row, rows] = shots.scorer.right(logits, rows)[:, 0]
                     if row < len(pool):
                         totals[number] = totals[number] + logits.softmax(dim=1)
+                    looks += rows.stop - rows.start
+                    if done:
+                        done(looks, right.numel())
             for total, (_, rows) in zip(totals, block, strict=True):
                 ensemble[rows] = shots.scorer.right(total, rows)[:, 0]
     found = right.cpu().numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from stockpot.attack.threat import Threats
 from stockpot.errors import BadParameterError
 from stockpot.pool.pool import Pool
 from stockpot.score.scorer import Model, Scorer
-from stockpot.season.evaluate import Answers
+from stockpot.season.evaluate import Answers, Done
 from stockpot.season.matrix import Matrix
 from stockpot.season.shots import Shots
 
@@ -26,7 +26,6 @@ MOST_POINTS = 10_000
 """Of a line between two members: more differ by less than a measurement can tell."""
 
 CLEAN, UNION = "clean", "union"
-Done = Callable[[int, int], None]
 
 
 def evaluate_under(
@@ -137,14 +136,16 @@ class Attacked:
     def __str__(self) -> str:
         return f"{self.threats} (APGD, {self.steps} steps)"
 
-    def matrix(self, pool: Pool, soups: Tensor, shots: Shots) -> Matrix:
+    def matrix(self, pool: Pool, soups: Tensor, shots: Shots, done: Done | None = None) -> Matrix:
         """Soups x images under all threats together."""
-        return evaluate_under(pool, soups, shots, self.threats, steps=self.steps)[UNION]
+        return evaluate_under(pool, soups, shots, self.threats, done=done, steps=self.steps)[UNION]
 
-    def answers(self, pool: Pool, weights: Tensor, shots: Shots) -> Answers:
+    def answers(
+        self, pool: Pool, weights: Tensor, shots: Shots, done: Done | None = None
+    ) -> Answers:
         """Who withstands all threats: the soup, each member, and their output ensemble."""
         members = torch.eye(len(pool), dtype=torch.float64)
-        alone = self.matrix(pool, members, shots).correct
+        alone = self.matrix(pool, members, shots, done).correct
         soup = self.matrix(pool, weights[None], shots).correct[0]
         networks = []
         for one in members:

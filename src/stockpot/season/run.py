@@ -32,7 +32,7 @@ from stockpot.results.schema import Score
 from stockpot.score.predictions import NON_FINITE, watching
 from stockpot.score.usual_space import Space, settled_space
 from stockpot.season import seasoners
-from stockpot.season.choice import Choice, Context
+from stockpot.season.choice import Choice, Context, Progress, no_progress
 from stockpot.season.draws import draw
 from stockpot.season.evaluate import answers, evaluate
 from stockpot.season.record import (
@@ -61,6 +61,7 @@ def season(
     device: str = "cpu",
     batch_size: int = 256,
     command: str | None = None,
+    progress: Progress = no_progress,
     bn: Rule | Literal["auto"] = "auto",
     bn_images: BnImages = "source",
     class_space: Space = "usual",
@@ -85,6 +86,7 @@ def season(
         device: where to run.
         batch_size: images per forward pass.
         command: the command line to write into the model's card.
+        progress: called with what is under way, how much of it is done, and of how much.
         bn: BatchNorm's running statistics, by one rule for every soup, member and ensemble: `mix`
             them like weights, estimate them anew (`recompute`), or leave the first member's
             (`left`). `auto` estimates anew where there is a source, and mixes otherwise.
@@ -123,22 +125,25 @@ def season(
     known = read(labelled) if labelled else None
     seen = read(images.take(rows))
     pool.statistics, treated = _statistics(rule, known, seen)
-    context = Context(seed, batch_size, known)
+    context = Context(seed, batch_size, known, progress)
     condition: dict[str, str] = {"protocol": protocol}
     clean = None
     with watching(pool.model) as watch:
         choice: Choice = entry(pool, seen, context, **chosen)
         judged = images.take(others) if protocol == "holdout" else images
         scored = read(judged)
-        found = answers(pool, choice.weights, scored)
+        found = answers(pool, choice.weights, scored, context.told("scoring"))
         if choice.under:
             clean = accuracy_score(found.soup, scored.groups, **condition)
-            found = choice.under.answers(pool, choice.weights, scored)
+            found = choice.under.answers(
+                pool, choice.weights, scored, context.told("scoring under attack")
+            )
             condition["threats"] = str(choice.under)
         matrix = choice.matrix
         if full_matrix and matrix is not None:
             judge = choice.under.matrix if choice.under else evaluate
-            matrix = judge(pool, torch.from_numpy(matrix.weights), read(images))
+            told = context.told("trying soups on all images")
+            matrix = judge(pool, torch.from_numpy(matrix.weights), read(images), told)
     model = pool.load(choice.weights)
     accuracy, together = (
         accuracy_score(flags, scored.groups, **condition) for flags in (found.soup, found.ensemble)

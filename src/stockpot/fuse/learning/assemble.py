@@ -30,10 +30,11 @@ Data = str | Path | Dataset
 _NO_TASK = Vocabulary(("thing",), ("{}",))
 
 
-def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
+def find_data(tasks: Any, members: Sequence[str], split: str | None = None) -> list[Dataset]:
     """The datasets, in the order of the members where they are named.
 
-    Of a name its test split, as adaptation is customary, or that of `NAME@SPLIT`.
+    Of a name this split, without one the test split, as adaptation is customary; or that of
+    `NAME@SPLIT`.
     """
     if tasks is None:
         return []
@@ -47,13 +48,14 @@ def find_data(tasks: Any, members: Sequence[str]) -> list[Dataset]:
                 f"{', '.join(map(str, tasks)) or 'none'}."
             )
         tasks = [tasks[name] for name in members]
-    return [data if isinstance(data, Dataset) else _loaded(str(data)) for data in tasks]
+    return [data if isinstance(data, Dataset) else _loaded(str(data), split) for data in tasks]
 
 
-def _loaded(text: str) -> Dataset:
-    name, at, split = text.rpartition("@")
-    chosen = at and name and not Path(text).exists()
-    return load_dataset(name, split=split) if chosen else load_dataset(text)
+def _loaded(text: str, split: str | None) -> Dataset:
+    name, at, chosen = text.rpartition("@")
+    if at and name and not Path(text).exists():
+        return load_dataset(name, split=chosen)
+    return load_dataset(text, split=split)
 
 
 def assemble(

@@ -20,6 +20,7 @@ from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.oracles.human import HumanOracle
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
+from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
 from stockpot.measure.dynamic.about import (
@@ -145,14 +146,16 @@ def dynamic(
     few = first_images(model, data, context)
     if oracle != NO_ORACLE:
         setting = with_vocabulary(setting, vocabulary, model)
-        judge = oracles.get(oracle)(setting, **(oracle_params or {}))
+        with stage("load"):
+            judge = oracles.get(oracle)(setting, **(oracle_params or {}))
         if kin := refuse_kin(model, judge, force=force):
             notes.append(kin)
         else:
             notes += refuse_twin(among(model, data.classes), judge, few, force=force)
     else:
         notes.append("no oracle: every label is taken on trust")
-    maker = generators.get(generator)(**(generator_params or {})).to(context.device)
+    with stage("load"):
+        maker = generators.get(generator)(**(generator_params or {})).to(context.device)
     rules = Rules(
         budget=budget,
         step=maker.step if step is None else step,
@@ -245,6 +248,7 @@ def _latents(
     return *latents_of(variant, task.generator, *on_device), found.model_queries
 
 
+@stage("load")
 def _twin(source: str | None, data: Dataset, context: Context) -> Callable[[Tensor], Tensor] | None:
     """The twin's logits for the data's classes."""
     if not source:

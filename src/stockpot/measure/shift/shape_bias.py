@@ -26,6 +26,9 @@ from stockpot.results.schema import Score
 from stockpot.score.predictions import predictions
 from stockpot.score.scorer import SILENT, scorer_for
 
+SOURCES = ("shape_source", "texture_source")
+"""Columns that name the two pictures of which one was made."""
+
 
 @measures.register("shape_bias", paper="arXiv:1811.12231", passes=True, splits=True)
 @in_steps
@@ -33,7 +36,9 @@ def shape_bias(model: Classifier, data: Dataset, context: Context) -> Steps[Meas
     """How often a model decides by shape where shape and texture disagree.
 
     A model's probabilities are averaged over the classes of each category, as the experiments'
-    authors do. Pictures whose two cues agree count for accuracy and not for the bias.
+    authors do. Pictures whose two cues agree count for accuracy and not for the bias. Where the
+    data names the pictures that gave shape and texture, as cue_conflict does, intervals are for
+    other shapes and other textures.
     """
     found = yield from decisions(model, data, context, "correct")
     return Measurement(
@@ -87,13 +92,16 @@ def shape_scores(
     by_shape: Flags = conflict & (names == shape)
     by_texture: Flags = conflict & (names == texture)
     decided = by_shape | by_texture
-    groups = None if data.groups is None else np.asarray(data.groups)
+    # Two pictures that share a shape or a texture are not independent.
+    sources = [np.array(data.columns[key]) for key in SOURCES if key in data.columns]
+    if not sources and data.groups is not None:
+        sources = [np.array(data.groups)]
 
     def share(metric: str, flags: Flags, among: Flags) -> Score:
-        own = None if groups is None else groups[among]
-        return proportion(metric, flags[among], condition, groups=own)
+        own = dict(zip(("groups", "crossed"), (each[among] for each in sources), strict=False))
+        return proportion(metric, flags[among], condition, **own)
 
-    scores = [proportion("accuracy", found.right, condition, groups=groups)]
+    scores = [share("accuracy", found.right, np.ones(len(data), dtype=np.bool_))]
     if conflict.any():
         scores.append(share("texture_decisions", by_texture, conflict))
         scores[-1] = scores[-1].model_copy(update={"higher_is_better": None})

@@ -40,7 +40,11 @@ def coda(
     """
     need_shots("coda", shots)
     soups = affine_grid(len(pool), low=low, high=high, step=step)
-    outputs = [logits_of(pool.load(weights), shots) for weights in soups]
+    outputs = []
+    tell = context.told("trying soups")
+    for weights in soups:
+        outputs.append(logits_of(pool.load(weights), shots))
+        tell(len(outputs), len(soups))
     answered = torch.stack([finite(each) for each in outputs]).cpu().numpy()
     odds = torch.stack(outputs).double().softmax(dim=2).cpu().numpy()
     odds = np.nan_to_num(odds, nan=1 / odds.shape[2])

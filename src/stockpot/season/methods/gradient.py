@@ -58,6 +58,7 @@ def gradient(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
     batches = shots.epochs(context.seed, context.batch_size)
     losses = []
+    tell = context.told("learning weights")
     pool.watch()
     try:
         for _, (pixels, rows) in zip(range(steps), batches, strict=False):
@@ -74,6 +75,7 @@ def gradient(
             torch.autograd.backward([by_tensor, pull(weights)], [pool.pull(), None])
             optimiser.step()
             schedule.step()
+            tell(len(losses), steps)
     finally:
         pool.watch(False)
     found = weights_of(free.detach().double()).cpu()[:, groups.cpu()]

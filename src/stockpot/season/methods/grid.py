@@ -49,7 +49,8 @@ def grid(
     if threats:
         union = parse_union(threats if isinstance(threats, str) else ",".join(threats))
         under = Attacked(union, attack_steps)
-    matrix = under.matrix(pool, soups, shots) if under else evaluate(pool, soups, shots)
+    judge = under.matrix if under else evaluate
+    matrix = judge(pool, soups, shots, context.told("trying soups"))
     best = matrix.best(ties=ties, seed=context.seed)
     notes: dict[str, Any] = {"soups": len(soups), "accuracy": float(matrix.accuracy()[best])}
     if under:

@@ -55,6 +55,7 @@ def label_free(
     losses = partial(source.scorer.losses, rows=slice(None))
     ensemble = calibrated_ensemble(known, losses, target)
     judgements = []
+    tell = context.told("trying soups")
     for weights in soups:
         model = pool.load(weights)
         judgements.append(
@@ -67,6 +68,7 @@ def label_free(
                 marginal,
             )
         )
+        tell(len(judgements), len(soups))
     scores = [judgement.score for judgement in judgements]
     best = int(ranking(soups.numpy(), scores, seed=context.seed)[0])
     images = (len(soups) + len(pool)) * (len(shots) + len(source))

@@ -53,7 +53,9 @@ def racing(
         alive: NDArray[np.intp], rows: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         part = shots.take(torch.from_numpy(rows), context.batch_size)
-        matrix = evaluate(pool, soups[torch.from_numpy(alive)], part)
+        matrix = evaluate(
+            pool, soups[torch.from_numpy(alive)], part, context.told(f"racing {len(alive)} soups")
+        )
         right: NDArray[np.float64] = matrix.correct.sum(axis=1).astype(np.float64)
         return right, matrix.loss.sum(axis=1, dtype=np.float64)
 

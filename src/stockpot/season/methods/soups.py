@@ -6,6 +6,7 @@ How their weights are chosen is in `stockpot.pool.soups`, which `stockpot.fuse` 
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -37,8 +38,11 @@ def greedy(pool: Pool, shots: Shots, context: Context, *, strict: bool = False) 
     """
     need_shots("greedy", shots)
 
+    tell, looks = context.told("trying soups"), count(1)
+
     def judge(weights: Tensor) -> Judged:
         found = evaluate(pool, weights[None], shots)
+        tell(next(looks), 2 * len(pool) - 1)
         return Judged(int(found.correct.sum()) / len(shots), float(found.mean_loss()[0]))
 
     found = choose_greedily(len(pool), judge, strict=strict)
@@ -62,7 +66,7 @@ def learned(
     need_shots("learned", shots)
     soup = LearnedSoup(pool, lr)
     losses = []
-
+    tell = context.told("learning weights")
     pool.watch()
     try:
         for _, (pixels, rows) in zip(
@@ -70,6 +74,7 @@ def learned(
         ):
             outputs = partial(pool.model, pixels)
             losses.append(float(soup.step(outputs, partial(shots.losses, rows=rows))))
+            tell(len(losses), steps)
     finally:
         pool.watch(False)
     images = 3 * steps * min(len(shots), context.batch_size)  # a backward pass counts as two
@@ -102,7 +107,7 @@ def wise_ft(
     soups = torch.tensor([line_weights(alpha) for alpha in alphas], dtype=torch.float64)
     if len(alphas) == 1:
         return Choice(soups[0], notes={"alpha": alphas[0]})
-    matrix = evaluate(pool, soups, shots)
+    matrix = evaluate(pool, soups, shots, context.told("trying soups"))
     best = matrix.best(ties=ties, seed=context.seed)
     notes = {"alpha": alphas[best]}
     return Choice(soups[best], matrix, images=matrix.correct.size, notes=notes)
