@@ -15,7 +15,7 @@ from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
 
 HERE = Path(__file__).parent
-SHOWN, ZOOM = 20, 2
+SHOWN, ZOOM = 14, 2
 
 
 def draw(run: Path) -> None:

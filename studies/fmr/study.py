@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from stockpot.corrupt.apply import corrupt
@@ -262,6 +262,7 @@ class Study:
         for kind in KINDS:
             name = cell_name(kind, 0, "vqgan", "second")
             yield name, lambda k=kind: self.second(k)
+        yield "crossed", self.crossed
 
     def clean(self) -> Record:
         """All test images as they are, by every network and oracle."""
@@ -339,6 +340,20 @@ class Study:
         pixels = torch.stack(list(found.images(range(IMAGES))))
         flags = judged(self.oracle("first"), pixels, self.images.labels)
         return outcomes(found) | {"moved": self.far(found), "seen oracle-first": pack_bits(flags)}
+
+    def crossed(self) -> Record:
+        """Added after the results: images shown to kinds of the next seed.
+
+        Within a seed all LeNets begin from the same weights, and two go on from two others.
+        """
+        found = {}
+        for seed, kind, generator in product(SEEDS, KINDS, LEARNED):
+            kept = self.run / "made" / f"{generator}-{kind}-{seed}.safetensors"
+            pixels, other = load_file(kept)["images"], (seed + 1) % len(SEEDS)
+            for viewer in KINDS:
+                flags = right(self.model(f"{viewer}-{other}"), pixels, self.images.labels)
+                found[f"{generator} {kind}-{seed} {viewer}-{other}"] = pack_bits(flags)
+        return found
 
     def far(self, found: Evaluation) -> float:
         kept = found.outcomes.validated

@@ -187,6 +187,32 @@ def transfer_table(known: Answers) -> str:
     return markdown(["made against", *(f"`{kind}`" for kind in KINDS), "second oracle"], rows)
 
 
+def agreed_table(known: Answers) -> str:
+    """Added after the results: images in which the second oracle sees the class too."""
+
+    def kept(maker: str, viewer: str, generator: str, other: int) -> list[Quantity]:
+        """Accuracy on the images made and on the same as they were; `other` seeds further on."""
+        pairs = []
+        for seed in SEEDS:
+            cell, later = cell_name(maker, seed, generator), (seed + other) % len(SEEDS)
+            both = known.flags(cell, "validated") * known.flags(cell, "seen oracle-second")
+            after = (known.flags("crossed", f"{generator} {maker}-{seed} {viewer}-{later}")
+                     if other else known.flags(cell, f"seen {viewer}-{seed}"))  # fmt: skip
+            before = known.flags(cell_name(viewer, later, generator), "correct")
+            pairs.append((after * both, before * both))
+        return [known.mean([pair[place] for pair in pairs]) for place in (0, 1)]
+
+    def fmr(maker: str, viewer: str, other: int = 0) -> str:
+        sides = [kept(maker, viewer, generator, other) for generator in LEARNED]
+        return interval(np.mean([after / before for after, before in sides], axis=0))
+
+    rows = [(f"`{kind}`", fmr(kind, kind), fmr("plain", kind), fmr("plain", kind, 1),
+             fmr(kind, kind, 1)) for kind in KINDS]  # fmt: skip
+    columns = ("kind", "own images", "images of `plain`", "images of `plain` of another seed",
+               "of its own kind, another seed")  # fmt: skip
+    return markdown(columns, rows)
+
+
 def oracles_table(known: Answers) -> str:
     """How strong the oracles are, and what they say of each other's images."""
     first = {generator: [cell_name(kind, 0, generator) for kind in KINDS] for generator in LEARNED}
@@ -274,6 +300,8 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
         tables[f"transfer-{answers.data}"] = transfer_table(answers)
         tables[f"readings-{answers.data}"] = readings_table(answers)
         tables[f"oracles-{answers.data}"] = oracles_table(answers)
+        if answers.has("crossed"):
+            tables[f"agreed-{answers.data}"] = agreed_table(answers)
     return tables
 
 

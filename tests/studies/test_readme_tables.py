@@ -67,8 +67,7 @@ PLACES = {
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
     "fmr": {"claims", "parts", "orders", "chosen",
-            *(f"{table}-{data}" for data in ("mnist", "fashion_mnist")
-              for table in ("main", "transfer", "readings", "oracles"))},
+            *(f"{table}-mnist" for table in ("main", "transfer", "readings", "oracles", "agreed"))},
     "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
                    "seeds", "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
