@@ -22,7 +22,7 @@ import reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/*/*.md", "studies/*/*/*.md")
+OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/**/*.md")
 GENERATED = {"commands.md": reference.commands, "methods.md": reference.methods}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 ASKS = re.compile(

@@ -1,64 +1,40 @@
-"""The pictures of the FMR study: transfer, candidates until fooled, and ladders."""
+"""Pictures of the FMR study: images, and what the search made of them."""
 
 from __future__ import annotations
 
-import json
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from study import NETS
-from tables import HERE, Rows, cells
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from study import DATA, LEARNED, PAIR, pixels_of, searched_images
 
-from stockpot.charts import Spot, heat_map, lines, save, shade
+from stockpot.datasets.load import load_dataset
+from stockpot.files import write_atomic
 
-
-def draw(folder: Path, table: Rows) -> None:
-    """All pictures of one dataset, beside this file."""
-    if (folder / "transfer.json").is_file():
-        transfer(folder)
-    fooled: dict[str, list[Spot]] = {}
-    for cell in cells(folder / "main-vqgan"):
-        found = [score for score in cell.scores if score.metric == "fooled"]
-        spots = [Spot(int(str(s.condition["turn"])) + 1, s.value, s.ci_low, s.ci_high)
-                 for s in found]  # fmt: skip
-        fooled[cell.key.model] = sorted(spots)
-    if fooled:
-        picture = lines(
-            fooled, across="candidates (1 is the reconstruction)", up="validated images fooled",
-            marks=[(x, str(x)) for x in (1, 2, 5, 10, 20, 50)], logarithmic=True,
-        )  # fmt: skip
-        save(picture, HERE / f"iterations-{folder.name}.svg")
-    for kind in ("step", "budget"):
-        if rungs := table.rungs(folder.name, kind):
-            ladder(kind, rungs, folder.name, table)
+HERE = Path(__file__).parent
+SHOWN, ZOOM = 14, 2
 
 
-def transfer(folder: Path) -> None:
-    """The matrix as colours, the viewers' SA taken over the validated images.
-
-    Which images are validated depends on generator and oracle alone, so all makers share them.
-    """
-    table = json.loads((folder / "transfer.json").read_text(encoding="utf-8"))
-    ratio = {}
-    for cell in cells(folder / "main-vqgan"):
-        correct, kept = cell.outcome("correct"), cell.outcome("validated")
-        ratio[cell.key.model] = correct.mean() / correct[kept].mean()
-    shares = np.array(table["fmr"]) * [ratio[name] for name in table["viewers"]]
-    picture = heat_map(
-        shares.tolist(), table["makers"], table["viewers"],
-        title=f"{folder.name}: matched FMR (%), rows made the images",
-        colour=lambda share: shade(share, 0, 1), write=lambda share: f"{100 * share:.0f}",
-    )  # fmt: skip
-    save(picture, HERE / f"transfer-{folder.name}.svg")
+def draw(run: Path) -> None:
+    """For each dataset one picture: above the images, below what was made of them."""
+    for data in DATA:
+        made = [run / data / "made" / f"{generator}-{kind}-0.safetensors"
+                for generator in LEARNED for kind in PAIR]  # fmt: skip
+        if not all(path.is_file() for path in made):
+            continue
+        rows = [pixels_of(searched_images(load_dataset(data, split="test")))[:SHOWN]]
+        rows += [load_file(path)["images"][:SHOWN] for path in made]
+        write_atomic(HERE / f"pictures-{data}.png", sheet(rows))
 
 
-def ladder(kind: str, rungs: list[tuple[float, str]], data: str, table: Rows) -> None:
-    """Matched FMR over step sizes or over budgets."""
-    drawn = {
-        model: [Spot(x, *(row[f"matched_fmr{end}"] for end in ("", "_low", "_high")))
-                for x, setting in rungs if (row := table.known.get((data, setting, model)))]
-        for model in NETS[data][:2]
-    }  # fmt: skip
-    marks = [(x, f"{x:g}") for x, _ in rungs]
-    picture = lines(drawn, across=kind, up="matched FMR", logarithmic=True, marks=marks)
-    save(picture, HERE / f"ladder-{kind}-{data}.svg")
+def sheet(rows: list[torch.Tensor]) -> bytes:
+    """Rows of uint8 pictures as a PNG."""
+    table = torch.stack([torch.cat(list(row), dim=2) for row in rows])
+    whole = torch.cat(list(table), dim=1).permute(1, 2, 0).numpy()
+    large = np.repeat(np.repeat(whole, ZOOM, axis=0), ZOOM, axis=1)
+    stream = BytesIO()
+    Image.fromarray(large).save(stream, format="PNG", optimize=True)
+    return stream.getvalue()

@@ -1,297 +1,427 @@
-"""The measurements of the FMR study: SA, PA and FMR of many models under several generators.
+"""Train the networks, oracles and autoencoders of plan.md and search against every network.
 
-    python studies/fmr/study.py cifar10 --models runs/zoo_dynamic/models --device cuda
+    stockpot data get mnist fashion_mnist
+    python studies/fmr/study.py runs/fmr
+    python studies/fmr/tables.py runs/fmr
 
-Everything is saved as it comes, and a second call does only what is missing; several calls with
-different parts may run side by side. `tables.py` makes the tables and pictures. Parts: main,
-transfer, static, steps, budgets, searches, oracles, audit, sparse, penalties, draws, augment.
+Everything is kept as it comes: a second call does only what is missing. One dataset is done whole
+before the next, in the order of plan.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import time
-import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save
+from torch import Tensor
 
-from stockpot.checkpoints.resolve import zoo_names
+from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
-from stockpot.dynamic.oracles.networks import EXPERTS
-from stockpot.engine import pick_device
-from stockpot.errors import UserError
+from stockpot.dynamic.generator import Generator
+from stockpot.dynamic.generators import generators
+from stockpot.dynamic.oracle import Oracle, Setting
+from stockpot.dynamic.oracles import oracles
+from stockpot.dynamic.oracles.networks import expert_for
+from stockpot.dynamic.task import First, Rules, Task
+from stockpot.dynamic.training.corpus import Corpus, Source, gather
+from stockpot.dynamic.training.fit import Plan, fit
+from stockpot.dynamic.training.quality import quality
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
-from stockpot.measure.dynamic.transfer import transfer_matrix
+from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
 from stockpot.measure.measurement import Context
-from stockpot.measure.run import measure
+from stockpot.models.autoencoder.coders import Architecture
+from stockpot.models.autoencoder.files import save_autoencoder
+from stockpot.models.autoencoder.model import Autoencoder
+from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
-from stockpot.results.tables import overall, percents
+from stockpot.models.new import new_model
+from stockpot.results.packed import pack_bits
+from stockpot.score.scorer import scorer_for
 
-NETS = {
-    "mnist": ("lenet", "lenet-pgd", "lenet-augmix", "lenet-affine", "lenet-l2", "mnist-resnet"),
-    "cifar10": ("cifar-vanilla", "cifar-pgd", "cifar-grey", "cifar-augmented", "cifar-augmix",
-                "cifar10-linf", "cifar10-l2"),
-    "icons": ("icons-resnet", "icons-linf", "icons-vit", "icons-nominal", "icons-l2",
-              "icons-vit-colour"),
-}  # fmt: skip
-# The same training with other seeds.
-AGAIN = {"mnist": ("lenet", "lenet-2", "lenet-3"), "cifar10": ("cifar-vanilla", "cifar-vanilla-2")}
-# Other oracles than the zoo's expert for the data: a generalist, and a classifier that is not among
-# the models under test, or is left out of them where it judges.
-GENERALIST = "clip-base"
-CLASSIFIERS = {"mnist": "mnist-resnet", "cifar10": "cifar10-nominal", "icons": "icons-convnext"}
-ORACLES = ("generalist", "both", "classifier")
-# A plain network of the zoo on which masks are found with other penalties than the published 36.36.
-OF_THE_ZOO = {"cifar10": "cifar10-nominal", "icons": "icons-resnet"}
-PENALTIES = (12.0, 8.0, 4.0)
-# The parts with masks, and which latents move in each.
-MASKS = {"sparse-no": "all", "sparse-settled": "settled", "sparse-paper": "paper",
-         "penalty-none": "all"} | {f"penalty-{p:g}": f"settled, penalty {p:g}"
-                                   for p in PENALTIES}  # fmt: skip
-GENERATORS = ("vqgan", "style", "warp", "colour", "frequency", "mixture")
-STEPS = "0.001,0.003,0.01,0.03,0.1"
-BUDGET, BUDGETS = 50, "5,10,20,100"
-SEARCHES: dict[str, dict[str, Any]] = {
-    "as published": {},
-    "sign": {"optimiser": "sign"},
-    "normalised": {"optimiser": "normalised"},
-    "reencode": {"reading": "reencode"},
-    "best_loss": {"keep": "best_loss"},
-    "backtrack": {"backtrack": 3},
-    "best_loss, backtrack": {"keep": "best_loss", "backtrack": 3},
-    "3 restarts": {"restarts": 3, "keep": "best_loss"},
-    "fgsm start": {"fgsm": 0.003},
-    "top-5 oracle": {"rule": "top-5"},
-    "margin oracle": {"rule": "margin:0.2"},
-}
+DATA = ("mnist", "fashion_mnist")
+SEEDS = (0, 1, 2)
+IMAGES, BUDGET = 200, 20
+"""Test images that are searched around, and candidates for each."""
+PILOT = 60
+"""Validation images by which steps are chosen."""
+# Rows of the 60,000 training images. The last 1,000 are the validation images.
+TESTED, JUDGING = range(6_000), range(40_000)
+LEARNED = {"vqgan": range(10_000, 30_000), "kl": range(30_000, 50_000)}
+STEPS = {"vqgan": (0.01, 0.03, 0.1, 0.3), "kl": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
+LARGER = 10
+"""The larger step of G4, in own steps."""
+PAIR = ("plain", "pgd")
+"""Kinds that G3 and G4 are about."""
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate", "jpeg_compression")
+SEVERITY = 3
+
+LENET: dict[str, Any] = {"architecture": "lenet", "image_size": 28}
+RESNET: dict[str, Any] = {"architecture": "small_resnet", "stem_stride": 2, "layer_type": "basic",
+                          "depths": [1, 1, 1]}  # fmt: skip
+SMALL = RESNET | {"embedding_size": 16, "hidden_sizes": [16, 32, 64]}
+LARGE = RESNET | {"embedding_size": 24, "hidden_sizes": [24, 48, 96]}
+PLAIN: dict[str, Any] = {"method": "nominal", "epochs": 8, "batch_size": 128, "lr": 0.003}
+AGAINST = {"method": "adversarial", "norm": "linf", "eps": 0.1, "steps": 4, "epochs": 4,
+           "batch_size": 128, "lr": 0.002}  # fmt: skip
+# From random weights a LeNet learns nothing from attacked images; these start from a trained one.
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": PLAIN | {"new": LENET, "augmentations": ("crop",)},
+    "affine": PLAIN | {"new": LENET, "augmentations": ("affine", "crop")},
+    "colour": PLAIN | {"new": LENET, "augmentations": ("crop", "colour")},
+    "resnet": PLAIN | {"new": SMALL, "augmentations": ("crop",), "epochs": 5},
+    "pgd": AGAINST | {"start": "plain", "augmentations": ("crop",)},
+    "pgd-colour": AGAINST | {"start": "colour", "augmentations": ("crop", "colour")},
+}
+JUDGE = {"method": "nominal", "epochs": 2, "batch_size": 256, "lr": 0.004, "new": LARGE}
+ALL = ("affine", "crop", "colour")
+JUDGES: dict[str, dict[str, Any]] = {
+    "judge-1": JUDGE | {"augmentations": ALL, "seed": 100},
+    "judge-2": JUDGE | {"augmentations": ALL, "seed": 101},
+    "judge-3": JUDGE | {"augmentations": ("crop",), "seed": 102},
+}
+ORACLES = {"first": ("judge-1", "judge-2"), "second": ("judge-3",)}
+LATENTS = Architecture(channels=8, multipliers=(1, 2, 4), groups=4, latent_channels=8,
+                       code_size=8, codes=256, middle_attention=False)  # fmt: skip
+FITTING = Plan(steps=1000, batch=32, lr=4e-3, fooling=0.0)
+
+Flags = NDArray[np.bool_]
+Record = dict[str, Any]
+"""What is kept of a cell: packed flags by name, and a few numbers."""
 
 
-def part_of(search: str) -> str:
-    """The folder of a search."""
-    return f"search-{search.replace(' ', '_').replace(',', '')}"
+def cell_name(kind: str, seed: int, generator: str, part: str = "main") -> str:
+    return f"{part}/{generator}/{kind}/{seed}"
+
+
+class Learned:
+    """The autoencoders, one pair for all data."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def folder(self, name: str) -> Path:
+        return self.run / "autoencoders" / name
+
+    def train(self) -> None:
+        for seed, (name, rows) in enumerate(LEARNED.items()):
+            if (self.folder(name) / "fit.json").is_file():
+                continue
+            start = time.process_time()
+            train = {data: load_dataset(data, split="train") for data in DATA}
+            sources = [Source(data, gather(train[data].take(rows), 28), 0.5) for data in DATA]
+            shape = (
+                LATENTS if name == "vqgan" else Architecture(**(LATENTS.to_dict() | {"codes": 0}))
+            )
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = Autoencoder(shape)
+            plan = Plan(**(vars(FITTING) | {"seed": seed}))
+            corpus = Corpus(sources, torch.device("cpu"), mirrored=False)
+            said = fit(model, corpus, None, plan, said=lambda step, seen: print(step, seen))
+            save_autoencoder(model, self.folder(name))
+            held = {data: gather(train[data].take(range(59_000, 60_000)), 28) for data in DATA}
+            good = {data: quality(model, pixels)._asdict() for data, pixels in held.items()}
+            told = {"quality": good, "seen": said, "cpu_seconds": time.process_time() - start}
+            write_atomic(self.folder(name) / "fit.json", json.dumps(told, indent=1) + "\n")
+            print(name, told, flush=True)
+
+    @cache  # noqa: B019
+    def generator(self, name: str) -> Generator:
+        if name not in LEARNED:
+            return generators.get(name)()
+        return generators.get(name)(autoencoder=str(self.folder(name)))
 
 
 class Study:
-    """One dataset: its models, and a method for each part."""
+    """One dataset."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.data = str(options.data)
-        self.device = pick_device(options.device)
-        self.out = Path(options.out) / self.data
-        self.limit, self.half = int(options.limit), int(options.limit) // 2
-        self.vqgan = {"autoencoder": "small-vqgan"}
-        self.expert = EXPERTS[self.data]
-        self.models = self.there(*NETS[self.data])
-        self.pair = self.there(*NETS[self.data][:2])
-        self.plain = self.there(NETS[self.data][0])
+    def __init__(self, run: Path, data: str, learned: Learned) -> None:
+        self.run, self.data, self.learned = run / data, data, learned
+        self.train = load_dataset(data, split="train")
+        self.test = load_dataset(data, split="test")
+        self.images = searched_images(self.test)
+        self.pilot = self.train.take(range(59_000, 59_000 + PILOT))
 
-    def there(self, *names: str) -> dict[str, str]:
-        """Where these models lie: in a folder or in the zoo; those that are not there are not."""
-        folders = [Path(place) for place in self.options.models.split(",")]
-        found = {}
-        for name in names:
-            own = [str(folder / name) for folder in folders if (folder / name).is_dir()]
-            if own or name in zoo_names():
-                found[name] = own[0] if own else name
-            else:
-                print(f"no {name}: left out", flush=True)
-        return found
+    # What is trained.
 
-    def measured(
-        self,
-        part: str,
-        models: Mapping[str, str],
-        measures: dict[str, dict[str, Any]],
-        limit: int = 0,
-        data: Dataset | None = None,
-    ) -> None:
-        """Measure models in one setting; the result files go to a folder of that name."""
-        start = time.perf_counter()
-        done = measure(
-            models,
-            measures,
-            data=self.data if data is None else data,
-            data_options={"limit": limit or self.half, "split": "test"} if data is None else None,
-            out=self.out / part,
-            device=str(self.device),
-            batch_size=self.options.batch,
-        )
-        metrics = ("accuracy", "validation_rate", "perturbed_accuracy", "fmr")
-        shown = {c.key.model: "/".join(percents(overall(c, m), interval=False) for m in metrics)
-                 for c in done}  # fmt: skip
-        print(f"{self.data} {part}: {shown} in {time.perf_counter() - start:.0f} s", flush=True)
+    def trained(self) -> None:
+        for name, recipe in JUDGES.items():
+            self.fitted(name, recipe["seed"], recipe, JUDGING)
+        for seed, (kind, recipe) in product(SEEDS, KINDS.items()):
+            self.fitted(f"{kind}-{seed}", seed, recipe, TESTED)
+
+    def fitted(self, name: str, seed: int, recipe: dict[str, Any], rows: range) -> None:
+        out = self.run / "models" / name
+        if out.is_dir():
+            return
+        start = time.process_time()
+        settings = {k: v for k, v in recipe.items() if k not in ("method", "new", "start", "seed")}
+        if "new" in recipe:
+            begin = self.run / "begun" / name
+            config = dict(recipe["new"])
+            if not begin.is_dir():
+                new_model(
+                    config.pop("architecture"), self.train, begin, size=28, seed=seed, **config
+                )
+        else:
+            begin = self.run / "models" / f"{recipe['start']}-{seed}"
+        images = self.train.take(rows)
+        harden(recipe["method"], str(begin), images, out=out, seed=seed, **settings)
+        print(f"{self.data} {name}: {time.process_time() - start:.0f} s", flush=True)
+
+    @cache  # noqa: B019
+    def model(self, name: str) -> Classifier:
+        return load_model(str(self.run / "models" / name)).eval()
+
+    @cache  # noqa: B019
+    def oracle(self, name: str) -> Oracle:
+        setting = Setting(self.test.classes, self.test.templates, torch.device("cpu"), self.data)
+        members = [{"oracle": "classifier", "model": str(self.run / "models" / judge)}
+                   for judge in ORACLES[name]]  # fmt: skip
+        if len(members) == 1:
+            return oracles.get("classifier")(setting, model=members[0]["model"])
+        return oracles.get("ensemble")(setting, members=members, combine="margin")
+
+    # What is measured.
 
     def searched(
         self,
-        part: str,
-        models: Mapping[str, str],
-        generator: str = "vqgan",
-        limit: int = 0,
-        data: Dataset | None = None,
-        **params: Any,
-    ) -> None:
-        """The same with a dynamic search, as published but for some parameters."""
-        settings: dict[str, Any] = {
-            "generator": generator,
-            # Only these two need an autoencoder.
-            "generator_params": self.vqgan if generator in ("vqgan", "style") else {},
-            "oracle": "zero_shot",
-            "oracle_params": {"model": self.expert},
-            "budget": self.options.budget,
-            "precision": self.options.precision,
-            "pictures": 0,
-        }
-        self.measured(part, models, {"dynamic": settings | params}, limit, data)
+        model: str,
+        generator: str,
+        step: float,
+        images: Dataset,
+        *,
+        budget: int = BUDGET,
+        oracle: str = "first",
+        first: First = "reconstruction",
+    ) -> Evaluation:
+        """One search as published, but for the first candidate where that is said."""
+        tested = self.model(model)
+        rules = Rules(budget=budget, step=step, first=first)
+        maker = self.learned.generator(generator)
+        task = Task(tested, maker, self.oracle(oracle), rules)
+        scorer = scorer_for(tested.classes, images, "all")
+        return evaluate(tested, images, task, scorer, Context(batch_size=100), keep_images=True)
 
-    def main(self) -> None:
-        """The tables: every model under every generator; the VQGAN's images are kept."""
-        for name, source in self.models.items():
-            for generator in self.options.generators.split(","):
-                kept = self.out / "made" / name
-                keep = {"export": str(kept)} if generator == "vqgan" else {}
-                part = f"main-{generator}"
-                if keep and not list((self.out / part).glob(f"*/{name}--*")):
-                    shutil.rmtree(kept, ignore_errors=True)  # half of it, from a call that ended
-                self.searched(part, {name: source}, generator, self.limit, pictures=8, **keep)
+    @cached_property
+    def steps(self) -> dict[str, float]:
+        """Each generator's own step, chosen on validation images against one plain network.
 
-    def steps(self) -> None:
-        """The plain and the PGD-trained model at several step sizes."""
-        for step in map(float, self.options.steps.split(",")):
-            self.searched(f"step-{step:g}", self.pair, step=step)
+        The VQGAN's fools it most. The other's moves images as far as the VQGAN's does.
+        """
+        path = self.run / "steps.json"
+        if not path.is_file():
+            tried = {}
+            for name, steps in STEPS.items():
+                for step in steps:
+                    found = self.searched("plain-0", name, step, self.pilot)
+                    kept = found.outcomes.validated
+                    moved = float(self.moved(found, self.pilot)[kept].mean())
+                    tried[f"{name} {step:g}"] = {"kept": matched(found), "moved": moved}
+                    print(self.data, name, step, tried[f"{name} {step:g}"], flush=True)
+            own = {"vqgan": min(STEPS["vqgan"], key=lambda s: tried[f"vqgan {s:g}"]["kept"])}
+            far = tried[f"vqgan {own['vqgan']:g}"]["moved"]
+            own["kl"] = min(STEPS["kl"], key=lambda s: abs(tried[f"kl {s:g}"]["moved"] - far))
+            write_atomic(path, json.dumps({"own": own, "tried": tried}, indent=1) + "\n")
+        own_steps: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))["own"]
+        return own_steps | {"warp": self.learned.generator("warp").step}
 
-    def budgets(self) -> None:
-        """The same two with fewer and with more candidates."""
-        for budget in map(int, self.options.budgets.split(",")):
-            self.searched(f"budget-{budget}", self.pair, budget=budget)
+    def moved(self, found: Evaluation, images: Dataset) -> NDArray[np.float64]:
+        """How far each returned image lies from its original: root mean square over pixels."""
+        before = torch.cat([batch.images for batch in images.batches()]).float() / 255
+        after = torch.stack(list(found.images(range(len(images))))).float() / 255
+        return (after - before).square().mean(dim=(1, 2, 3)).sqrt().double().numpy()
 
-    def searches(self) -> None:
-        """Other searches than the published one, on the plain and the PGD-trained model."""
-        for name, change in SEARCHES.items():
-            self.searched(part_of(name), self.pair, **change)
+    def cells(self) -> Iterator[tuple[str, Callable[[], Record]]]:
+        """Every cell in the order of plan.md."""
+        yield "clean", self.clean
+        yield "static", self.static
+        for seed, kind, generator in product(SEEDS, KINDS, LEARNED):
+            name = cell_name(kind, seed, generator)
+            yield name, lambda k=kind, s=seed, g=generator: self.main(k, s, g)
+        for seed, kind, generator in product(SEEDS, PAIR, LEARNED):
+            name = cell_name(kind, seed, generator, "larger")
+            yield name, lambda k=kind, s=seed, g=generator: self.larger(k, s, g)
+        for seed, kind, generator in product(SEEDS, PAIR, LEARNED):
+            name = cell_name(kind, seed, generator, "first")
+            yield name, lambda k=kind, s=seed, g=generator: self.first(k, s, g)
+        for seed, kind in product(SEEDS, KINDS):
+            yield cell_name(kind, seed, "warp"), lambda k=kind, s=seed: self.main(k, s, "warp")
+        for kind in KINDS:
+            name = cell_name(kind, 0, "vqgan", "second")
+            yield name, lambda k=kind: self.second(k)
+        yield "crossed", self.crossed
 
-    def oracles(self) -> None:
-        """Other oracles: a generalist, both together, and a classifier."""
-        judge = CLASSIFIERS[self.data]
-        both = [{"oracle": "zero_shot", "model": name} for name in (self.expert, GENERALIST)]
-        settings: dict[str, dict[str, Any]] = {
-            "generalist": {"oracle": "zero_shot", "oracle_params": {"model": GENERALIST}},
-            "both": {"oracle": "ensemble", "oracle_params": {"members": both}},
-            "classifier": {"oracle": "classifier", "oracle_params": {"model": self.judge()}},
-        }
-        for label, chosen in settings.items():
-            models = {name: source for name, source in self.models.items()
-                      if label != "classifier" or name != judge}  # fmt: skip
-            self.searched(f"oracle-{label}", models, **chosen)
+    def clean(self) -> Record:
+        """All test images as they are, by every network and oracle."""
+        pixels, labels = pixels_of(self.test), self.test.labels
+        names = [f"{kind}-{seed}" for kind in KINDS for seed in SEEDS]
+        found = {name: pack_bits(right(self.model(name), pixels, labels)) for name in names}
+        for name in ORACLES:
+            found[f"oracle-{name}"] = pack_bits(judged(self.oracle(name), pixels, labels))
+        return found
 
-    def judge(self) -> str:
-        """The classifier that is an oracle."""
-        (source,) = self.there(CLASSIFIERS[self.data]).values()
-        return source
+    def static(self) -> Record:
+        """The searched images under six corruptions."""
+        pixels, found = pixels_of(self.images), {}
+        for corruption in CORRUPTIONS:
+            seen = corrupt(pixels, corruption, SEVERITY, seed=0)
+            for kind, seed in product(KINDS, SEEDS):
+                model = self.model(f"{kind}-{seed}")
+                flags = right(model, seen, self.images.labels)
+                found[f"{corruption} {kind}-{seed}"] = pack_bits(flags)
+        return found
 
-    def audit(self) -> None:
-        """How far each of these oracles can be trusted."""
-        settings = {"generator_params": self.vqgan, "precision": self.options.precision,
-                    "budget": min(20, self.options.budget)}  # fmt: skip
-        oracles = {"expert": self.expert, "generalist": GENERALIST, "classifier": self.judge()}
-        self.measured("audit", oracles, {"oracle_audit": settings})
+    def main(self, kind: str, seed: int, generator: str) -> Record:
+        """A search, and its images shown to the others."""
+        found = self.searched(f"{kind}-{seed}", generator, self.steps[generator], self.images)
+        pixels = torch.stack(list(found.images(range(IMAGES))))
+        record = outcomes(found) | {"moved": self.far(found)}
+        kept = self.run / "made" / f"{generator}-{kind}-{seed}.safetensors"
+        write_atomic(kept, save({"images": pixels}))
+        viewers = [f"{other}-{seed}" for other in KINDS]
+        viewers += [f"{kind}-{other}" for other in SEEDS if other != seed]
+        labels = self.images.labels
+        for viewer in viewers:
+            record[f"seen {viewer}"] = pack_bits(right(self.model(viewer), pixels, labels))
+        record["seen oracle-second"] = pack_bits(judged(self.oracle("second"), pixels, labels))
+        if generator in LEARNED and seed == 0:
+            expert = load_model(expert_for(self.data), classes=self.test.classes)
+            record["seen expert"] = pack_bits(right(expert, pixels, labels))
+        if generator in LEARNED:
+            made = self.reconstructed(generator)
+            flags = right(self.model(f"{kind}-{seed}"), made, labels)
+            record["reconstruction"] = pack_bits(flags)
+        return record
 
-    def sparse(self) -> None:
-        """A sparse mask against the full latent, in both variants."""
-        for variant in ("no", "settled", "paper"):
-            self.searched(f"sparse-{variant}", self.plain, limit=self.limit, sparse=variant,
-                          sparse_images=self.limit)  # fmt: skip
+    @cache  # noqa: B019
+    def reconstructed(self, generator: str) -> Tensor:
+        """The searched images as an autoencoder gives them back."""
+        with torch.no_grad():
+            maker = self.learned.generator(generator)
+            encoded = maker.encode(pixels_of(self.images).float() / 255, torch.arange(IMAGES))
+            made = maker.decode(*encoded).clamp(0, 1)
+        return (made * 255).round().byte()
 
-    def penalties(self) -> None:
-        """Masks found with weaker penalties, on a network of the zoo, beside the full latent."""
-        model = {OF_THE_ZOO[self.data]: OF_THE_ZOO[self.data]}
-        common: dict[str, Any] = {"limit": self.limit, "sparse_images": self.limit}
-        self.searched("penalty-none", model, **common)
-        for penalty in PENALTIES:
-            self.searched(f"penalty-{penalty:g}", model, sparse="settled", sparse_penalty=penalty,
-                          **common)  # fmt: skip
+    def larger(self, kind: str, seed: int, generator: str) -> Record:
+        """The same with larger steps."""
+        step = LARGER * self.steps[generator]
+        found = self.searched(f"{kind}-{seed}", generator, step, self.images)
+        return outcomes(found) | {"moved": self.far(found)}
 
-    def draws(self) -> None:
-        """Other images, and networks trained with other seeds."""
-        everything = load_dataset(self.data, split="test")
-        for seed in (1, 2):
-            self.searched(f"draw-{seed}", self.pair, data=everything.limited(self.half, seed=seed))
-        if self.data in AGAIN:
-            twins = self.there(*AGAIN[self.data])
-            for generator in ("vqgan", "warp", "colour"):
-                self.searched(f"again-{generator}", twins, generator)
+    def first(self, kind: str, seed: int, generator: str) -> Record:
+        """Whether the first perturbation is accepted, at both steps."""
+        record = {}
+        for name, factor in (("own", 1), ("larger", LARGER)):
+            found = self.searched(
+                f"{kind}-{seed}", generator, factor * self.steps[generator], self.images,
+                budget=1, first="perturbation",
+            )  # fmt: skip
+            record[name] = pack_bits(found.outcomes.validated)
+        return record
 
-    def static(self) -> None:
-        """Ordinary corruptions, to compare the order of the models."""
-        settings = {"corruptions": CORRUPTIONS, "severities": (3,), "baseline": "none"}
-        settings["profile"] = "cifar"  # also for icons of 64 px, as when the study was run
-        self.measured("static", self.models, {"corruption": settings})
+    def second(self, kind: str) -> Record:
+        """The search with the other oracle, and what the first one says of its images."""
+        found = self.searched(
+            f"{kind}-0", "vqgan", self.steps["vqgan"], self.images, oracle="second"
+        )
+        pixels = torch.stack(list(found.images(range(IMAGES))))
+        flags = judged(self.oracle("first"), pixels, self.images.labels)
+        return outcomes(found) | {"moved": self.far(found), "seen oracle-first": pack_bits(flags)}
 
-    def transfer(self) -> None:
-        """Every model's images, as the main part kept them, shown to every model."""
-        data = load_dataset(self.data, split="test", limit=self.limit)
-        models = {name: load_model(path).to(self.device) for name, path in self.models.items()}
-        made = {
-            name: load_dataset("imagefolder", path=str(path), classes=list(data.classes))
-            for name in models
-            if (path := self.out / "made" / name).is_dir()
-        }
-        result = transfer_matrix(models, made, data, Context(self.device, self.options.batch))
-        values = {k: v.tolist() if isinstance(v, np.ndarray) else v
-                  for k, v in result._asdict().items()}  # fmt: skip
-        write_atomic(self.out / "transfer.json", json.dumps(values, indent=1) + "\n")
-        print(self.data, "transfer", np.round(result.fmr, 2).tolist(), flush=True)
+    def crossed(self) -> Record:
+        """Added after the results: images shown to kinds of the next seed.
 
-    def augment(self) -> None:
-        """Train on generated images for a little, and measure before and after."""
-        ((name, path),) = self.plain.items()
-        train = load_dataset(self.data, split="train", limit=10 * self.limit)
-        common = {"epochs": 2, "batch_size": 500, "lr": 5e-4, "augmentations": ("crop",)}
-        ways: dict[str, tuple[str, dict[str, Any]]] = {
-            "plain": ("nominal", {}),
-            "dynamic": ("dynamic_augment", {"generator_params": self.vqgan, "budget": 5}),
-        }
-        for label, (method, own) in ways.items():
-            out = self.out / f"{name}-{label}"
-            if not out.exists():
-                harden(method, path, train, out=out, device=str(self.device), **common, **own)
-            self.searched("augment", {f"{name}-{label}": str(out)})
+        Within a seed all LeNets begin from the same weights, and two go on from two others.
+        """
+        found = {}
+        for seed, kind, generator in product(SEEDS, KINDS, LEARNED):
+            kept = self.run / "made" / f"{generator}-{kind}-{seed}.safetensors"
+            pixels, other = load_file(kept)["images"], (seed + 1) % len(SEEDS)
+            for viewer in KINDS:
+                flags = right(self.model(f"{viewer}-{other}"), pixels, self.images.labels)
+                found[f"{generator} {kind}-{seed} {viewer}-{other}"] = pack_bits(flags)
+        return found
+
+    def far(self, found: Evaluation) -> float:
+        kept = found.outcomes.validated
+        return round(float(self.moved(found, self.images)[kept].mean()), 5)
+
+    def measured(self, until: float) -> None:
+        """Every cell that is not there yet, as long as there is time."""
+        for name, make in self.cells():
+            path = self.run / "cells" / f"{name.replace('/', '-')}.json"
+            if path.is_file():
+                continue
+            if time.time() > until:
+                return
+            start = time.process_time()
+            record = make()
+            told = {"name": name, "cpu_seconds": round(time.process_time() - start, 1), **record}
+            write_atomic(path, json.dumps(told, indent=1) + "\n")
+            print(f"{self.data} {name}: {told['cpu_seconds']} s", flush=True)
+
+
+def searched_images(test: Dataset) -> Dataset:
+    """Drawn at random: the first test images of MNIST are easier than the rest."""
+    return test.limited(IMAGES, seed=0)
+
+
+def outcomes(found: Evaluation) -> Record:
+    names = ("correct", "known", "validated", "perturbed", "withstood")
+    return {name: pack_bits(getattr(found.outcomes, name)) for name in names} | {
+        "accepted": round(float(found.outcomes.accepted[found.outcomes.validated].mean()), 2)
+    }
+
+
+def matched(found: Evaluation) -> float:
+    """PA and SA over the validated images."""
+    seen = found.outcomes
+    kept = seen.validated
+    return float(seen.withstood[kept].sum() / max(1, seen.correct[kept].sum()))
+
+
+def pixels_of(data: Dataset) -> Tensor:
+    return torch.cat([batch.images for batch in data.batches(1000)])
+
+
+@torch.no_grad()
+def right(model: Classifier, pixels: Tensor, labels: Tensor) -> Flags:
+    parts = [model(part.float() / 255).argmax(dim=1) for part in pixels.split(500)]
+    flags: Flags = (torch.cat(parts) == labels).numpy()
+    return flags
+
+
+def judged(oracle: Oracle, pixels: Tensor, labels: Tensor) -> Flags:
+    parts = [oracle.judge(part.float() / 255).argmax(dim=1) for part in pixels.split(500)]
+    flags: Flags = (torch.cat(parts) == labels).numpy()
+    return flags
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", choices=sorted(NETS))
-    parser.add_argument("--models", default="runs/zoo_dynamic/models", help="folders, by comma")
-    parser.add_argument("--out", default="runs/fmr")
-    parser.add_argument(
-        "--parts", default="main,transfer,static,steps,budgets,oracles,audit,searches"
-    )
-    parser.add_argument("--limit", type=int, default=2000, help="test images of the main table")
-    parser.add_argument("--generators", default=",".join(GENERATORS))
-    parser.add_argument("--batch", type=int, default=1000)
-    parser.add_argument("--steps", default=STEPS, help="step sizes, by comma")
-    parser.add_argument("--budget", type=int, default=BUDGET)
-    parser.add_argument("--budgets", default=BUDGETS, help="other budgets, by comma")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="fp32")
-    options = parser.parse_args()
-    study = Study(options)
-    for part in options.parts.split(","):
-        start = time.perf_counter()
-        try:
-            getattr(study, part)()
-        except (UserError, RuntimeError, KeyError, ValueError):
-            # One part that cannot be done must not cost the others.
-            print(f"{options.data} {part}: {traceback.format_exc()}", flush=True)
-        print(f"{options.data} {part}: {time.perf_counter() - start:.0f} s in all", flush=True)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no cell after so long")
+    given = parser.parse_args()
+    until = time.time() + 60 * given.minutes
+    learned = Learned(given.run)
+    learned.train()
+    for data in DATA:
+        study = Study(given.run, data, learned)
+        study.trained()
+        study.measured(until)
 
 
 if __name__ == "__main__":

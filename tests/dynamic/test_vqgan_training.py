@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from pico import make_dataset
 from stockpot.dynamic.training.codebook import CodebookKeeper
 from stockpot.dynamic.training.corpus import Corpus, Source, gather
 from stockpot.dynamic.training.fit import Plan, fit
-from stockpot.dynamic.training.losses import FeatureDistance, balance, critic_loss
+from stockpot.dynamic.training.losses import FeatureDistance, balance, critic_loss, divergence
 from stockpot.dynamic.training.quality import quality
 from stockpot.models.autoencoder.coders import Architecture
 from stockpot.models.autoencoder.model import Autoencoder
@@ -110,3 +112,35 @@ def test_pictures_are_padded_or_resized_to_the_side() -> None:
     original = next(data.batches(4)).images
     assert torch.equal(padded[:, :, 2:30, 2:30], original)
     assert gather(make_dataset(4, size=64), 32).shape == (4, 3, 32, 32)
+
+
+def test_a_gaussian_latent_is_trained_too() -> None:
+    pixels = blobs()
+    model = seeded(lambda: Autoencoder(replace(SHAPE, codes=0)))
+    before = quality(model, pixels)
+    seen = fit(model, corpus(pixels), None, Plan(steps=20, batch=6, lr=5e-3, fooling=0))
+    after = quality(model, pixels)
+    assert after.l1 < 0.95 * before.l1
+    assert "codebook use" not in seen
+    # A heavy divergence presses the latents onto the standard normal distribution.
+    plan = Plan(steps=20, batch=6, lr=1e-2, fooling=0, divergence=10.0)
+    fit(model, corpus(pixels), None, plan)
+    mean, spread = model.distribution(pixels[:12].float() / 255)
+    assert mean.detach().abs().mean() < 0.2
+    assert (spread.detach() - 1).abs().mean() < 0.2
+
+
+def test_divergence_is_that_of_two_normal_distributions() -> None:
+    mean, spread = torch.tensor([0.5, -2.0]), torch.tensor([0.7, 1.5])
+    other = torch.distributions.Normal(0.0, 1.0)
+    expected = torch.distributions.kl_divergence(torch.distributions.Normal(mean, spread), other)
+    assert torch.isclose(divergence(mean, spread), expected.mean())
+
+
+def test_pictures_are_mirrored_only_where_that_is_wanted() -> None:
+    half = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
+    half[..., :2] = 255
+    for wanted in (True, False):
+        made = Corpus([Source("half", half, 1.0)], torch.device("cpu"), mirrored=wanted)
+        drawn = made.sample(4, 32, torch.Generator().manual_seed(0))
+        assert (drawn[:, 0, 0, 0] == 0).any() == wanted

@@ -23,7 +23,7 @@ NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
 )
-OUTCOMES = ("merging_under_attack", "robust_finetuning", "trained_apart")
+OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
 """Studies whose data is outcomes.json: who was right on which image."""
 Tables = Callable[[float], dict[str, str]]
 
@@ -52,7 +52,7 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         )
     if study in ("surface", "unknowns"):
         return lambda nudge: make(rows(study, "scores", nudge))
-    if study == "fmr":
+    if study == "fmr/former":
         return lambda nudge: make(rows(study, "rows", nudge))
     if study == "robust_finetuning/former":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
@@ -68,8 +68,10 @@ PLACES = {
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
-    "fmr": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws", "seeds",
-            "augment"},
+    "fmr": {"claims", "parts", "orders", "chosen",
+            *(f"{table}-mnist" for table in ("main", "transfer", "readings", "oracles", "agreed"))},
+    "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
+                   "seeds", "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn"},
@@ -113,6 +115,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
     more = {
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
+        "fmr": {"claims.py"},
     }
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}

@@ -1,9 +1,10 @@
-"""Train the small VQGAN of the zoo.
+"""Train the small VQGAN of the zoo, or a Gaussian autoencoder like it.
 
     python -m stockpot.dynamic.training runs/small-vqgan --device cuda --precision bf16
 
 It learns from the train splits of the icons (at 64 and 32 px), CIFAR-10, MNIST, Fashion-MNIST and
-Quick, Draw! (32 px), and writes a diffusers folder with a card, its figures and pictures.
+Quick, Draw! (32 px), and writes a diffusers folder with a card, its figures and pictures. With
+`--codes 0` it has a Gaussian latent instead of a codebook, for the generator `kl`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> None:
     ]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
-        model = Autoencoder(Architecture()).to(device)
+        model = Autoencoder(Architecture(codes=options.codes)).to(device)
     distance = FeatureDistance(load_model(PERCEPTION).to(device))
 
     def said(step: int, seen: dict[str, float]) -> None:
@@ -76,6 +77,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("out", help="the folder to write")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--limit", type=int, help="at most this many pictures of each dataset")
+    parser.add_argument("--codes", type=int, default=Architecture().codes, help="0: no codebook")
     for field in fields(Plan):
         kind = type(field.default)
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind, default=field.default)
@@ -127,6 +129,16 @@ def card(name: str, facts: dict[str, object]) -> str:
     )
     data = dict(facts["data"])  # type: ignore[call-overload]
     stride = 2 ** (len(shape["multipliers"]) - 1)
+    if shape["codes"]:
+        kind, gaussian = "A vector-quantised autoencoder", ""
+        cells = f"{shape['codes']} codes of {shape['code_size']} numbers, one"
+        use = ("It is the default generator of `stockpot measure --with dynamic`. The folder is a "
+               "diffusers `VQModel`.")  # fmt: skip
+    else:
+        kind, gaussian = "An autoencoder with a Gaussian latent", " --codes 0"
+        cells = f"{shape['code_size']} numbers"
+        use = ("For the generator `kl` of `stockpot measure --with dynamic`. The folder is a "
+               "diffusers `AutoencoderKL`.")  # fmt: skip
     rows = [
         f"| {key} | {row['n']:,} | {row['l1']:.4f} | {row['psnr']:.1f} | {row['codes']} |"
         for key, row in quality_rows.items()
@@ -135,21 +147,20 @@ def card(name: str, facts: dict[str, object]) -> str:
         [
             f"# {name}",
             "",
-            f"A vector-quantised autoencoder, {int(str(facts['parameters'])) / 1e6:.2f} M "
-            f"parameters, {shape['codes']} codes of {shape['code_size']} numbers, one for every "
+            f"{kind}, {int(str(facts['parameters'])) / 1e6:.2f} M parameters, {cells} for every "
             f"{stride} x {stride} pixels; for 28, 32 and 64 px pictures.",
             "",
-            "It is the default generator of `stockpot measure --with dynamic`. The folder is a "
-            "diffusers `VQModel`.",
+            use,
             "",
             "## How it was made",
             "",
             "- Data (train splits): " + ", ".join(f"{k}: {v:,}" for k, v in data.items()) + ".",
-            f"- Command: `python -m stockpot.dynamic.training OUT --minutes {plan['minutes']:g} "
-            f"--batch {plan['batch']} --precision {plan['precision']} --seed {plan['seed']}`; "
+            f"- Command: `python -m stockpot.dynamic.training OUT{gaussian} "
+            f"--minutes {plan['minutes']:g} --batch {plan['batch']} "
+            f"--precision {plan['precision']} --seed {plan['seed']}`; "
             f"{seen['steps']:,.0f} steps in {seen['seconds']:.0f} s on {made['device']}.",
             f"- Losses: absolute error, distance in the features of `{facts['perception']}`, "
-            "commitment, and a patch critic from "
+            f"{'commitment' if shape['codes'] else 'divergence'}, and a patch critic from "
             f"{100 * plan['fooling_from']:.0f} % of the training on.",
             "",
             "## How well it gives pictures back (test splits)",

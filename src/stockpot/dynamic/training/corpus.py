@@ -23,9 +23,13 @@ class Source:
 
 
 class Corpus:
-    """Random batches of pictures of one size, with seeded draws and mirroring."""
+    """Random batches of pictures of one size, with seeded draws, half of them mirrored."""
 
-    def __init__(self, sources: Sequence[Source], device: torch.device) -> None:
+    def __init__(
+        self, sources: Sequence[Source], device: torch.device, *, mirrored: bool = True
+    ) -> None:
+        """Take pictures; letters and digits should not be `mirrored`."""
+        self.mirrored = mirrored
         self._by_side: dict[int, list[Source]] = {}
         for source in sources:
             pixels = source.pixels.to(device)
@@ -48,6 +52,8 @@ class Corpus:
             rows = torch.randint(len(source.pixels), (wanted,), generator=generator)
             parts.append(source.pixels[rows.to(source.pixels.device)])
         pixels = torch.cat(parts).float() / 255
+        if not self.mirrored:
+            return pixels
         mirrored = torch.rand(len(pixels), generator=generator).to(pixels.device) < 0.5
         return torch.where(mirrored[:, None, None, None], pixels.flip(3), pixels)
 

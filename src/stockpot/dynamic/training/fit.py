@@ -1,4 +1,4 @@
-"""The training of a vector-quantised autoencoder: one readable loop."""
+"""The training of an autoencoder, with a codebook or with a Gaussian latent: one readable loop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from torch import Generator, Tensor, nn
 
 from stockpot.dynamic.training.codebook import CodebookKeeper, commitment
 from stockpot.dynamic.training.corpus import Corpus
-from stockpot.dynamic.training.losses import Critic, FeatureDistance, balance, critic_loss
+from stockpot.dynamic.training.losses import (
+    Critic,
+    FeatureDistance,
+    balance,
+    critic_loss,
+    divergence,
+)
 from stockpot.errors import BadParameterError, UserError
 from stockpot.models.autoencoder.model import Autoencoder
 
 Said = Callable[[int, dict[str, float]], None]
 """Called now and then with the step and what was seen."""
+_PARTS = ("pixels", "features", "commit", "divergence", "fooling", "critic")
+"""What is added up; `made` beside them are the pictures."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,9 @@ class Plan:
         batch: pictures of the smallest size per step; of a size twice as large, a quarter.
         lr: the peak learning rate of Adam.
         features: weight of the distance in a classifier's features.
-        commit: weight of the distance between cells and their codes.
+        commit: weight of the distance between cells and their codes; with a codebook only.
+        divergence: weight of the divergence of the latents from the standard normal distribution
+            (arXiv:1312.6114), in nats per number of the latents; without a codebook only.
         fooling: weight of the critic, relative to an equal pull at the last layer.
         fooling_from: the share of the training after which the critic joins.
         precision: `bf16` runs the networks in bfloat16.
@@ -45,6 +55,7 @@ class Plan:
     lr: float = 6e-4
     features: float = 1.0
     commit: float = 0.25
+    divergence: float = 1e-3
     fooling: float = 0.2
     fooling_from: float = 0.35
     precision: str = "fp32"
@@ -54,13 +65,13 @@ class Plan:
 def fit(
     model: Autoencoder,
     corpus: Corpus,
-    distance: FeatureDistance,
+    distance: FeatureDistance | None,
     plan: Plan,
     *,
     said: Said | None = None,
     every: int = 200,
 ) -> dict[str, float]:
-    """Train the autoencoder in place and say how it went."""
+    """Train the autoencoder in place and say how it went; without a distance, by pixels alone."""
     if plan.steps < 1 or plan.batch < 1 or plan.lr <= 0:
         raise BadParameterError(
             "expected steps >= 1, batch >= 1 and lr > 0, "
@@ -70,9 +81,12 @@ def fit(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
         critic = Critic().to(device)
-    _start_codebook(model, corpus, plan)
-    keeper = CodebookKeeper(model.quantize)
-    own = [p for p in model.parameters() if p is not model.quantize.book]
+    keeper = None
+    if model.is_quantised:
+        _start_codebook(model, corpus, plan)
+        keeper = CodebookKeeper(model.quantize)
+    # The codebook follows its cells and not a gradient.
+    own = [p for p in model.parameters() if keeper is None or p is not model.quantize.book]
     optimiser = torch.optim.Adam(own, lr=plan.lr, betas=(0.5, 0.95))
     opponent = torch.optim.Adam(critic.parameters(), lr=plan.lr / 2, betas=(0.5, 0.95))
     smallest = corpus.sides[0]
@@ -96,10 +110,7 @@ def fit(
             losses = _losses(model, pixels, distance, keeper, plan, generator, device)
             if with_critic:
                 losses |= _compete(model, critic, pixels, losses, plan)
-            total = torch.stack(
-                [losses[name] for name in ("pixels", "features", "commit", "fooling", "critic")
-                 if name in losses]
-            ).sum()  # fmt: skip
+            total = torch.stack([losses[name] for name in _PARTS if name in losses]).sum()
             total.backward()  # type: ignore[no-untyped-call]
             if step % every == 0 or step + 1 == plan.steps:
                 seen |= {
@@ -113,7 +124,8 @@ def fit(
         if step % every == 0:
             if not all(torch.isfinite(torch.tensor(value)) for value in seen.values()):
                 raise UserError(f"a loss is no longer a number after {step} steps.")
-            seen["codebook use"] = keeper.usage()
+            if keeper:
+                seen["codebook use"] = keeper.usage()
             if said:
                 said(step, seen)
         step += 1
@@ -137,25 +149,32 @@ def _start_codebook(model: Autoencoder, corpus: Corpus, plan: Plan) -> None:
 def _losses(
     model: Autoencoder,
     pixels: Tensor,
-    distance: FeatureDistance,
-    keeper: CodebookKeeper,
+    distance: FeatureDistance | None,
+    keeper: CodebookKeeper | None,
     plan: Plan,
     generator: Generator,
     device: torch.device,
 ) -> dict[str, Tensor]:
     half = plan.precision == "bf16"
     with torch.autocast(device.type, torch.bfloat16, enabled=half):
-        latents = model.encode(pixels).float()
-        quantised, codes = model.quantize(latents)
-        made = model.decode(quantised).float()
-        features = distance(pixels, made)
-    keeper.update(latents.detach(), codes, generator)
-    return {
-        "pixels": F.l1_loss(made, pixels),
-        "features": plan.features * features,
-        "commit": plan.commit * commitment(latents, quantised),
-        "made": made,
-    }
+        if keeper:
+            latents = model.encode(pixels).float()
+            settled, codes = model.quantize(latents)
+        else:
+            mean, spread = (part.float() for part in model.distribution(pixels))
+            noise = torch.randn(mean.shape, generator=generator).to(device)
+            settled = mean + spread * noise
+        made = model.decode(settled).float()
+        features = distance(pixels, made) if distance else None
+    losses = {"pixels": F.l1_loss(made, pixels), "made": made}
+    if features is not None:
+        losses["features"] = plan.features * features
+    if keeper:
+        keeper.update(latents.detach(), codes, generator)
+        losses["commit"] = plan.commit * commitment(latents, settled)
+    else:
+        losses["divergence"] = plan.divergence * divergence(mean, spread)
+    return losses
 
 
 def _compete(
@@ -174,7 +193,7 @@ def _compete(
         for parameter in critic.parameters():
             parameter.requires_grad_(True)
         verdicts = critic(torch.cat([pixels, made.detach()])).float().chunk(2)
-    near = losses["pixels"] + losses["features"]
+    near = losses["pixels"] + losses.get("features", 0)
     weight = plan.fooling * balance(near, fooling, model.decoder.conv_out.weight)
     return {"fooling": weight * fooling, "critic": critic_loss(*verdicts)}
 

@@ -69,3 +69,8 @@ def balance(reconstruction: Tensor, fooling: Tensor, weight: Tensor) -> Tensor:
     (push,) = torch.autograd.grad(fooling, weight, retain_graph=True)
     factor: Tensor = (pull.norm() / (push.norm() + 1e-4)).clamp(0, 1e3).detach()
     return factor
+
+
+def divergence(mean: Tensor, spread: Tensor) -> Tensor:
+    """From the standard normal distribution, in nats, the mean over all numbers of the latents."""
+    return ((mean.square() + spread.square() - 1) / 2 - spread.log()).mean()

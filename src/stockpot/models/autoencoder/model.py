@@ -32,11 +32,18 @@ class Autoencoder(nn.Module):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Latents before quantisation; of a Gaussian latent, its mean."""
+        latents = self._encoded(pixels)
+        return latents if self.is_quantised else latents.chunk(2, dim=1)[0]
+
+    def distribution(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of a Gaussian latent."""
+        mean, logarithms = self._encoded(pixels).chunk(2, dim=1)
+        # As diffusers bounds the logarithm of the variance.
+        return mean, (logarithms.clamp(-30, 20) / 2).exp()
+
+    def _encoded(self, pixels: Tensor) -> Tensor:
         self.check_size(pixels)
-        latents = self.quant_conv(self.encoder(pixels * 2 - 1))
-        if self.is_quantised:
-            return torch.as_tensor(latents)
-        return torch.as_tensor(latents.chunk(2, dim=1)[0])
+        return torch.as_tensor(self.quant_conv(self.encoder(pixels * 2 - 1)))
 
     def decode(self, latents: Tensor) -> Tensor:
         """Pixels of latents as they are (quantised already, where there is a codebook)."""
