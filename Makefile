@@ -20,11 +20,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready
 	$(BIN)/stockpot run recipes/demo.yaml
 
-# mypy uses one core for a minute, so it runs beside the tests; both must pass.
+# mypy uses one core for a minute, so it runs beside the tests; both must pass. Three workers for two
+# cores: tests of killed, started and waiting processes leave a core idle for a third of the time.
 test: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 3 --dist worksteal; tests=$$?; \
 	wait $$types && exit $$tests
 
 # Random kills of every command on every engine; each must end as if undisturbed. Started again it goes on.
