@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from study import BASES, EXPERT_OF, RATES, SWITCHED
-from tuned import LARGER, PER_TASK, leader_rows, tuned_rows
+from tuned import LABELLED, LARGER, PER_TASK, leader_rows, tuned_rows
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, mean_contrast, paired, verdict
@@ -60,6 +60,7 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
 def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
     """Every method tuned on the same budget, and the best of all beside the best default."""
     apart = dict.fromkeys(LARGER, " (larger)") | dict.fromkeys(PER_TASK, " (a model per task)")
+    apart |= dict.fromkeys(LABELLED, " (learns from labels)")
     body = []
     for row in sorted(rows, key=lambda row: row["test"]):
         searched = round(row["trials"]) > 1

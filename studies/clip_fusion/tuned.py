@@ -42,11 +42,18 @@ from stockpot.tune.space import derived
 
 MEMBERS = {name: name for name in EXPERT_OF.values()}
 PER_TASK = ("bitdelta", "randes", *SWITCHED)
-LARGER = ("ensemble", "mass", "smile")
-APART = (*PER_TASK, *LARGER)
-"""Methods that make more than one network of the size of the base."""
+LARGER = ("dawe", "ensemble", "mass", "rank_one_moe", "smile", "surgery", "twin", "wemoe")
+LABELLED = ("fw_hard", "fw_soft", "joint")
+APART = (*PER_TASK, *LARGER, *LABELLED)
+"""Methods that make more than one network of the size of the base, or learn from labels."""
 TUNED, TRIALS, TESTED, LEARNED = "clip_tuned", 12, 1000, 256
-HELD = {"fisher": {"expectation": "joint"}}
+HELD: dict[str, dict[str, Any]] = {
+    "fisher": {"expectation": "joint"}, "adamerging": {"steps": 300}, "joint": {"steps": 300},
+    "rank_one_moe": {"steps": 300}, "wemoe": {"steps": 300},
+    "concrete": {"steps": 300, "adapt_steps": 300},
+    "surgery": {"steps": 300, "surgery_steps": 300}, "fw_soft": {"adapt_steps": 30},
+}  # fmt: skip
+"""What is not searched: by the plan, so that a processor can do it."""
 
 
 def images(split: str, limit: int | None) -> list[Dataset]:
