@@ -77,7 +77,7 @@ def test_of_the_last_two_parts_of_m6_one_is_enough(part: Part) -> None:
 def test_few_seeds_widen_an_interval_by_students_t(part: Part) -> None:
     rules = part("robust_finetuning", "claims")
     judge = rules.Judge(outcomes({"zero-shot": (0.3, 0.7)}, seeds=10))
-    found = judge.widened(Contrast(0.0, -0.1, 0.2), 0.95)
+    found = judge.widened(Contrast(0.0, -0.1, 0.2), 10, 0.95)
     # The quantiles of Student's t with nine degrees of freedom, and of the normal distribution.
     factor = 2.262157 / 1.959964 * math.sqrt(10 / 9)
     assert found == pytest.approx((0.0, -0.1 * factor, 0.2 * factor), abs=1e-6)
