@@ -5,7 +5,8 @@
     python studies/robust_finetuning/tables.py runs/masks
 
 Every model's answers are a file of their own, so that a run that was killed goes on after the last
-one. When the minutes are over no further model is begun; outcomes.json holds the whole seeds.
+one. When the minutes are over no further model is begun; outcomes.json holds the seeds that were
+whole by then.
 """
 
 from __future__ import annotations
@@ -274,7 +275,7 @@ def main() -> None:
         if time.time() < until or path.is_file():
             settings = chosen[study.given.name]
             once(path, lambda s=study, n=name, k=seed, c=settings: answers(s, n, k, c))
-    write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts))
+    write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts, until))
 
 
 def asked(study: Study, seed: int) -> bool:
@@ -290,13 +291,20 @@ def zero(study: Study) -> dict[str, Any]:
     return kept | ({"masks": study.masks(model)} if study.given.name == "contexts" else {})
 
 
-def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str, Any]) -> str:
-    """All whole seeds as one text."""
+def in_time(path: Path, until: float) -> bool:
+    """Whether a model was asked before the minutes were over."""
+    return path.is_file() and path.stat().st_mtime <= until
+
+
+def gathered(
+    studies: list[Study], chosen: dict[str, Settings], starts: dict[str, Any], until: float
+) -> str:
+    """All seeds that were whole in time as one text."""
     whole = [
         seed
         for seed in SEEDS
         if all(
-            study.answers(seed, model).is_file()
+            in_time(study.answers(seed, model), until)
             for study in studies
             if asked(study, seed)
             for model in study.given.models
