@@ -12,9 +12,9 @@ from stockpot.fuse.learning.memory import Fused, held_pictures, one_pass
 from stockpot.fuse.request import Request
 from stockpot.fuse.stream import STRETCH
 
-INTERPRETER = 160_000_000
-"""Private memory of a process that has imported torch and done nothing."""
-LIBRARIES = 150_000_000
+INTERPRETER = 200_000_000
+"""Private memory of a process that has imported torch, hashes files and writes a small model."""
+LIBRARIES = 110_000_000
 """What running and training models adds: the libraries that know architectures, tokenizers and
 picture formats, and those that an optimiser imports."""
 FIRST_USE = 30_000_000
