@@ -35,6 +35,7 @@ from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
+from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.inputs import data_inputs, model_input, named_models, seen_in, seen_of
 from stockpot.models.load import load_for, words_for
 from stockpot.models.own_words import write_own_words
@@ -101,6 +102,8 @@ def _train(
 ) -> Classifier:
     own, common = split_params(method, params)
     entry = hardeners.get(method)
+    if is_first():
+        warn_if_emulated(common["precision"], device)
     if shard:
         _check_shards(entry)
     objective = entry(**own)

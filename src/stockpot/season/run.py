@@ -23,6 +23,7 @@ from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.forward.options import chosen_forward
 from stockpot.models.inputs import seen_in, seen_of
 from stockpot.pool.batch_norm import Rule, Statistics
@@ -112,6 +113,7 @@ def season(
     rule = settled_bn(bn, bn_images, source is not None)
     place = pick_device(device)
     forward = chosen_forward(precision, False, place)
+    warn_if_emulated(forward.precision, place)
     images = seasoning_data(data)
     labelled = source_data(source) if source is not None else None
     asked = seasoning_record(
