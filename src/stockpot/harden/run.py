@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from stockpot.checkpoints.folder import is_made, staged_folder, state_folder, write_card
+from stockpot.checkpoints.folder import is_made, staged_folder, state_folder
+from stockpot.checkpoints.model_card import write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
