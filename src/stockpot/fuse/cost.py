@@ -108,8 +108,12 @@ def plan_job(request: Request, job: Job) -> Plan:
 
 def _that_learn(request: Request, job: Job) -> list[Learner]:
     """Those that will run models: what was learned before is read, but a module is still built."""
-    kinds = ModuleFuser if request.options.load else DataFuser | ModuleFuser
-    return [fuser for fuser in job.fusers if isinstance(fuser, kinds)]
+    reads = request.options.load is not None
+    return [
+        fuser
+        for fuser in job.fusers
+        if isinstance(fuser, ModuleFuser) or (isinstance(fuser, DataFuser) and not reads)
+    ]
 
 
 def _learning(request: Request, learners: list[Learner], fused: Fused) -> int:
