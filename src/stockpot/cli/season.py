@@ -106,10 +106,15 @@ def command(
             seed=seed,
             device=device,
             batch_size=batch_size,
-            precision=precision,
             progress=bar,
             command=shlex.join(["stockpot", *sys.argv[1:]]),
-            **{"bn": bn, "bn_images": bn_images, "class_space": class_space, **settings},
+            **{
+                "bn": bn,
+                "bn_images": bn_images,
+                "class_space": class_space,
+                "precision": precision,
+                **settings,
+            },
         )
     rows = [
         [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]
