@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -148,3 +149,13 @@ def test_what_is_written_is_not_made_again(part: Part, tmp_path: Path) -> None:
     once = part("robust_finetuning", "study").once
     assert once(tmp_path / "a" / "b.json", lambda: {"x": 1}) == {"x": 1}
     assert once(tmp_path / "a" / "b.json", lambda: pytest.fail("made again")) == {"x": 1}
+
+
+def test_a_model_that_was_asked_too_late_does_not_count(part: Part, tmp_path: Path) -> None:
+    in_time = part("robust_finetuning", "study").in_time
+    path = tmp_path / "answers.json"
+    assert not in_time(path, 1000)
+    path.write_text("{}", encoding="utf-8")
+    os.utime(path, (1000.7, 1000.7))
+    assert in_time(path, 1001)
+    assert not in_time(path, 1000)
