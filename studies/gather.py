@@ -30,6 +30,8 @@ class Source(NamedTuple):
     verdict: str
     but: str = r"(?!)"
     """Rows that are not claims of the paper."""
+    parts: str = ""
+    """Another table with what was found: by the first column of this one, the columns `found`."""
 
 
 PAPERS = {
@@ -43,8 +45,8 @@ PAPERS = {
         Source("robust_soups", "claims", ("finding", "claim"), "difference, 95 %", "verdict"),
     ),
     "masks": (
-        Source("robust_finetuning", "verdicts", ("claim", "as the paper has it"), "", "verdict",
-               but=r"masks"),
+        Source("robust_finetuning", "verdicts", ("claim", "as the paper has it"), "points [95 %]",
+               "verdict", but=r"masks", parts="parts"),
     ),
     "fmr": (
         Source("fmr", "claims", ("claim",), "the lowest [95 %]", "verdict", but=r"O\d "),
@@ -87,11 +89,20 @@ def claims(source: Source) -> list[list[str]]:
             continue
         said = row[source.verdict].strip("*")
         # A cell with many networks is shortened to the first; the study's page has them all.
-        first, *others = row[source.found].split("; ") if source.found else [""]
+        first, *others = found_in(source, row).split("; ")
         shown = f"{first}; and {len(others)} more" if others else first
         link = f"[{source.study}]({source.study}/README.md)"
         found.append([text, shown, SAID.get(said, said), link])
     return found
+
+
+def found_in(source: Source, row: dict[str, str]) -> str:
+    """The numbers behind a verdict."""
+    if not source.parts:
+        return row[source.found]
+    key = source.claim[0]
+    own = [part for part in rows(source.study, source.parts) if part[key] == row[key]]
+    return "; ".join(f"{part['part']} {part[source.found]}" for part in own)
 
 
 def gathered() -> dict[str, str]:
