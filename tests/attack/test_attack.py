@@ -12,7 +12,8 @@ from torch import nn
 from stockpot.attack.checks.outputs import is_softmax
 from stockpot.attack.draws import normal, signs, uniform
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
-from stockpot.attack.run import attack, attack_all
+from stockpot.attack.nested import attack_all
+from stockpot.attack.run import attack
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
 from stockpot.models.forward.ends import ConvReLU
