@@ -13,9 +13,10 @@ from stockpot.attack import attacks
 from stockpot.attack.checks.flags import Flags
 from stockpot.attack.checks.forward_pass import in_training, optimises
 from stockpot.attack.checks.outputs import is_randomised, is_softmax
+from stockpot.attack.copies import Copies, Forward, Precision
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import threat
-from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
+from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
@@ -75,6 +76,7 @@ def attack(
     precision: Precision = "fp32",
     forward: Forward | None = None,
     piece: int | None = None,
+    copies: Copies | None = None,
     check: bool = True,
     **params: Any,
 ) -> AttackResult:
@@ -101,6 +103,7 @@ def attack(
             into convolutions; decisions are checked on the model as it is. By default AutoAttack,
             which looks thousands of times, folds; the others run the model `plain`.
         piece: images per forward pass.
+        copies: keeps what `forward` made for the next attack on the same model.
         check: look for signs of an unreliable result (a few forward passes on a few images, and one
             on those that fell).
         params: further parameters of the method.
@@ -116,7 +119,7 @@ def attack(
     runs = forward or ("folded" if method == "autoattack" else "plain")
     victim = Victim(model, 1 if eot is None else eot, precision, runs, piece)
     with evaluation_mode(model):
-        victim.prepare(pixels, images.dtype)
+        victim.prepare(pixels, images.dtype, copies)
         clean = victim.exactly().logits(pixels)
         check_logits(clean, hard)
         correct = predictions(clean) == hard

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from stockpot.attack.copies import Copies, Precision
 from stockpot.attack.losses import LossName
 from stockpot.attack.methods.autoattack import Parts, Version
 from stockpot.attack.nested import Search, attack_each
@@ -16,7 +17,7 @@ from stockpot.attack.run import AttackResult
 from stockpot.attack.saved_images import ImagesRef, save_images
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import AttackRef, Norms, Threat, Threats
-from stockpot.attack.victim import Precision, evaluation_mode
+from stockpot.attack.victim import evaluation_mode
 from stockpot.checkpoints.folder import check_free
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -112,8 +113,9 @@ def adversarial(
     threats = threats_of(chosen, norms, eps)
     scorer = scorer_for(model.classes, data, class_space)
     extra: dict[str, Any] = {"method": method or chosen.method, **given, "precision": precision}
+    copies = Copies()
     settings = {
-        member: {**({} if method else chosen.settings(member.norm)), **extra}
+        member: {**({} if method else chosen.settings(member.norm)), **extra, "copies": copies}
         for member in threats.members
     }
     masks: dict[Threat, list[Tensor]] = {member: [] for member in threats.members}
