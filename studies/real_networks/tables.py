@@ -254,6 +254,12 @@ def from_data(data: Tables) -> dict[str, str]:
         (shown, percent(told[what]["value"], told[what]["low"], told[what]["high"]))
         for what, shown in names.items()
     ]
+    tempered = [
+        (NAMES[row["network"]], f"{row['temperature']:.2f}",
+         *(percent(*(row[f"ece_{when}{end}"] for end in ("", "_low", "_high")))
+           for when in ("before", "after")))
+        for row in data["tempered"]
+    ]  # fmt: skip
     pictures = len(data["corruption"])
     return {
         "main": markdown(("network", "shape bias", "accuracy", "published top-1", "ECE",
@@ -264,11 +270,13 @@ def from_data(data: Tables) -> dict[str, str]:
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
+        "tempered": markdown(("network", "temperature", "ECE as it is", "ECE with it"), tempered),
         **kept.tables(data["attacked"], data["stronger"], data["corruption"]),
     }  # fmt: skip
 
 
-FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked", "stronger")
+FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked", "stronger",
+         "tempered")  # fmt: skip
 
 
 def main(folder: str) -> None:

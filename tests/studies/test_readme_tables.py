@@ -75,7 +75,7 @@ PLACES = {
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn", "attacked", "kept",
-                      "order", "stronger"},
+                      "order", "stronger", "tempered"},
     "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
