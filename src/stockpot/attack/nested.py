@@ -6,14 +6,16 @@ stand. So a curve over radii costs little more than its smallest radius, and nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stockpot.attack.checks.flags import Flags
 from stockpot.attack.run import AttackResult, attack, image_seeds
+from stockpot.attack.task import Goal
 from stockpot.attack.threat import Threat, Threats
 from stockpot.models.forward.folding import Model
 
@@ -27,19 +29,23 @@ def attack_all(
     labels: Tensor,
     threats: Threats,
     *,
-    seed: int = 0,
-    **params: object,
+    seed: int | Sequence[int] = 0,
+    goal: Goal = "accuracy",
+    **params: Any,
 ) -> tuple[dict[Threat, AttackResult], Tensor]:
     """Attack under every member of a union; the mask says who withstood them all."""
-    seeds = image_seeds(seed, images)
+    seeds, places = image_seeds(seed, images), torch.arange(len(images), device=images.device)
 
-    def search(member: Threat, places: Tensor) -> AttackResult:
+    def search(member: Threat, some: Tensor) -> AttackResult:
         return attack(
-            model, images[places], labels[places.to(labels.device)], norm=member.norm,
-            eps=member.eps, seed=seeds[places].tolist(), **params,
+            model, images[some], labels[some.to(labels.device)], norm=member.norm, eps=member.eps,
+            seed=seeds[some].tolist(), goal=goal, **params,
         )  # fmt: skip
 
-    results = attack_each(threats, torch.arange(len(images), device=images.device), search)
+    if goal == "loss":  # a fallen image has a higher loss yet in a larger ball
+        results = {member: search(member, places) for member in threats.members}
+    else:
+        results = attack_each(threats, places, search)
     masks = torch.stack([result.robust for result in results.values()])
     return results, masks.all(dim=0)
 
