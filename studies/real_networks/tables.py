@@ -22,7 +22,7 @@ import kept
 import numpy as np
 from numpy.typing import NDArray
 from rules import LARGER, NAMES, Drawn, Floats, each_above, each_within, listed, plain
-from study import CROPPED, NETWORKS, RIGHT, WRONG
+from study import CROPPED, LITE, NETWORKS, RIGHT, WRONG
 
 from stockpot.corrupt import BENCHMARK
 from stockpot.files import write_atomic
@@ -260,6 +260,12 @@ def from_data(data: Tables) -> dict[str, str]:
            for when in ("before", "after")))
         for row in data["tempered"]
     ]  # fmt: skip
+    known_looks = {(row["look"], row["network"]): row for row in data["looks"]}
+    looks = [
+        (look, *(percent(*(known_looks[look, name][f"ece{end}"] for end in ("", "_low", "_high")))
+                 for name in LITE))
+        for look in dict.fromkeys(row["look"] for row in data["looks"])
+    ]  # fmt: skip
     pictures = len(data["corruption"])
     return {
         "main": markdown(("network", "shape bias", "accuracy", "published top-1", "ECE",
@@ -271,12 +277,13 @@ def from_data(data: Tables) -> dict[str, str]:
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
         "tempered": markdown(("network", "temperature", "ECE as it is", "ECE with it"), tempered),
+        "looks": markdown(("EfficientNet-Lite", *(NAMES[name][-1] for name in LITE)), looks),
         **kept.tables(data["attacked"], data["stronger"], data["corruption"]),
     }  # fmt: skip
 
 
 FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked", "stronger",
-         "tempered")  # fmt: skip
+         "tempered", "looks")  # fmt: skip
 
 
 def main(folder: str) -> None:
