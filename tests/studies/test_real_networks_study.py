@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pico import make_classifier
 from stockpot.corrupt import BENCHMARK
 from stockpot.measure.mce import named_baseline, score
 
@@ -175,3 +176,19 @@ def test_none_of_few_is_not_certainly_none(part: Part) -> None:
     assert kept.each_below([none], 0.1) == "not told apart"
     assert kept.each_below([np.zeros(160, bool)] * 5, 0.1) == "held"
     assert kept.each_below([half, none], 0.1) == "did not hold"
+
+
+def test_a_look_changes_one_thing(part: Part) -> None:
+    tempered = part("real_networks", "tempered")
+    norm = nn.BatchNorm2d(3)
+    model = make_classifier(nn.Sequential(norm, nn.Flatten(), nn.Linear(768, 4)))
+    size, before = model.preprocess.size, model.preprocess
+    shown = {look: tempered.looked(model, look).preprocess for look in tempered.LOOKS[:-1]}
+    assert shown["as in the study"] == before
+    assert shown["cropped to 7/8"].resized == round(size.height / 0.875)
+    assert shown["whole"].resized == size
+    assert shown["bilinear"].interpolation == "bilinear"
+    assert shown["ImageNet's mean and deviation"].mean == (0.485, 0.456, 0.406)
+    norm.eps = 1e-3
+    assert tempered.looked(model, tempered.LOOKS[-1]).preprocess == before
+    assert norm.eps == 1e-5
