@@ -2,7 +2,7 @@
 
     python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
 
-Writes attacked.csv and stronger.csv beside this file. What is finished lies in the folder; stopped
+Writes attacked.csv beside this file. What is finished lies in the folder; stopped
 and started again, it goes on.
 """
 
@@ -33,10 +33,6 @@ ATTACK = {
     "steps": 10,
     "targets": 3,
 }
-STRONGER = {**ATTACK, "norms": "linf", "eps": RADII[0], "steps": 40, "targets": 9}
-CHECKED = ("mobilenet_v2", "lite0")
-"""Networks that meet the stronger attack, on so many pictures:"""
-FEWER = 20
 SECONDS = 50 * 60
 """Processor time after which no further round is begun."""
 
@@ -73,15 +69,6 @@ def attacked(run: Path, data: Dataset, minutes: float) -> None:
         longest = max(longest, time.monotonic() - start)
 
 
-def stronger(run: Path, data: Dataset) -> None:
-    """How many more fall to more steps and targets, on a few pictures at the smallest radius."""
-    rows = attack_rounds(len(data))[0][:FEWER]
-    for name in CHECKED:
-        model = {name: network(name, run)}
-        seconds = under_attack(run / "stronger" / name, model, data.take(rows), STRONGER)
-        print(f"{name}, stronger: {seconds or 0:.0f} s", flush=True)
-
-
 def under_attack(
     folder: Path, models: Mapping[str, Classifier], data: Dataset, asked: Mapping[str, Any]
 ) -> float | None:
@@ -96,32 +83,26 @@ def under_attack(
     return time.process_time() - start
 
 
-def attack_answers(run: Path, count: int) -> dict[str, list[dict[str, Any]]]:
-    """Answers to a picture as it is and under attack, radius by radius; whole rounds only."""
+def attack_answers(run: Path, count: int) -> list[dict[str, Any]]:
+    """Answers to a picture as it is and under attack, radius by radius.
+
+    Of the first round what is there counts; later ones only when they are whole.
+    """
     records = ["correct", *(f"robust:linf:{eps}" for eps in RADII)]
-    tables: dict[str, list[dict[str, Any]]] = {"attacked": [], "stronger": []}
-
-    def outcomes(folder: Path, record: str) -> Any:
-        (cell,) = load_results(folder)
-        return cell.outcome(record)
-
-    for number, rows in enumerate(attack_rounds(count)):
+    rows: list[dict[str, Any]] = []
+    for number, pictures in enumerate(attack_rounds(count)):
         folders = {name: run / "attacked" / f"{number}-{name}" for name in NETWORKS}
-        if not all(folder.exists() for folder in folders.values()):
+        done = [name for name, folder in folders.items() if folder.exists()]
+        if not done or (number and len(done) < len(NETWORKS)):
             break
-        found = {
-            name: np.stack([outcomes(folder, record) for record in records], axis=1)
-            for name, folder in folders.items()
-        }
-        for place, row in enumerate(rows):
-            said = {name: marks(found[name][place]) for name in NETWORKS}
-            tables["attacked"].append({"round": number, "picture": row, **said})
-    for place, row in enumerate(attack_rounds(count)[0][:FEWER]):
-        said = {
-            name: marks([outcomes(run / "stronger" / name, records[1])[place]]) for name in CHECKED
-        }
-        tables["stronger"].append({"picture": row, **said})
-    return tables
+        found = {}
+        for name in done:
+            (cell,) = load_results(folders[name])
+            found[name] = np.stack([cell.outcome(record) for record in records], axis=1)
+        for place, picture in enumerate(pictures):
+            said = {name: marks(found[name][place]) for name in done}
+            rows.append({"round": number, "picture": picture, **said})
+    return rows
 
 
 def main() -> None:
@@ -132,9 +113,7 @@ def main() -> None:
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
     attacked(given.run, data, given.minutes)
-    stronger(given.run, data)
-    for name, rows in attack_answers(given.run, len(data)).items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    write_atomic(HERE / "attacked.csv", csv_text(attack_answers(given.run, len(data))))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import kept
 import numpy as np
 from numpy.typing import NDArray
 from rules import LARGER, NAMES, Drawn, Floats, each_above, each_within, listed, plain
-from study import CROPPED, LITE, NETWORKS, RIGHT, WRONG
+from study import CROPPED, NETWORKS, RIGHT, WRONG
 
 from stockpot.corrupt import BENCHMARK
 from stockpot.files import write_atomic
@@ -254,18 +254,6 @@ def from_data(data: Tables) -> dict[str, str]:
         (shown, percent(told[what]["value"], told[what]["low"], told[what]["high"]))
         for what, shown in names.items()
     ]
-    tempered = [
-        (NAMES[row["network"]], f"{row['temperature']:.2f}",
-         *(percent(*(row[f"ece_{when}{end}"] for end in ("", "_low", "_high")))
-           for when in ("before", "after")))
-        for row in data["tempered"]
-    ]  # fmt: skip
-    known_looks = {(row["look"], row["network"]): row for row in data["looks"]}
-    looks = [
-        (look, *(percent(*(known_looks[look, name][f"ece{end}"] for end in ("", "_low", "_high")))
-                 for name in LITE))
-        for look in dict.fromkeys(row["look"] for row in data["looks"])
-    ]  # fmt: skip
     pictures = len(data["corruption"])
     return {
         "main": markdown(("network", "shape bias", "accuracy", "published top-1", "ECE",
@@ -276,14 +264,11 @@ def from_data(data: Tables) -> dict[str, str]:
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
-        "tempered": markdown(("network", "temperature", "ECE as it is", "ECE with it"), tempered),
-        "looks": markdown(("EfficientNet-Lite", *(NAMES[name][-1] for name in LITE)), looks),
-        **kept.tables(data["attacked"], data["stronger"], data["corruption"]),
+        **kept.tables(data["attacked"], data["corruption"]),
     }  # fmt: skip
 
 
-FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked", "stronger",
-         "tempered", "looks")  # fmt: skip
+FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked")
 
 
 def main(folder: str) -> None:

@@ -75,7 +75,7 @@ PLACES = {
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn", "attacked", "kept",
-                      "order", "stronger", "tempered", "looks"},
+                      "order"},
     "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
@@ -117,7 +117,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
         "fmr": {"claims.py"},
-        "real_networks": {"attacks.py", "kept.py", "rules.py", "tempered.py"},
+        "real_networks": {"attacks.py", "kept.py", "rules.py"},
     }
     for study in PLACES:
         files = {file.name for file in (STUDIES / study).glob("*.py")}
