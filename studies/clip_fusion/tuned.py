@@ -48,8 +48,8 @@ APART = (*PER_TASK, *LARGER, *LABELLED)
 """Methods that make more than one network of the size of the base, or learn from labels."""
 TUNED, TRIALS, TESTED, LEARNED = "clip_tuned", 12, 1000, 256
 HELD: dict[str, dict[str, Any]] = {
-    "fisher": {"expectation": "joint"}, "adamerging": {"steps": 300}, "joint": {"steps": 300},
-    "rank_one_moe": {"steps": 300}, "wemoe": {"steps": 300},
+    "fisher": {"expectation": "joint"}, "adamerging": {"steps": 300}, "dawe": {"steps": 300},
+    "joint": {"steps": 300}, "rank_one_moe": {"steps": 300}, "wemoe": {"steps": 300},
     "concrete": {"steps": 300, "adapt_steps": 300},
     "surgery": {"steps": 300, "surgery_steps": 300}, "fw_soft": {"adapt_steps": 30},
 }  # fmt: skip

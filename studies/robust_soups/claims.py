@@ -1,8 +1,9 @@
 """The findings of "Seasoning Model Soups", judged by the rules of plan.md.
 
-    python studies/robust_soups/claims.py runs/soups
+    python studies/robust_soups/claims.py [runs/soups]
 
-reads the answers of a run, however far it has come, writes claims.json and fills README.md.
+reads the answers of a run (by default those in `planned`), however far it has come, writes
+claims.json and fills README.md.
 """
 
 from __future__ import annotations
@@ -205,20 +206,21 @@ class Claims:
         return [single("F7", compared(runs))] if runs else []
 
     def accuracies(self) -> list[dict[str, Any]]:
-        """Members, chosen soups and joint trainings on the test images, by seed."""
+        """Chosen soups, members and joint trainings on the test images, by seed."""
         rows = []
-        for seed in self.seeds("judge"):
+        for seed in self.seeds("decide"):
             taken, kept = choices(self.answers(seed, "choose")), self.answers(seed, "judge")
-            shown = {role: (kept, one(role)) for role in NORMS}
-            shown |= {"best soup without l_2": (kept, taken.without),
-                      "best soup with l_2": (kept, taken.with_l2)}  # fmt: skip
+            shown = {"best soup without l_2": (kept, taken.without),
+                     "best soup with l_2": (kept, taken.with_l2)}  # fmt: skip
+            if seed in self.seeds("judge"):
+                shown |= {role: (kept, one(role)) for role in NORMS}
             for role in JOINT:
                 if seed in self.seeds("joint", role):
                     shown[role] = self.answers(seed, role), (1.0,)
             for name, (found, soup) in shown.items():
                 known = [n for n in ("clean", *NORMS) if ask(n, soup) in found]
                 scores = {n: float(found[ask(n, soup)].mean()) for n in known}
-                if len(known) == 4:
+                if set(NORMS) <= set(known):
                     scores["union"] = float(union(found, soup).mean())
                 rows.append({"seed": seed, "model": name, "soup": list(soup), **scores})
         return rows
@@ -258,10 +260,13 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             "{:+.2f} [{:+.2f}, {:+.2f}]".format(*p["difference"]) if weights
             else str(Contrast(*p["difference"])) for p in row["parts"]
         )  # fmt: skip
-        body.append(
-            [name, text, shown, str(len(row["parts"][0]["seeds"])), f"**{row['verdict']}**"]
+        factor, decimals = (1, 2) if weights else (100, 1)
+        each = "; ".join(
+            ", ".join(f"{factor * value:+.{decimals}f}" for value in p["seeds"])
+            for p in row["parts"]
         )
-    return markdown(["finding", "claim", "difference, 95 %", "seeds", "verdict"], body)
+        body.append([name, text, shown, each, f"**{row['verdict']}**"])
+    return markdown(["finding", "claim", "difference, 95 %", "each seed", "verdict"], body)
 
 
 def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -288,7 +293,9 @@ def from_data() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="what stretch.py wrote")
+    parser.add_argument(
+        "run", type=Path, nargs="?", default=HERE / "planned", help="what stretch.py wrote"
+    )
     parser.add_argument("--toy", action="store_true", help="of a toy run: print, and fill nothing")
     given = parser.parse_args()
     run = Claims(given.run, TOY if given.toy else Scale())

@@ -437,9 +437,11 @@ def test_a_sweep_and_a_plan(pool: ClipPool) -> None:
         "adamerging", pool.members, base=pool.base, tasks=pool.tasks, key="steps", values=[0, 2]
     )
     assert list(made) == ["steps=0", "steps=2"]
-    found = plan("adamerging", pool.members, base=pool.base)
-    assert "activations" in str(found)
-    assert found.peak_bytes > 4 * found.weights * 6
+    found, larger = (
+        plan("adamerging", pool.members, base=pool.base, batch_size=size) for size in (16, 1616)
+    )
+    # More images, more activations: of each at least what the embeddings of its patches take.
+    assert larger.peak_bytes - found.peak_bytes > 1600 * 4 * 16 * 8
 
 
 def _learned(method: str, pool: ClipPool, **settings: Any) -> dict[str, Any]:

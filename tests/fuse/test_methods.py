@@ -11,6 +11,7 @@ from stockpot.fuse.run import fuse
 from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.della import survival
 from stockpot.fuse.sparse.select import kth_smallest
+from stockpot.fuse.sparse.varying import variance_of
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     leading_triples,
@@ -241,3 +242,24 @@ def test_batch_norm_statistics_are_estimated_anew() -> None:
 def test_sums_have_the_bits_of_torchs_reduction(count: int) -> None:
     tensors = torch.randn(count, 1024, generator=torch.Generator().manual_seed(count))
     assert torch.equal(add_up(tensors), tensors.sum(dim=0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 20, 100])
+def test_variances_have_the_bits_of_torchs(count: int) -> None:
+    """Where rounding shows: changes on a grid (as those of bf16 files are), cancelling offsets,
+    equal and missing changes, all sizes, and what is no number. A sum over two passes fails."""
+    generator = torch.Generator().manual_seed(count)
+    noise = torch.randn(count, 80_000 // count, generator=generator)
+    sizes = 10.0 ** torch.randint(-10, 10, noise.shape, generator=generator)
+    broken = noise.clone()
+    broken[0, :2] = torch.tensor([torch.inf, torch.nan])
+    tables = [
+        noise, noise * 1e-4, noise * 1e-38, noise * 1e30, noise + 1000, 1 + noise * 1e-6,
+        noise.bfloat16().float(), (noise * 4096).round() / 4096, noise.round(), noise * sizes,
+        noise * (noise > 0), noise[:1].expand(count, -1), noise[:, :1], noise[:, :3],
+        noise.double(), broken,
+    ]  # fmt: skip
+    for table in tables:
+        whole = table.contiguous()  # as a stack is
+        found, meant = variance_of(whole), whole.var(dim=0, unbiased=False)
+        assert torch.equal(found.nan_to_num(-1.0), meant.nan_to_num(-1.0))

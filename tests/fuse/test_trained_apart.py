@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import sys
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +21,7 @@ from transformers import ViTConfig, ViTForImageClassification
 import stockpot
 from commands import invoke
 from pico import CLASSES, make_classifier, make_dataset
+from processes import Running
 from residual import residual_model
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.fuse.permutation.families import permutation_spec
@@ -273,3 +278,60 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path) -> None:
             fuse(method, members, **{"tasks": DATA, **options})
         assert told in raised.value.message, raised.value.message
         assert "\n" not in raised.value.message
+
+
+def _killed(method: str, folder: str, moment: int | str) -> None:
+    """Fuse until some images were looked at, or something was done to a file, and end at once."""
+    looks = 0
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def told(what: str, done: int, total: int) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == moment:
+            die()
+
+    def heard(event: str, arguments: tuple[object, ...]) -> None:
+        if event == moment and str(Path(folder) / "out") in map(str, arguments):
+            die()
+
+    sys.addaudithook(heard)
+    _apart(method, Path(folder), "out", told)
+
+
+def _apart(
+    method: str, folder: Path, out: str, told: Callable[[str, int, int], None]
+) -> dict[str, Tensor]:
+    members = [folder / "m0", folder / "m1"]
+    made = fuse(
+        method, members, tasks=make_dataset(24, 8, CLASSES), batch_size=6, out=folder / out,
+        progress=told,
+    )  # fmt: skip
+    return load_file(made / "model.safetensors")
+
+
+@pytest.mark.parametrize("method", ["zipit", "pleas"])
+def test_killed_anywhere_it_comes_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    """At the first images, at the last, and when all is written but not in its place: the next
+    run begins anew, and none leaves anything behind."""
+    for seed in (0, 1):
+        new_model(
+            "small_resnet", make_dataset(24, 8, CLASSES), tmp_path / f"m{seed}", size=8, seed=seed,
+            embedding_size=6, hidden_sizes=[6, 8], depths=[1, 1], layer_type="basic",
+        )  # fmt: skip
+    looks: list[str] = []
+    whole = _apart(method, tmp_path, "whole", lambda what, done, total: looks.append(what))
+    assert len(looks) >= 4
+    for moment in (1, len(looks), "os.rename"):
+        ended = Running(_killed, method, str(tmp_path), moment).wait()
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert not (tmp_path / "out").exists()
+    again: list[str] = []
+    found = _apart(method, tmp_path, "out", lambda what, done, total: again.append(what))
+    assert again == looks
+    assert found.keys() == whole.keys()
+    for name, value in whole.items():
+        assert torch.equal(found[name], value), name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m0", "m1", "out", "whole"]

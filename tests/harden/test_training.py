@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stockpot.harden.augment import augment, crop, cutmix, flip, mixup, random_r
 from stockpot.harden.loop import Resume, train
 from stockpot.harden.optimise import factor, make_optimiser, set_rate
 from stockpot.harden.run import harden, hardening_record
+from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.load import load_model
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "lr": 0.01, "ema": 0.9, "seed": 5}
@@ -266,3 +268,26 @@ def test_recorded_slopes_train_the_same_network(tmp_path) -> None:
     again = trained(Counted(), resume=resume)
     for name, value in found.items():
         assert torch.allclose(again[name].float(), value.float(), rtol=1e-3, atol=1e-4), name
+
+
+def test_bfloat16_on_a_processor_that_emulates_it_is_told(
+    pico_vit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = {"avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units, raising=False)
+    with pytest.warns(UserWarning, match=r"emulates it, .* choose precision fp32"):
+        harden("nominal", pico_vit, make_dataset(8), epochs=0, precision="bf16")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        harden("nominal", pico_vit, make_dataset(8), epochs=0)
+        warn_if_emulated("bf16", torch.device("cuda"))
+        units["amx_bf16"] = True
+        harden("nominal", pico_vit, make_dataset(8), epochs=0, precision="bf16")
+
+
+def test_recipes_for_processors_do_not_train_in_bfloat16() -> None:
+    texts = [path.read_text() for path in (Path(__file__).parents[2] / "recipes").glob("*.yaml")]
+    meant = [text for text in texts if "Hardware: two C" in text]
+    assert len(meant) > 3
+    for text in meant:
+        assert "precision: bf16" not in text, text.partition("\n")[0]

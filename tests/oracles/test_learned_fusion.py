@@ -44,6 +44,17 @@ def test_regmean(ratio: float) -> None:
         torch.testing.assert_close(got[name], values, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("ratio", [0.95, 0.1])
+def test_regmean_pp(ratio: float) -> None:
+    """As for `regmean`; the second block's inputs come from the first one merged."""
+    got = ours("regmean_pp", examples=12, batch_size=4, off_diagonal=ratio)
+    want = part(load_file(DATA / "regmean_pp.safetensors"), f"regmean_pp_{ratio}/")
+    assert any(".layers.1." in name for name in want)
+    for name, values in want.items():
+        ((_, found),) = [item for item in got.items() if item[0].endswith(name)]
+        torch.testing.assert_close(found, values, rtol=1e-3, atol=3e-4)
+
+
 @pytest.mark.parametrize("layers", ["task", "layer"])
 @pytest.mark.parametrize("together", [1, 3])
 def test_adamerging(layers: str, together: int, tmp_path: Path) -> None:

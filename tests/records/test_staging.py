@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import stockpot
 from commands import invoke
 from pico import CLASSES, make_dataset
-from stockpot.checkpoints import folder as folders
+from stockpot.checkpoints import model_card
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadParameterError
 from stockpot.fuse import recompute
@@ -50,7 +50,7 @@ def test_a_failure_leaves_nothing_behind(
     def fail(*_: Any, **__: Any) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(folders, "write_record", fail)  # the last file of every folder
+    monkeypatch.setattr(model_card, "write_record", fail)  # the last file of every folder
     out = tmp_path / "place" / "out"
     for make in (
         lambda: fuse("average", nets, out=out),

@@ -236,6 +236,54 @@ def test_a_search_is_compared_where_both_were_accepted() -> None:
     assert (row.a, row.b) == (1.0, 0.5)
 
 
+SETS = ("forest", "sea", "street")
+"""The same objects on three backgrounds."""
+
+
+def searched(name: str, data: str, right: np.ndarray, kept: np.ndarray) -> CellResult:
+    cell = clean_cell(name, data, right)
+    key = cell.key.model_copy(update={"measure": "dynamic"})
+    facts = cell.data.model_copy(update={"fingerprint": data})
+    outcomes = {"validated": pack_bits(kept), "withstood": pack_bits(right & kept)}
+    return cell.model_copy(update={"key": key, "data": facts, "outcomes": outcomes})
+
+
+def test_the_mean_over_sets_of_the_same_images_covers_the_truth() -> None:
+    """Other images are judged in every set, so that sets differ in size, and share what they have:
+    95 % of 150 intervals, and a true margin is missed in 5 % of all cases."""
+    generator = np.random.default_rng(0)
+    covered = refused = 0
+    for _ in range(150):
+        # Of each image of a large world both are right, one of them, or none: 0.25 - 0.15.
+        drawn = generator.choice(4, 80, p=(0.4, 0.25, 0.15, 0.2))
+        right = {"a": np.isin(drawn, (0, 1)), "b": np.isin(drawn, (0, 2))}
+        kept = [generator.random(80) < 0.7 for _ in SETS]
+        seen = list(zip(SETS, kept, strict=True))
+        sides = ([searched(name, data, right[name], keep) for data, keep in seen] for name in "ab")
+        row = stockpot.compare(*sides, margin=0.1, top=0).rows[-1]
+        assert row.data == "mean of 3"
+        assert row.clusters < 80
+        covered += row.low <= 0.1 <= row.high
+        refused += row.p_value <= 0.05
+    assert 0.90 <= covered / 150 <= 0.99
+    assert refused / 150 <= 0.09
+
+
+def test_images_under_three_names_count_once() -> None:
+    right = flags(0.8, 12)
+    once, *more = (
+        [clean_cell(name, data, right).model_copy(update={"groups": pack_groups(range(12))})
+         for data in SETS[:count]]
+        for count in (1, 3) for name in "ab"
+    )  # fmt: skip
+    single = stockpot.compare(once, more[0], margin=-0.1).rows[0]
+    mean = stockpot.compare(*more[1:], margin=-0.1).rows[-1]
+    assert (mean.data, mean.n, mean.clusters) == ("mean of 3", 36, 12)
+    assert (mean.low, mean.high, mean.p_value) == pytest.approx(
+        (single.low, single.high, single.p_value)
+    )
+
+
 def test_what_cannot_be_paired_is_said() -> None:
     a, b = two()
     other = clean_cell("old", "y", flags(0.6, 120))

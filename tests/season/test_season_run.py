@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from stockpot.models.load import load_model
 from stockpot.results.statistics import wilson
 from stockpot.season import seasoners
 from stockpot.season.run import season
+from stockpot.season.seasoned import Seasoned
 
 
 @pytest.fixture
@@ -140,3 +142,25 @@ def test_errors_say_what_to_do() -> None:
         season("uniform", members, images, shots=5, protocol="hopeful")
     with pytest.raises(UserError, match="does not know"):
         season("uniform", members, make_dataset(classes=("x", "y")), shots=5)
+
+
+def test_the_precision_is_chosen_and_recorded(two_vits: list[Path]) -> None:
+    def grid(**precision: Any) -> Seasoned:
+        settings: dict[str, Any] = {"low": 0.0, "high": 1.0, "step": 0.5, **precision}
+        return season("grid", two_vits, make_dataset(24), shots=12, **settings)
+
+    usual, full, half = grid(), grid(precision="fp32"), grid(precision="bf16")
+    assert [one.record.details["precision"] for one in (usual, full, half)] == [
+        "fp32", "fp32", "bf16",
+    ]  # fmt: skip
+    # What a device decides is no part of the question, so that soups of before are found again.
+    assert "precision" not in usual.record.parameters
+    assert half.record.parameters["precision"] == "bf16"
+    losses = [one.matrix.loss for one in (usual, full, half) if one.matrix is not None]
+    assert np.array_equal(losses[0], losses[1])
+    # Rounded to 8 bits in every layer: other losses, near to the exact ones.
+    assert not np.array_equal(losses[1], losses[2])
+    np.testing.assert_allclose(losses[1], losses[2], rtol=0.05, atol=0.05)
+    for wrong, words in (("tf32", "NVIDIA"), ("fp8", "expected one of auto, fp32, tf32, bf16")):
+        with pytest.raises(UserError, match=words):
+            grid(precision=wrong)

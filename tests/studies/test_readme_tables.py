@@ -7,6 +7,7 @@ half a last digit higher. Everything but numbers must be the same.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -125,3 +126,20 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         text = "".join((STUDIES / study / name).read_text(encoding="utf-8") for name in files)
         assert "stockpot.cli" not in text
         assert "matplotlib" not in text
+
+
+def test_the_page_of_all_claims_says_what_the_studies_say() -> None:
+    page = STUDIES / "README.md"
+    spec = importlib.util.spec_from_file_location("gather", STUDIES / "gather.py")
+    assert spec is not None
+    assert spec.loader is not None
+    gather = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gather)
+    made = gather.gathered()
+    text = page.read_text(encoding="utf-8")
+    assert filled(text, made) == text
+    verdicts = {row[2] for sources in gather.PAPERS.values() for s in sources
+                for row in gather.claims(s)}  # fmt: skip
+    assert verdicts <= set(gather.VERDICTS)
+    for finding in ("F1:", "F10:", "M1:", "M7:", "G1 ", "G6 ", "regmean < adamerging"):
+        assert f"| {finding}" in text

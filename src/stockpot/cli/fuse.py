@@ -143,11 +143,11 @@ def command(
         from stockpot.fuse.align import align_members
 
         sources = align_members(sources)
+    if tasks:
+        settings["tasks"] = _tasks(tasks)
     if plan:
         typer.echo(str(run.plan(method, sources, base=base, **settings, **chosen)))
         return
-    if tasks:
-        settings["tasks"] = _tasks(tasks)
     if out is None:
         raise UserError("expected -o OUT, a folder for the result (or --plan).")
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}

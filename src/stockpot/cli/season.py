@@ -13,6 +13,7 @@ from stockpot.cli.options import (
     DataOptions,
     Device,
     Params,
+    Precision,
     Seed,
     Split,
     examples,
@@ -72,6 +73,7 @@ def command(
     seed: Seed = LIBRARY.seed,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(help="Images per forward pass.")] = LIBRARY.batch_size,
+    precision: Precision = LIBRARY.precision,
 ) -> None:
     """Choose a soup's weights from a few images and score it on those it did not see."""
     from stockpot.cli.console import ImageProgress, table
@@ -85,7 +87,7 @@ def command(
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     settings = key_values(params, "-p")
     own = {"source", "out", "shots", "protocol", "full_matrix", "seed", "device", "batch_size"}
-    own |= {"command", "progress"}
+    own |= {"command", "progress", "precision"}
     for name in sorted(own & settings.keys()):
         raise BadParameterError(
             f"-p {name}: no parameter of the method {method}.",
@@ -106,7 +108,13 @@ def command(
             batch_size=batch_size,
             progress=bar,
             command=shlex.join(["stockpot", *sys.argv[1:]]),
-            **{"bn": bn, "bn_images": bn_images, "class_space": class_space, **settings},
+            **{
+                "bn": bn,
+                "bn_images": bn_images,
+                "class_space": class_space,
+                "precision": precision,
+                **settings,
+            },
         )
     rows = [
         [name, f"{weight:.3f}", _shown(chosen.member_accuracy[name])]

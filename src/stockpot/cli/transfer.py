@@ -46,8 +46,9 @@ def command(
     """Find images on each model and measure all models on them: who shares whose weakness.
 
     With `adversarial`, -p sets parameters of the attack (norm, eps, method, steps, ...); with
-    `dynamic` those of that measure. Show a merge what was found on its members (--on), and it tells
-    whether their weaknesses came along.
+    `dynamic` those of that measure; precision=bf16 among them speeds the search up, while what the
+    images do to each model is decided in full precision. Show a merge what was found on its
+    members (--on), and it tells whether their weaknesses came along.
     """
     from stockpot.charts import heat_map, save, shade
     from stockpot.cli.console import ImageProgress, table

@@ -1,4 +1,4 @@
-"""From a request to a job: open, check and build everything, and say what it will cost."""
+"""From a request to a job: open, check and build everything."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import FuserTags, fusers
 from stockpot.fuse.finish.then import THEN, build, check_base, split_then
 from stockpot.fuse.finish.wrap import finished
-from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import Fuser, SwitchFuser, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.parameters import assign, check_members, check_parameters
 from stockpot.fuse.permutation.whole import check_whole
 from stockpot.fuse.request import DTYPES, Options, Request
 from stockpot.fuse.stacking import stack_layers
-from stockpot.fuse.stream import STRETCH, Stream, device_for
+from stockpot.fuse.stream import Stream, device_for
 from stockpot.models.classifier import Classifier
 from stockpot.registry import Entry
 
@@ -35,9 +35,6 @@ _BEYOND_VISION = (
     "text_model.*", "text_projection.*", "visual_projection.*", "logit_scale", "logit_bias",
 )  # fmt: skip
 """What data-driven methods leave alone in a dual encoder: they run its vision tower only."""
-
-_INTERPRETER = 160_000_000
-"""Private memory of a process that has imported torch and done nothing."""
 
 
 @dataclass(frozen=True)
@@ -229,83 +226,3 @@ def output_dtype(options: Options) -> torch.dtype | None:
         return None
     dtype: torch.dtype = getattr(torch, DTYPES[options.dtype])
     return dtype
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The cost of a fusion."""
-
-    method: str
-    members: int
-    tensors: int
-    weights: int
-    copied: int
-    passes: int
-    read_bytes: int
-    write_bytes: int
-    peak_bytes: int
-    workers: int
-    device: str
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.method}: {self.members} members, {self.tensors} tensors fused "
-            f"({self.weights / 1e6:.1f} M weights), {self.copied} copied",
-            f"{self.passes} passes, {self.read_bytes / 1e9:.2f} GB read, "
-            f"{self.write_bytes / 1e9:.2f} GB written",
-            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads"
-            + ("" if self.device == "cpu" else f", and as much of {self.device}"),
-            *self.notes,
-        ]
-        return "\n".join(lines)
-
-
-def _looks(fuser: Fuser | Learner) -> int:
-    """How often a fuser reads everything before it merges."""
-    if isinstance(fuser, SurveyFuser):
-        return fuser.looks
-    return fuser.passes if isinstance(fuser, StagedFuser) else 0
-
-
-def plan_job(request: Request, job: Job) -> Plan:
-    """Add up what the fusers say they need."""
-    stream, fusers = job.stream, job.fusers
-    models = sum(len(job.models(label)) for label in job.of)
-    alignment = stream.alignment
-    count = len(alignment.members)
-    sources = count + (alignment.base is not None)
-    weights = sum(row.info.numel for row in alignment.rows)
-    per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
-    passes = 1 + max(map(_looks, fusers)) + job.learns
-    whole = any(
-        (isinstance(f, TensorFuser | SwitchFuser) and not f.elementwise)
-        or (isinstance(f, StagedFuser) and f.whole)
-        for f in fusers
-    )
-    largest = max(row.info.numel for row in alignment.rows)
-    piece = largest if whole else min(largest, STRETCH)
-    buffers = 3 * count + 4
-    written = sum(info.nbytes for info in job.infos.values())
-    peak = _INTERPRETER + stream.workers * buffers * piece * stream.accumulate.itemsize
-    held = sum(fuser.holds for fuser in fusers if isinstance(fuser, StagedFuser))
-    peak += held * weights * stream.accumulate.itemsize
-    notes = alignment.notes
-    if job.learns:
-        # Base, one change per member, the working weights and their gradient, all in fp32.
-        peak += 4 * weights * (count + 3)
-        notes += ("plus the activations of one pass while it learns",)
-    return Plan(
-        method=request.method,
-        members=count,
-        tensors=len(alignment.rows),
-        weights=weights,
-        copied=len(alignment.copies),
-        passes=passes,
-        read_bytes=per_pass * passes,
-        write_bytes=written * models,
-        peak_bytes=peak,
-        workers=stream.workers,
-        device=stream.device,
-        notes=notes,
-    )

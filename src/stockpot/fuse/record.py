@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from stockpot.checkpoints.adapter import AdapterSource
 from stockpot.checkpoints.clip.settings import translate_settings
 from stockpot.checkpoints.clip.translate import TranslatedSource
-from stockpot.checkpoints.folder import copy_companions, write_card
+from stockpot.checkpoints.folder import copy_companions
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.locate import ON_A_BASE, Location, base_of_adapter, locate
 from stockpot.checkpoints.member_names import member_names
+from stockpot.checkpoints.model_card import write_card
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.record import MEMBER, Input, Record, plain, write_record
 from stockpot.checkpoints.seen import Seen, read_seen

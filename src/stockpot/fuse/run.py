@@ -16,7 +16,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse.request import Request, make_request, split_options
 
 if TYPE_CHECKING:
-    from stockpot.fuse.job import Plan
+    from stockpot.fuse.cost import Plan
     from stockpot.fuse.request import Spec, Tasks
 
 
@@ -135,7 +135,8 @@ def plan(
     """Check everything that `fuse` would check and say what it would cost, without running it."""
     options, params = split_options(settings)
     request = make_request(method, members, base, tasks, options, {"": params})
-    from stockpot.fuse.job import plan_job, prepare
+    from stockpot.fuse.cost import plan_job
+    from stockpot.fuse.job import prepare
 
     return plan_job(request, prepare(request))
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from stockpot.checkpoints.folder import is_made, staged_folder, state_folder, write_card
+from stockpot.checkpoints.folder import is_made, staged_folder, state_folder
+from stockpot.checkpoints.model_card import write_card
 from stockpot.checkpoints.record import Record, plain
 from stockpot.checkpoints.resolve import resolve
 from stockpot.datasets.dataset import Dataset
@@ -35,6 +36,7 @@ from stockpot.harden.trained_on import held_corruptions, recorded, trained_on
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
+from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.inputs import data_inputs, model_input, named_models, seen_in, seen_of
 from stockpot.models.load import load_for, words_for
 from stockpot.models.own_words import write_own_words
@@ -101,6 +103,8 @@ def _train(
 ) -> Classifier:
     own, common = split_params(method, params)
     entry = hardeners.get(method)
+    if is_first():
+        warn_if_emulated(common["precision"], device)
     if shard:
         _check_shards(entry)
     objective = entry(**own)

@@ -32,6 +32,7 @@ from stockpot.measure.specs import (
 from stockpot.measure.together.in_step import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
 from stockpot.measure.together.sent import carry_out, sent
+from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.forward.options import chosen_forward
 from stockpot.remote.working_copy import working_copy
 from stockpot.results.collection import Results
@@ -120,7 +121,7 @@ def measure(
     if index and not out:
         raise BadParameterError("index: results must be saved as files too: give out.")
     on = pick_device(device)
-    chosen_forward(precision, compile, on)
+    warn_if_emulated(chosen_forward(precision, compile, on).precision, on)
     sets = data_specs(data, data_options)
     feeds = engine == "serial" and on.type == "cuda"
     if feeds:

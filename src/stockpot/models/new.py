@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from stockpot.checkpoints.folder import staged_folder, write_card
+from stockpot.checkpoints.folder import staged_folder
+from stockpot.checkpoints.model_card import write_card
 from stockpot.checkpoints.record import Input, Record, plain
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.words.conventions import words_of

@@ -92,11 +92,12 @@ class SeasonEntry(WithParams):
     class_space: Literal["usual", "all", "subset"] | None = Field(
         None, description="Among which outputs models with more classes than the data are scored."
     )
+    precision: PrecisionChoice | None = Field(None, description="Of forward passes.")
 
     @property
     def options(self) -> dict[str, str]:
         """What is said of the seasoning itself; what is not said is as `stockpot.season` has it."""
-        said = {key: getattr(self, key) for key in ("bn", "bn_images", "class_space")}
+        said = {key: getattr(self, key) for key in ("bn", "bn_images", "class_space", "precision")}
         return {key: value for key, value in said.items() if value is not None}
 
 

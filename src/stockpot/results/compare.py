@@ -13,19 +13,23 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.results.contrast import Verdict
-from stockpot.results.paired.answers import SEARCHED, Answers, answers, judged
+from stockpot.results.paired.answers import SEARCHED, Answers, Both, answers, judged
 from stockpot.results.paired.changes import Changes, changes
 from stockpot.results.paired.pairing import Results, by_model, matched, pairs
 from stockpot.results.paired.significance import holm, sign_test, standard_error, t_test
 from stockpot.results.resamples import RESAMPLES, Groups, resampled_means
 from stockpot.results.schema import CellResult
+from stockpot.results.several_sets import likeness
 from stockpot.results.statistics import difference_of
 
 Place = tuple[str, str, str]
 """Dataset, measure, metric."""
+_CHANCE = 2.6
+"""Correlations of independent answers, times the root of their number, are larger once in 200."""
 
 
 class Compared(NamedTuple):
@@ -132,14 +136,71 @@ def _together(rows: Sequence[Compared], confidence: float) -> list[Compared]:
 
 
 class _Delta:
-    """Answers of both on the same images, and the resampled means of their difference."""
+    """Answers of both on the same images, and the resampled means of their difference.
 
-    def __init__(self, a: Answers, b: Answers, groups: Groups | None, seed: int) -> None:
-        self.a, self.b = a, b
-        self.clusters = len(a) if groups is None else len(np.unique(np.asarray(groups)))
-        delta = (a - b)[:, None]
-        self.draws = resampled_means(delta, seed=seed, resamples=RESAMPLES, groups=groups)[:, 0]
-        self.exact = sign_test(a - b) if groups is None else None
+    Equal numbers of rows are drawn alike. So all rows of a dataset are drawn, whichever of them
+    were judged: sets that show the same images stay together where other ones were judged in each.
+    """
+
+    def __init__(
+        self,
+        both: Both,
+        groups: Groups | None,
+        seed: int,
+        fingerprint: str = "",
+        rows: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Draw the images anew.
+
+        Args:
+            both: how right both are, about the images that were judged.
+            groups: a label for each row; equal ones are drawn together.
+            seed: of the draws.
+            fingerprint: of the images.
+            rows: which rows were judged; all of them by default.
+        """
+        self.a, self.b = both
+        self.fingerprint = fingerprint
+        self.rows = np.ones(len(self.a), bool) if rows is None else rows
+        labels = np.arange(len(self.rows)) if groups is None else np.asarray(groups)
+        self.clusters = len(np.unique(labels[self.rows]))
+        self.drawn = len(np.unique(labels))
+        delta = self.a - self.b
+        self.draws = _drawn(self.over_rows(delta), seed, groups)
+        if not self.rows.all():
+            judged = _drawn(self.rows.astype(np.float64), seed, groups)
+            # A resample without a judged image says nothing of them.
+            rest = np.full(RESAMPLES, delta.mean())
+            self.draws = np.divide(self.draws, judged, out=rest, where=judged > 0)
+        self.exact = sign_test(delta) if groups is None else None
+
+    def over_rows(self, values: Answers) -> Answers:
+        """Values of the judged images in their places, and nothing in the others."""
+        whole = np.zeros(len(self.rows))
+        whole[self.rows] = values
+        return whole
+
+    def shows_images_of(self, other: _Delta) -> bool:
+        """Whether two sets show the same images: as is known, or as their answers tell.
+
+        Answers to different images agree by row by chance alone, hardly ever by so much.
+        """
+        if self.drawn != other.drawn or len(self.rows) != len(other.rows):
+            return False
+        if self.fingerprint and self.fingerprint == other.fingerprint:
+            return True
+        judged = self.rows & other.rows
+        pairs = [
+            (mine.over_rows(mine.a)[judged], mine.over_rows(mine.b)[judged])
+            for mine in (self, other)
+        ]
+        chance = _CHANCE / max(np.sqrt(judged.sum()), 1.0)
+        return any(likeness(one, two) > chance for one, two in zip(*pairs, strict=True))
+
+
+def _drawn(values: Answers, seed: int, groups: Groups | None) -> Answers:
+    found = resampled_means(values[:, None], seed=seed, resamples=RESAMPLES, groups=groups)
+    return found[:, 0]
 
 
 def _deltas(
@@ -150,13 +211,14 @@ def _deltas(
     found = {}
     for metric, (a, b) in answers(cell, other).items():
         labels = groups
-        if groups is not None and metric == SEARCHED:
-            labels = np.asarray(groups)[judged(cell, other)]
-        if labels is not None and np.size(labels) != len(a):
+        rows = judged(cell, other) if metric == SEARCHED else None
+        if labels is not None and np.size(labels) != (len(a) if rows is None else len(rows)):
             labels = None  # a record about other images than the data's own
         if len(a):
             measure = "clean" if metric == "accuracy" else cell.key.measure
-            found[cell.key.data, measure, metric] = _Delta(a, b, labels, seed)
+            found[cell.key.data, measure, metric] = _Delta(
+                Both(a, b), labels, seed, cell.data.fingerprint, rows
+            )
     return found
 
 
@@ -186,16 +248,24 @@ def _row(
     a, b = (float(np.mean([side.mean() for side in sides]))
             for sides in ([p.a for p in parts], [p.b for p in parts]))  # fmt: skip
     draws = np.mean([part.draws for part in parts], axis=0)
-    clusters = [part.clusters for part in parts]
-    found = difference_of(np.array([a - b]), draws, sum(clusters), confidence)
+    shares = _shares(parts)
+    clusters = sum(share * part.clusters for share, part in zip(shares, parts, strict=True))
+    found = difference_of(np.array([a - b]), draws, round(clusters), confidence)
     p = parts[0].exact if len(parts) == 1 and not margin else None
     if p is None:
-        error = standard_error([part.draws for part in parts], clusters)
-        p = t_test(a - b - margin, error, sum(clusters) - len(parts) + 1)
+        error = standard_error(
+            [part.draws for part in parts], [part.clusters for part in parts], shares
+        )
+        p = t_test(a - b - margin, error, round(clusters - sum(shares)) + 1)
     return Compared(
         first, second, *place, a, b, found.difference, found.low, found.high, p,
         sum(len(part.a) for part in parts), found.clusters, margin, "not told apart", p,
     )  # fmt: skip
+
+
+def _shares(parts: Sequence[_Delta]) -> list[float]:
+    """By how much each set counts as images of its own: of k that show the same, 1 / k each."""
+    return [1 / sum(one is two or one.shows_images_of(two) for two in parts) for one in parts]
 
 
 def _labels(

@@ -23,7 +23,7 @@ Done = Callable[[int, int], None]
 def logits_of(model: Classifier, shots: Shots) -> Tensor:
     """All logits of one model for the answers that are possible here, without gradients."""
     with torch.inference_mode():
-        outputs = torch.cat([model(batch).float() for batch in shots.batches])
+        outputs = torch.cat([*map(shots.asked(model), shots.batches)])
         return shots.scorer.logits(outputs)
 
 
@@ -43,9 +43,9 @@ def evaluate(pool: Pool, soups: Tensor, shots: Shots, done: Done | None = None) 
     with torch.inference_mode():
         for block in shots.blocks():
             for row, weights in enumerate(soups):
-                model = pool.load(weights)
+                run = shots.asked(pool.load(weights))
                 for batch, rows in block:
-                    logits = shots.scorer.logits(model(batch).float())
+                    logits = shots.scorer.logits(run(batch))
                     correct[row, rows] = shots.scorer.right(logits, rows)[:, 0]
                     loss[row, rows] = shots.scorer.losses(logits, rows)
                     looks += rows.stop - rows.start
@@ -85,9 +85,9 @@ def answers(pool: Pool, weights: Tensor, shots: Shots, done: Done | None = None)
         for block in shots.blocks():
             totals = [torch.zeros(1, 1, device=pool.device) for _ in block]
             for row, each in enumerate(models):
-                model = pool.load(each)
+                run = shots.asked(pool.load(each))
                 for number, (batch, rows) in enumerate(block):
-                    logits = shots.scorer.logits(model(batch).float())
+                    logits = shots.scorer.logits(run(batch))
                     right[row, rows] = shots.scorer.right(logits, rows)[:, 0]
                     if row < len(pool):
                         totals[number] = totals[number] + logits.softmax(dim=1)

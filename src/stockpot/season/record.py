@@ -16,6 +16,7 @@ from stockpot.pool.batch_norm import Rule
 from stockpot.pool.family import Member
 from stockpot.score.usual_space import Space, settled_space
 from stockpot.season import seasoners
+from stockpot.types import PrecisionChoice
 
 Protocol = Literal["holdout", "leaky"]
 BnImages = Literal["source", "target"]
@@ -34,6 +35,7 @@ def seasoning_record(
     bn: Rule | Literal["auto"] = "auto",
     bn_images: BnImages = "source",
     class_space: Space = "usual",
+    precision: PrecisionChoice = "auto",
     **params: Any,
 ) -> Record:
     """The record that `stockpot.season` with these arguments would write; nothing is chosen."""
@@ -53,6 +55,8 @@ def seasoning_record(
             | {"shots": shots, "protocol": protocol, "batch_size": batch_size}
             | settled_bn(bn, bn_images, source is not None)
             | {"class_space": settled_space(class_space, images.name)}
+            # What the device decides is no part of the question; `details` tells it.
+            | ({"precision": precision} if precision != "auto" else {})
         ),
         seed=seed,
         inputs=[*inputs, *models],

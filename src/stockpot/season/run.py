@@ -23,6 +23,8 @@ from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadParameterError
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.fingerprint import fingerprint_tensors
+from stockpot.models.forward.arithmetic import warn_if_emulated
+from stockpot.models.forward.options import chosen_forward
 from stockpot.models.inputs import seen_in, seen_of
 from stockpot.pool.batch_norm import Rule, Statistics
 from stockpot.pool.family import Member, read_pool
@@ -45,6 +47,7 @@ from stockpot.season.record import (
 )
 from stockpot.season.seasoned import Seasoned, accuracy_score
 from stockpot.season.shots import Shots, read_shots
+from stockpot.types import PrecisionChoice
 
 
 def season(
@@ -65,6 +68,7 @@ def season(
     bn: Rule | Literal["auto"] = "auto",
     bn_images: BnImages = "source",
     class_space: Space = "usual",
+    precision: PrecisionChoice = "auto",
     **params: Any,
 ) -> Seasoned:
     """Choose the weights of a soup of `members` and score it on images the choice did not see.
@@ -95,6 +99,8 @@ def season(
         class_space: among which outputs a model with more classes than the data is scored: `all`,
             the data's (`subset`), or as is `usual` for the data (the subset for ImageNet-A, -R,
             ObjectNet and cue conflict).
+        precision: of forward passes: `fp32`, `tf32` (NVIDIA GPUs), `bf16`, or `auto` by device.
+            Descents on weights are made in full precision, and attacks decided in it.
         params: the method's own parameters.
     """
     entry = seasoners.get(method)
@@ -106,11 +112,14 @@ def season(
         )
     rule = settled_bn(bn, bn_images, source is not None)
     place = pick_device(device)
+    forward = chosen_forward(precision, False, place)
+    warn_if_emulated(forward.precision, place)
     images = seasoning_data(data)
     labelled = source_data(source) if source is not None else None
     asked = seasoning_record(
         method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
-        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space, **params,
+        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space,
+        precision=precision, **params,
     )  # fmt: skip
     if out:
         is_made(Path(out), asked)  # something else there is complained of before the work
@@ -120,7 +129,9 @@ def season(
 
     def read(part: Dataset) -> Shots:
         space = settled_space(class_space, part.name)
-        return read_shots(part, pool.model, device=place, batch_size=batch_size, space=space)
+        return read_shots(
+            part, pool.model, device=place, batch_size=batch_size, space=space, forward=forward
+        )
 
     known = read(labelled) if labelled else None
     seen = read(images.take(rows))
@@ -167,6 +178,7 @@ def season(
         "selected_on": rows.tolist(),
         "batch_norm": treated,
         "classes": scored.scorer.description,
+        "precision": forward.precision,
         "scores": {
             "soup": _plain(accuracy),
             **({"soup, clean": _plain(clean)} if clean else {}),

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stockpot.checkpoints.folder import staged_folder, write_card
+from stockpot.checkpoints.folder import staged_folder
+from stockpot.checkpoints.model_card import write_card
 from stockpot.checkpoints.record import Record
 from stockpot.checkpoints.seen import Seen
 from stockpot.models.classifier import Classifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -15,6 +15,9 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Batches, Feed
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.arithmetic import products
+from stockpot.models.forward.options import Forward
+from stockpot.models.forward.passes import Passes
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import Scorer, scorer_for
 
@@ -31,6 +34,8 @@ class Shots:
     batch_size: int
     groups: NDArray[np.intp] | None = field(default=None, repr=False)
     """Where pictures were made from others: a number of the original for each."""
+    forward: Forward = field(default_factory=Forward)
+    """How models are asked about them."""
 
     def __len__(self) -> int:
         return len(self.scorer.labels)
@@ -57,6 +62,22 @@ class Shots:
             yield pairs
             pairs.clear()
 
+    def asked(self, model: Classifier) -> Callable[[Tensor], Tensor]:
+        """From batches to float32 logits, in the precision of the run.
+
+        For one set of weights: in bfloat16 a copy of the model answers.
+        """
+        precision = self.forward.precision
+        if precision == "bf16":
+            return Passes(model, self.forward, self.batch_size)
+
+        def run(batch: Tensor) -> Tensor:
+            with products(tf32=precision == "tf32"):
+                logits: Tensor = model(batch).float()
+            return logits
+
+        return run
+
     def losses(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """The loss of a model's outputs on each of these rows."""
         return self.scorer.losses(self.scorer.logits(outputs), rows)
@@ -65,7 +86,7 @@ class Shots:
         """Some of the images, in this order."""
         index = torch.as_tensor(rows, dtype=torch.long)
         kept = None if self.groups is None else self.groups[index.cpu().numpy()]
-        return Shots(self.feed.take(index), self.scorer.take(index), batch_size, kept)
+        return Shots(self.feed.take(index), self.scorer.take(index), batch_size, kept, self.forward)
 
     def epochs(self, seed: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of pixels and their rows without end; epoch e has the order of `seed` + e."""
@@ -84,6 +105,7 @@ def read_shots(
     device: torch.device,
     batch_size: int,
     space: ClassSpace = "all",
+    forward: Forward | None = None,
 ) -> Shots:
     """The images of a dataset at the size the model wants, and what is right for the model."""
     scorer = scorer_for(model.classes, data, space)
@@ -91,4 +113,4 @@ def read_shots(
     groups = None
     if data.groups is not None:
         groups = np.unique(np.asarray(data.groups), return_inverse=True)[1]
-    return Shots(feed, scorer.to(device), batch_size, groups)
+    return Shots(feed, scorer.to(device), batch_size, groups, forward or Forward())

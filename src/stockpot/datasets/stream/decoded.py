@@ -26,6 +26,11 @@ _FORGOTTEN = 32
 """After so many passes over sets of pictures, one that was in none of them makes room."""
 
 
+def most_bytes() -> int:
+    """What may be kept, of the memory that is free now."""
+    return min(MOST, usable_memory() // _SHARE)
+
+
 class DecodedPictures:
     """Pixels by content and fit, up to a number of bytes; safe for several threads."""
 
@@ -59,7 +64,7 @@ class DecodedPictures:
         """
         with self._lock:
             if self._room is None:
-                self._room = min(MOST, usable_memory() // _SHARE)
+                self._room = most_bytes()
             if self._bytes + pixels.nbytes > self._room:
                 self._forget()
             if (content, fit) not in self._kept and self._bytes + pixels.nbytes <= self._room:

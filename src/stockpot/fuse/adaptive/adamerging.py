@@ -12,6 +12,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.fusionbench.merging_weights import merging_weights
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.types import Count, Natural, Positive, Seed
 
@@ -70,7 +71,7 @@ def adamerging(
     def fuser(learned: Learned) -> TensorFuser:
         return coefficient_fuser(learned.facts["names"], learned.tensors["coefficients"])
 
-    return DataFuser(learn, fuser)
+    return DataFuser(learn, fuser, (Held(images=batch_size * together),))
 
 
 def first_coefficients(pool: TaskPool, layers: Layers, init: float | str) -> Tensor:

@@ -15,6 +15,7 @@ from stockpot.fuse.adaptive.mask import Mask, masked_fuser
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.types import Count, Natural, Positive, Seed
 
@@ -116,4 +117,5 @@ def concrete(
     def fuser(learned: Learned) -> TensorFuser:
         return masked_fuser(learned.facts["names"], learned.tensors)
 
-    return DataFuser(learn, fuser)
+    # Logits, change, draw and mask, two moments of Adam, and what its gradient is made of.
+    return DataFuser(learn, fuser, (Held(images=batch_size * together, copies=10),))

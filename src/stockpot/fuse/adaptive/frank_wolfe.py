@@ -15,6 +15,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Values
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.types import Count, Natural, Positive, Seed
 
@@ -79,7 +80,7 @@ def fw_hard(
         facts = {"chosen": [names[number] for number in chosen.tolist()]}
         return Learned({"coefficients": merged.cpu()}, {**facts, "names": list(pool.names)})
 
-    return DataFuser(learn, _fuser)
+    return DataFuser(learn, _fuser, (Held(images=min(batch_size, examples)),))
 
 
 @fusers.register(
@@ -155,7 +156,7 @@ def fw_soft(
             )  # fmt: skip
         return Learned({"coefficients": merged.cpu()}, {"names": list(pool.names)})
 
-    return DataFuser(learn, _fuser)
+    return DataFuser(learn, _fuser, (Held(images=batch_size),))
 
 
 def _fuser(learned: Learned) -> TensorFuser:

@@ -14,6 +14,7 @@ from stockpot.fuse.adaptive.adamerging import first_coefficients
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.bookmark import Losses, Values
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.types import Count, Natural, Positive, Seed
 
@@ -77,7 +78,8 @@ def joint(
 
         return TensorFuser(merge, elementwise=True)
 
-    return DataFuser(learn, fuser)
+    # Two moments of Adam and what a step makes of them, then the weights that are kept.
+    return DataFuser(learn, fuser, (Held(images=batch_size, copies=3),))
 
 
 class _Draws:

@@ -65,7 +65,7 @@ def _learning(
     def fuser(learned: Any) -> Any:
         return finished(method, [learner.fuser(learned)], of, steps)
 
-    return DataFuser(learner.learn, fuser)
+    return DataFuser(learner.learn, fuser, learner.held)
 
 
 def _looks(fuser: Fuser) -> int:

@@ -63,14 +63,7 @@ def assemble(
 ) -> TaskPool:
     """Load the working model, give every task its head, and put the members beside each other."""
     labels = tuple(members)
-    sources = {"base": base, **members} if base is not None else dict(members)
-    loaded = {name: _model_source(spec) for name, spec in sources.items()}
-    architecture = next((source for source in loaded.values() if source is not None), None)
-    if architecture is None:
-        raise BadParameterError(
-            "data-driven fusion runs the members: expected a model folder or a classifier as base "
-            "or first member, got state dicts only."
-        )
+    loaded, architecture = _find_architecture(members, base)
     first = data[0] if data else None
     model = _load(architecture, first)
     template = stream.alignment.template
@@ -90,6 +83,30 @@ def assemble(
         words = words_for(architecture, images) or words_of(images)
         tasks.append(_task(name, images, words, source, opened, model, set(places), stream.device))
     return TaskPool(stream, model, places, _only_differing(tasks, model, stream.device), labels)
+
+
+def working_model(
+    members: Mapping[str, Any], base: Any | None, data: Sequence[Dataset]
+) -> Classifier:
+    """The architecture that learning would run, as a model that may be changed."""
+    _, architecture = _find_architecture(members, base)
+    model = _load(architecture, data[0] if data else None)
+    return copy.deepcopy(model) if isinstance(architecture, Classifier) else model
+
+
+def _find_architecture(
+    members: Mapping[str, Any], base: Any | None
+) -> tuple[dict[str, str | Classifier | None], str | Classifier]:
+    """What models can be loaded from, by name, and the first of it: the base's, or a member's."""
+    sources = {"base": base, **members} if base is not None else dict(members)
+    loaded = {name: _model_source(spec) for name, spec in sources.items()}
+    architecture = next((source for source in loaded.values() if source is not None), None)
+    if architecture is None:
+        raise BadParameterError(
+            "data-driven fusion runs the members: expected a model folder or a classifier as base "
+            "or first member, got state dicts only."
+        )
+    return loaded, architecture
 
 
 def _only_differing(tasks: Sequence[Task], model: Classifier, device: str) -> list[Task]:

@@ -25,6 +25,7 @@ from stockpot.files import write_atomic
 from stockpot.foreign import read_json_object, reading
 from stockpot.fuse.fuser import Fuser, TensorFuser
 from stockpot.fuse.fusionbench.merging_weights import is_merging_weights
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 
 
@@ -44,6 +45,8 @@ class DataFuser:
     """Runs the models; what it returns can be saved and used again instead of learning."""
     fuser: Callable[[Learned], Fuser]
     """The method once it has learned."""
+    held: tuple[Held, ...] = (Held(images=32),)
+    """What its stages hold in memory, for the plan."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class ModuleFuser:
     """Makes the plain weights under the module."""
     parts: Callable[[TaskPool, Learned], tuple[dict[str, Tensor], dict[str, Any]]]
     """What is added to them: tensors by name, and settings."""
+    held: tuple[Held, ...] = (Held(images=32, of_each=1),)
+    """What its stages hold in memory, for the plan."""
 
 
 Learner = DataFuser | ModuleFuser

@@ -22,7 +22,7 @@ from stockpot.pool.layout import Layout, put_tensor
 from stockpot.pool.pool import Pool
 from stockpot.score.scorer import Scorer, scorer_for
 
-_AHEAD = 64
+AHEAD = 64
 """Batches that are picked out of a dataset at once."""
 
 
@@ -64,7 +64,7 @@ class Task:
         while True:
             order = torch.randperm(len(self.data), generator=generator)[:whole]
             order, left_out = order[left_out:], max(0, left_out - whole)
-            for rows in torch.split(order, size * _AHEAD):
+            for rows in torch.split(order, size * AHEAD):
                 for batch in self.data.take(rows).batches(size, fit):
                     yield batch._replace(rows=rows[batch.rows])
 

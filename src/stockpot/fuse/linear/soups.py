@@ -14,6 +14,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses, Values
 from stockpot.fuse.learning.coefficients import soup_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.pool.soups import Judged, LearnedSoup, greedy
 from stockpot.types import Count, Epochs, Positive
@@ -54,7 +55,7 @@ def greedy_soup(*, strict: bool = False, batch_size: Count = 256) -> DataFuser:
         names = learned.facts["names"]
         return soup_fuser(names, learned.tensors["weights"][:, None].expand(-1, len(names)))
 
-    return DataFuser(learn, fuser)
+    return DataFuser(learn, fuser, (Held(batch_size, backward=False),))
 
 
 @fusers.register(
@@ -97,7 +98,7 @@ def learned_soup(
     def fuser(learned: Learned) -> TensorFuser:
         return soup_fuser(learned.facts["names"], learned.tensors["weights"])
 
-    return DataFuser(learn, fuser)
+    return DataFuser(learn, fuser, (Held(batch_size),))
 
 
 @torch.no_grad()

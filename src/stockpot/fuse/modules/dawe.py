@@ -16,6 +16,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.modules.blocks import frozen, pruned
 from stockpot.fuse.modules.experts import weights_of_layers
@@ -120,7 +121,9 @@ def dawe(
         }
         return {**tensors, **{f"changes.{k}": v for k, v in changes(pool).items()}}, settings
 
-    return ModuleFuser("whole_ensemble", learn, _fuser, parts)
+    return ModuleFuser(
+        "whole_ensemble", learn, _fuser, parts, (Held(batch_size, mixed=1, of_each=1),)
+    )
 
 
 def _fuser(learned: Learned) -> TensorFuser:

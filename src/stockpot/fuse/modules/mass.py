@@ -12,6 +12,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.blocks import mlp_blocks
 from stockpot.fuse.parameters import check_share
@@ -95,7 +96,7 @@ def mass(
         }
         return tensors, settings
 
-    return ModuleFuser("subspace_experts", learn, _fuser, parts)
+    return ModuleFuser("subspace_experts", learn, _fuser, parts, (Held(of_each=1),))
 
 
 def _stacked(parts: list[Tensor]) -> Tensor:

@@ -17,6 +17,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.blocks import Block, frozen, need_blocks
 from stockpot.fuse.modules.experts import low_rank_experts
@@ -133,7 +134,9 @@ def rank_one_moe(
         }
         return tensors, settings
 
-    return ModuleFuser("rank_one_experts", learn, _fuser, parts)
+    return ModuleFuser(
+        "rank_one_experts", learn, _fuser, parts, (Held(batch_size * together, of_each=1),)
+    )
 
 
 def _fuser(learned: Learned) -> TensorFuser:

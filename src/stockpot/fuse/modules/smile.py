@@ -10,6 +10,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.experts import low_rank_experts, resting, weights_of_layers
 from stockpot.fuse.spectral.decompose import RANK_TOLERANCE, check_tolerance
@@ -57,7 +58,7 @@ def smile(
                 tensors[f"{path}.bias"] = pool.deltas[:, pool.spans[bias]].clone()
         return tensors, {"layers": changed, "top_k": top_k, "experts": list(pool.members)}
 
-    return ModuleFuser("low_rank_experts", learn, _fuser, parts)
+    return ModuleFuser("low_rank_experts", learn, _fuser, parts, (Held(of_each=1),))
 
 
 def _fuser(learned: Learned) -> TensorFuser:

@@ -15,9 +15,13 @@ from stockpot.fuse.adaptive.adamerging import adamerging
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.models.modules.surgery import corrected
 from stockpot.types import Count, Natural, Positive, Seed
+
+_AT_ONCE = 256
+"""Images per pass where features are computed."""
 
 
 @fusers.register(
@@ -89,7 +93,9 @@ def surgery(
         tensors = {k: v for k, v in learned.tensors.items() if k != "coefficients"}
         return tensors, {"rank": rank}
 
-    return ModuleFuser("surgery", learn, _fuser, parts)
+    return ModuleFuser(
+        "surgery", learn, _fuser, parts, (*merging.held, Held(_AT_ONCE, backward=False))
+    )
 
 
 def _fuser(learned: Learned) -> TensorFuser:
@@ -102,7 +108,7 @@ def _features(pool: TaskPool, task: Task, examples: int, seed: int) -> Tensor:
     pool.adopt(task)
     parts = [
         pool.model.features(batch.images.to(pool.device)).float()
-        for batch in task.sample(examples, 256, seed, pool.model.preprocess.fit)
+        for batch in task.sample(examples, _AT_ONCE, seed, pool.model.preprocess.fit)
     ]
     return torch.cat(parts)
 

@@ -14,6 +14,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.experts import low_rank_experts
 from stockpot.fuse.spectral.decompose import RANK_TOLERANCE, check_tolerance
@@ -115,7 +116,9 @@ def twin(
         }
         return tensors, settings
 
-    return ModuleFuser("whole_ensemble", learn, _fuser, parts)
+    return ModuleFuser(
+        "whole_ensemble", learn, _fuser, parts, (Held(batch_size, backward=False), Held(of_each=2))
+    )
 
 
 def _fuser(learned: Learned) -> TensorFuser:

@@ -17,6 +17,7 @@ from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.bookmark import Losses
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import Learned, ModuleFuser
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.blocks import Block, frozen, need_blocks
 from stockpot.fuse.parameters import check_share
@@ -137,7 +138,11 @@ def wemoe(
         }
         return tensors, settings
 
-    return ModuleFuser("weight_ensemble", learn, _fuser, parts)
+    # Every image has MLPs of its own, or the batch one; what is written are all changes.
+    images = batch_size * (1 if routing == "batch" else together)
+    own = 1.0 if routing == "image" else 1 / images
+    held = (Held(images, mixed=own, of_each=int(density < 1)), Held(of_each=1))
+    return ModuleFuser("weight_ensemble", learn, _fuser, parts, held)
 
 
 def _fuser(learned: Learned) -> TensorFuser:

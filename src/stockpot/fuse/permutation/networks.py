@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.permutation.families import permutation_spec
 from stockpot.fuse.permutation.match import permuted
@@ -67,6 +68,11 @@ class Networks:
         places = pool.model.state_dict()
         found = zip(pool.names, pool.places, strict=True)
         return {name: places[place].detach().float().cpu().clone() for name, place in found}
+
+
+def held_apart(batch_size: int, examples: int) -> tuple[Held, ...]:
+    """Every member as a network and as a state, units that are watched, and images for repair."""
+    return (Held(batch_size, copies=4, of_each=3, seen=examples),)
 
 
 def networks_of(

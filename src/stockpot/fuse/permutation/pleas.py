@@ -16,7 +16,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.permutation.match import Permutations, match_weights
-from stockpot.fuse.permutation.networks import Networks, networks_of
+from stockpot.fuse.permutation.networks import Networks, held_apart, networks_of
 from stockpot.fuse.permutation.refit import mean_of, refitted
 from stockpot.fuse.permutation.seen_units import covariances
 from stockpot.fuse.statistics.regmean import solved_fuser
@@ -73,7 +73,7 @@ def pleas(
         }
         return Learned({plain_name(name): value for name, value in settled.items()}, facts)
 
-    return DataFuser(learn, solved_fuser)
+    return DataFuser(learn, solved_fuser, held_apart(batch_size, examples))
 
 
 def _stay(networks: Networks) -> Permutations:

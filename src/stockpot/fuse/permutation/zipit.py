@@ -11,7 +11,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.permutation.merged_units import merged
-from stockpot.fuse.permutation.networks import Networks, networks_of
+from stockpot.fuse.permutation.networks import Networks, held_apart, networks_of
 from stockpot.fuse.permutation.pairing import correlations, paired
 from stockpot.fuse.permutation.seen_units import covariances
 from stockpot.fuse.statistics.regmean import solved_fuser
@@ -76,7 +76,7 @@ def zipit(
         }
         return Learned({plain_name(name): value for name, value in state.items()}, facts)
 
-    return DataFuser(learn, solved_fuser)
+    return DataFuser(learn, solved_fuser, held_apart(batch_size, examples))
 
 
 def _check_plain(networks: Networks) -> None:

@@ -17,6 +17,7 @@ from stockpot.fuse.sparse.select import BINS, sort_keys
 
 _LARGEST = (1 << 31) - 1
 """A sort key that no number is above."""
+_COLUMNS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,32 @@ def _variance_keys(part: Slab) -> Tensor:
 def variance(part: Slab) -> Tensor:
     """Of every weight of a stretch over the members, flat."""
     found = [
-        each.stacked_deltas().reshape(part.count, -1).var(dim=0, unbiased=False)
+        variance_of(each.stacked_deltas().reshape(part.count, -1))
         for each in part.stretches(together=True)
     ]
     return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def variance_of(table: Tensor) -> Tensor:
+    """Of each column, with the bits of `table.var(dim=0, unbiased=False)`.
+
+    torch goes down every column by itself. The same steps (Welford's, in fp64) for many columns at
+    once, few enough to stay in a cache, are five to fifteen times as fast on a CPU. Of one column
+    alone torch adds up parts of it in another order.
+    """
+    columns = table.shape[1]
+    if table.device.type != "cpu" or columns < 2:
+        return table.var(dim=0, unbiased=False)
+    found = table.new_empty(columns)
+    for start in range(0, columns, _COLUMNS):
+        part = table[:, start : start + _COLUMNS]
+        mean = part[0].to(torch.float64, copy=True)
+        squares = (mean - mean).mul_(mean)  # nothing, and no number where there is none
+        for count in range(1, len(part)):
+            values = part[count].to(torch.float64, copy=True)
+            off = values - mean
+            mean += off / (count + 1)
+            # Not as one operation, which would round once where torch rounds twice.
+            squares += off.mul_(values.sub_(mean))
+        found[start : start + _COLUMNS] = squares.div_(len(part))
+    return found

@@ -16,6 +16,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import TensorFuser
 from stockpot.fuse.learning.coefficients import coefficient_fuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.modules.experts import low_rank_experts, resting, weights_of_layers
 from stockpot.fuse.spectral.decompose import RANK_TOLERANCE, check_tolerance
@@ -82,7 +83,7 @@ def ada_svd(
                     coefficients[:, number] = (mean.share * factors).float()
         return Learned({"coefficients": coefficients}, {"names": list(pool.names)})
 
-    return DataFuser(learn, _fuser)
+    return DataFuser(learn, _fuser, (Held(batch_size, backward=False, of_each=1),))
 
 
 def _fuser(learned: Learned) -> TensorFuser:

@@ -13,6 +13,7 @@ from stockpot.checkpoints.layouts import plain_name
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
@@ -102,7 +103,8 @@ def esm(
 
         return TensorFuser(merge)
 
-    return DataFuser(learn, fuser)
+    held = Held(batch_size, backward=False, copies=4, of_each=2, grams=1.5)
+    return DataFuser(learn, fuser, (held,))
 
 
 @dataclass

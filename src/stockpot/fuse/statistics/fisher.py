@@ -13,6 +13,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.statistics.information import Square, information
 from stockpot.types import Count, Positive, Seed
@@ -76,7 +77,9 @@ def fisher(
             floor=floor,
         )
 
-    return DataFuser(learn, fuser)
+    # A gradient for each image of a chunk, their squares, and the information of every member.
+    rows = min(chunk, batch_size) if square == "sample" else 1
+    return DataFuser(learn, fuser, (Held(images=batch_size, copies=2 * rows + 2, of_each=1),))
 
 
 def shares(

@@ -12,6 +12,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.linear.average import mean
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
@@ -59,7 +60,7 @@ def regmean(
                 ridges[name] = ridge
         return Learned(solved, report(len(solved), ridges, examples))
 
-    return DataFuser(learn, solved_fuser)
+    return DataFuser(learn, solved_fuser, (Held(batch_size, backward=False, copies=4, grams=2.5),))
 
 
 def check_regression(method: str, examples: int, off_diagonal: float) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from stockpot.checkpoints.layouts import plain_name
 from stockpot.fuse import fusers
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import TaskPool
 from stockpot.fuse.statistics.gram import Regression, grams, linear_layers, send
 from stockpot.fuse.statistics.regmean import check_regression, images, report, solved_fuser
@@ -69,7 +70,9 @@ def regmean_pp(
                     ridges[name] = ridge
         return Learned(solved, report(len(solved), ridges, examples))
 
-    return DataFuser(learn, solved_fuser)
+    # One block's products at a time.
+    held = Held(batch_size, backward=False, copies=4, grams=1, seen=examples)
+    return DataFuser(learn, solved_fuser, (held,))
 
 
 def stages(pool: TaskPool) -> list[tuple[nn.Module | None, list[int]]]:

@@ -14,6 +14,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.learning.learner import DataFuser, Learned
+from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.sparse.combine import add_up
 from stockpot.fuse.sparse.select import order_statistics
@@ -82,7 +83,7 @@ def tatr(
 
         return TensorFuser(merge, elementwise=True)
 
-    return DataFuser(learn, fuser)
+    return DataFuser(learn, fuser, (Held(images=1, copies=5),))
 
 
 def _streamed(scale: float, density: float) -> StagedFuser:

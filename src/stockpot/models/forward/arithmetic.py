@@ -1,4 +1,4 @@
-"""Whether products of single-precision numbers may be rounded to TensorFloat-32, for a while."""
+"""How a device multiplies: TensorFloat-32 for a while, and bfloat16 where it has units for it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,25 @@ def products(tf32: bool) -> Iterator[None]:
         yield
     finally:
         _allow(*before)
+
+
+def warn_if_emulated(precision: str, device: torch.device) -> None:
+    """Tell that bfloat16 was asked of a processor that has no units for it."""
+    if precision == "bf16" and emulates_bf16(device):
+        warnings.warn(
+            "bf16: this processor has no units for bfloat16 and emulates it, several times slower "
+            "than fp32 would be; choose precision fp32 here.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def emulates_bf16(device: torch.device) -> bool:
+    """Whether a device is known to have no units for bfloat16."""
+    known = getattr(torch.cpu, "get_capabilities", None)
+    if device.type != "cpu" or known is None:
+        return False
+    return not any(has for name, has in known().items() if "bf16" in name)
 
 
 def _allow(convolutions: bool, matrices: bool) -> None:

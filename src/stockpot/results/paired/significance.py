@@ -51,8 +51,16 @@ def t_test(difference: float, spread: float, clusters: int) -> float:
     return float(2 * stdtr(clusters - 1, -abs(difference) / spread))
 
 
-def standard_error(draws: Sequence[NDArray[np.float64]], clusters: Sequence[int]) -> float:
-    """Of the mean of several differences, from resampled means of each and their clusters."""
+def standard_error(
+    draws: Sequence[NDArray[np.float64]], clusters: Sequence[int], shares: Sequence[float] = ()
+) -> float:
+    """Of the mean of several differences, from resampled means of each and their clusters.
+
+    Shares say how much of a set's images are its own, where sets show the same: of k such sets each
+    adds k times as much, since what is added to one image is added to it in all of them.
+    """
     spread = float(np.mean(draws, axis=0).var())
-    added = sum(1 / (count + 2) ** 2 for count in clusters) / len(clusters) ** 2
+    own = shares or [1.0] * len(clusters)
+    added = sum(1 / (n + 2) ** 2 / share for n, share in zip(clusters, own, strict=True))
+    added /= len(clusters) ** 2
     return float(np.sqrt(spread + added))

@@ -1,0 +1,110 @@
+"""Every claim of the five papers on one page: gathers the verdicts of the studies' pages.
+
+    python studies/gather.py
+
+reads the tables of claims in studies/*/README.md, which follow from the data beside them, and fills
+studies/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from stockpot.results.tables import fill, markdown
+
+HERE = Path(__file__).parent
+SAID = {"holds": "held", "the other way round": "did not hold"}
+VERDICTS = ("held", "did not hold", "not told apart", "not run yet")
+
+
+class Source(NamedTuple):
+    """A table of claims on a study's page, and the columns that tell claim, finding and verdict."""
+
+    study: str
+    place: str
+    claim: tuple[str, ...]
+    found: str
+    verdict: str
+    but: str = r"(?!)"
+    """Rows that are not claims of the paper."""
+
+
+PAPERS = {
+    "imagenet-c": (
+        Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict"),
+        Source("surface", "findings", ("finding",), "difference in points", "verdict"),
+        Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
+               but=r"(1|2|3|4|5|6|8) "),
+    ),
+    "soups": (
+        Source("robust_soups", "claims", ("finding", "claim"), "difference, 95 %", "verdict"),
+    ),
+    "masks": (
+        Source("robust_finetuning", "verdicts", ("claim", "as the paper has it"), "", "verdict",
+               but=r"masks"),
+    ),
+    "fmr": (
+        Source("fmr", "claims", ("claim",), "the lowest [95 %]", "verdict", but=r"O\d "),
+    ),
+    "fusion": (
+        Source("clip_fusion", "order", ("published order",),
+               "difference of means, points [95 %]", "here"),
+        Source("clip_fusion", "margin", ("best tuned over best default",), "margin, points [95 %]",
+               "tuning pays"),
+    ),
+}  # fmt: skip
+"""Places of the page, and what is gathered there."""
+TITLES = {
+    "imagenet-c": "ImageNet-C and Icons-50", "soups": "Seasoning Model Soups",
+    "masks": "Masked Images Are Counterfactual Samples",
+    "fmr": "Foundation Model-oriented Robustness", "fusion": "FusionBench",
+}  # fmt: skip
+
+
+def rows(study: str, place: str) -> list[dict[str, str]]:
+    """A table of a study's page."""
+    page = (HERE / study / "README.md").read_text(encoding="utf-8")
+    mark = re.compile(rf"<!-- {re.escape(place)} -->\n(.*?)<!-- end -->", re.DOTALL)
+    found = mark.search(page)
+    if found is None:
+        raise ValueError(f"studies/{study}/README.md has no table {place}")
+    header, _, *body = (
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in found[1].strip().splitlines()
+    )
+    return [dict(zip(header, cells, strict=True)) for cells in body]
+
+
+def claims(source: Source) -> list[list[str]]:
+    """Claim, what was found, verdict, and where."""
+    found = []
+    for row in rows(source.study, source.place):
+        text = ": ".join(row[column] for column in source.claim)
+        if re.match(source.but, text):
+            continue
+        said = row[source.verdict].strip("*")
+        # A cell with many networks is shortened to the first; the study's page has them all.
+        first, *others = row[source.found].split("; ") if source.found else [""]
+        shown = f"{first}; and {len(others)} more" if others else first
+        link = f"[{source.study}]({source.study}/README.md)"
+        found.append([text, shown, SAID.get(said, said), link])
+    return found
+
+
+def gathered() -> dict[str, str]:
+    """The places of README.md."""
+    tables, counted = {}, []
+    for name, sources in PAPERS.items():
+        body = [row for source in sources for row in claims(source)]
+        tables[name] = markdown(("claim", "found", "verdict", "study"), body)
+        told = Counter(row[2] for row in body)
+        counted.append([TITLES[name], str(len(body)), *(str(told[v]) for v in VERDICTS)])
+    tables["counted"] = markdown(("paper", "rows", *VERDICTS), counted)
+    return tables
+
+
+if __name__ == "__main__":
+    fill(HERE / "README.md", gathered())

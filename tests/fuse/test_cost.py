@@ -1,0 +1,97 @@
+"""What a plan says of memory, against what a process that does it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pico import CLASSES, make_classifier
+from processes import Running
+from stockpot.fuse.cost import INTERPRETER, LIBRARIES
+from stockpot.fuse.run import fuse, plan
+from task_pools import random_dataset
+
+SIDE = 32
+CASES: dict[str, dict[str, Any]] = {
+    "adamerging": {"steps": 1, "batch_size": 128},  # activations
+    "joint": {"steps": 1, "batch_size": 8},  # the optimiser's own weights
+    "greedy_soup": {"batch_size": 128},  # no backward pass
+}
+
+
+class Wide(nn.Module):
+    """Few multiplications, many activations, and as many weights."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        grow = [nn.Conv2d(3, 24, 1), *(part for _ in range(4) for part in (nn.GELU(), nn.ReLU()))]
+        self.grow = nn.Sequential(*grow, nn.AdaptiveAvgPool2d(8), nn.Flatten())
+        self.head = nn.Sequential(nn.Linear(24 * 8 * 8, 2048), nn.Linear(2048, len(CLASSES)))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.grow(pixels))
+        return found
+
+
+def question(seed: int = 0) -> dict[str, Any]:
+    base, *members = (make_classifier(Wide(seed + i), size=SIDE) for i in range(3))
+    return {"members": members, "base": base, "device": "cpu",
+            "tasks": [random_dataset(CLASSES, n=128, side=SIDE)] * 2}  # fmt: skip
+
+
+def _private() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def _peaks(out: str) -> None:
+    """What each fusion takes beyond what its process had: itself, and with a plan."""
+    asked = question()
+    # Libraries that are imported when they are first used are no part of it.
+    fuse("adamerging", **asked, steps=1, batch_size=1)
+    keep = ctypes.CDLL("libc.so.6")
+    found = {}
+    for method, settings in CASES.items():
+        keep.malloc_trim(0)
+        before = _private()
+        with _watched() as peaks:
+            fuse(method, **asked, **settings)
+        found[method] = max(peaks) - before
+    Path(out).write_text(json.dumps(found))
+
+
+@contextmanager
+def _watched() -> Iterator[list[int]]:
+    """The process's private memory, looked at again and again."""
+    seen, done = [_private()], threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.002):
+            seen.append(_private())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    yield seen
+    done.set()
+    watcher.join()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the memory")
+def test_the_memory_that_a_plan_states_is_what_learning_takes(tmp_path: Path) -> None:
+    ended = Running(_peaks, str(tmp_path / "peaks")).wait()
+    assert ended.returncode == 0, ended.stderr
+    taken = json.loads((tmp_path / "peaks").read_text())
+    asked = question()
+    for method, settings in CASES.items():
+        said = plan(method, **asked, **settings).peak_bytes - INTERPRETER - LIBRARIES
+        assert taken[method] <= said <= 1.5 * taken[method], (method, taken[method], said)
