@@ -23,6 +23,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
+    "picture",
 )
 OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
 """Studies whose data is outcomes.json: who was right on which image."""
