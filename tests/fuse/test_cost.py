@@ -94,4 +94,5 @@ def test_the_memory_that_a_plan_states_is_what_learning_takes(tmp_path: Path) ->
     asked = question()
     for method, settings in CASES.items():
         said = plan(method, **asked, **settings).peak_bytes - INTERPRETER - LIBRARIES
-        assert taken[method] <= said <= 1.5 * taken[method], (method, taken[method], said)
+        # 1.1 to 1.3 where it was measured; allocators of other systems keep more or less.
+        assert 0.8 < said / taken[method] < 1.8, (method, taken[method], said)
