@@ -78,6 +78,17 @@ def _order(margin: float) -> tuple[Part, ...]:
     )
 
 
+def _wise(end: str) -> tuple[Part, ...]:
+    plain, ours = f"wise-ft{end}", f"object-wise{end}"
+    gains, keeps = minus(plain, "vanilla"), minus("object-single", ours)
+    return (
+        Part(f"`{plain}` less `vanilla`, inside", gains, "inside"),
+        Part(f"`{plain}` less `vanilla`, outside", gains, "outside"),
+        Part(f"`object-single` less `{ours}`, inside", keeps, "inside", -0.005, some=True),
+        Part(f"or `object-single` less `{ours}`, outside", keeps, "outside", -0.005, some=True),
+    )
+
+
 CLAIMS = (
     Claim("M1", "tuning gains inside and falls below zero-shot outside", (
         Part("`vanilla` less `zero-shot`, inside", minus("vanilla", "zero-shot"), "inside"),
@@ -98,20 +109,16 @@ CLAIMS = (
     Claim("M4", "object >= random >= context outside", _order(-0.01)),
     Claim("M5", "objects are masked more than pictures, both more as the threshold falls",
           _masking()),
-    Claim("M6", "WiSE of the counterfactual model gains nothing on both sides, WiSE-FT does", (
-        Part("`wise-ft` less `vanilla`, inside", minus("wise-ft", "vanilla"), "inside"),
-        Part("`wise-ft` less `vanilla`, outside", minus("wise-ft", "vanilla"), "outside"),
-        Part("`object-single` less `object-wise`, inside",
-             minus("object-single", "object-wise"), "inside", -0.005, some=True),
-        Part("or `object-single` less `object-wise`, outside",
-             minus("object-single", "object-wise"), "outside", -0.005, some=True),
-    )),
+    Claim("M6", "WiSE of the counterfactual model gains nothing on both sides, WiSE-FT does",
+          _wise("")),
     Claim("M7", "WiSE-KD helps vanilla much, the counterfactual model little", (
         Part("`wise-kd` less `vanilla`, outside", minus("wise-kd", "vanilla"), "outside"),
         Part("that gain less the gain of `object-single`, outside", _helped(1), "outside"),
     )),
 )  # fmt: skip
 BESIDE = (
+    Claim("M6, alpha chosen", "the same with the smallest alpha that is level with the best inside",
+          _wise("-level")),
     Claim("masks", "masks add to holding features", (
         Part("`object-single` less `no-mask`, outside", minus("object-single", "no-mask"),
              "outside"),
@@ -128,15 +135,27 @@ class Judge:
     """Contrasts of a run, by the rule of plan.md."""
 
     def __init__(self, outcomes: Outcomes) -> None:
+        self.found, covered = answers(outcomes), masks(outcomes)
+        self.contrasts = Contrasts(self.found | covered)
+        self.claims = [
+            claim
+            for claim in (*CLAIMS, *BESIDE)
+            if {name for part in claim.parts for name in part.factors} <= {*self.found, *covered}
+        ]
+        """The first run has not all that stand beside."""
         self.seeds = len(outcomes["seeds"])
-        self.found = answers(outcomes)
-        self.contrasts = Contrasts(self.found | masks(outcomes))
+        self.mask_seeds = len(outcomes["contexts"]["object-single"])
 
-    def widened(self, found: Contrast | None, confidence: float) -> Contrast:
+    def of(self, side: str) -> int:
+        """The seeds of a side."""
+        return self.mask_seeds if side == "masks" else self.seeds
+
+    @staticmethod
+    def widened(found: Contrast | None, n: int, confidence: float) -> Contrast:
         """Few seeds drawn anew show too little of their spread."""
         if found is None:
             raise ValueError("a model of the contrast has not answered all sets")
-        n, place = self.seeds, 0.5 + confidence / 2
+        place = 0.5 + confidence / 2
         factor = stdtrit(n - 1, place) / ndtri(place) * math.sqrt(n / (n - 1))
         value = found.value
         return Contrast(value, value - factor * (value - found.low),
@@ -144,13 +163,12 @@ class Judge:
 
     def judged(self, part: Part, confidence: float = 0.95) -> Contrast:
         """A part with its interval."""
-        return self.widened(
-            self.contrasts.of(part.factors, SETS[part.side], confidence), confidence
-        )
+        found = self.contrasts.of(part.factors, SETS[part.side], confidence)
+        return self.widened(found, self.of(part.side), confidence)
 
     def verdict(self, claim: Claim) -> Verdict:
         """What all parts together say."""
-        if self.seeds < FEWEST:
+        if min(self.of(part.side) for part in claim.parts) < FEWEST:
             return "not told apart"
         together = [self._said(part, 1 - 0.05 / len(claim.parts)) for part in claim.parts]
         alone = [self._said(part, 0.95) for part in claim.parts]
@@ -195,8 +213,8 @@ def masks(outcomes: Outcomes) -> Found:
     runs = outcomes["contexts"]["object-single"]
     return {
         f"{kind} {threshold}": {
-            f"s{seed}": {"masks": np.asarray(runs[str(seed)]["masks"][threshold][kind], np.float32)}
-            for seed in outcomes["seeds"]
+            f"s{seed}": {"masks": np.asarray(run["masks"][threshold][kind], np.float32)}
+            for seed, run in runs.items()
         }
         for kind in ("picture", "object", "iou")
         for threshold in THRESHOLDS

@@ -1,11 +1,12 @@
 """Make and measure what plan.md names: choices on validation pictures, then seed after seed.
 
     stockpot data get cifar10 && stockpot data get quickdraw
-    python studies/robust_finetuning/study.py runs/masks --minutes 65
+    python studies/robust_finetuning/study.py runs/masks --minutes 93
     python studies/robust_finetuning/tables.py runs/masks
 
 Every model's answers are a file of their own, so that a run that was killed goes on after the last
-one. When the minutes are over no further model is begun; outcomes.json holds the whole seeds.
+one. When the minutes are over no further model is begun; outcomes.json holds the seeds that were
+whole by then.
 """
 
 from __future__ import annotations
@@ -32,13 +33,19 @@ from stockpot.models.classifier import Classifier
 from stockpot.results.groups import by_group
 from stockpot.results.packed import pack_bits
 
-SEEDS = tuple(range(10))
-TRIAL = 100
+SEEDS = tuple(range(200, 240))
+MASK_SEEDS = SEEDS[:8]
+"""Those of which M5 is asked."""
+TRIAL = 300
 """The seed with which settings are chosen; it is not judged."""
-RATES, BETAS = (3e-4, 1e-3, 3e-3), (0.3, 1.0, 2.0, 6.0)
+RATES, BETAS = (1e-4, 3e-4, 1e-3), (0.3, 1.0, 2.0, 6.0)
 ALPHAS = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
 COVERAGES = (0.39, 0.25)
 """Of even and of odd seeds."""
+ALPHA = 0.5
+"""The paper's share of the tuned model in WiSE-FT, and in the teacher of WiSE-KD."""
+FIRST: dict[str, Any] = {"lr": 1e-3, "beta": 6.0, "alpha": {}, "validation": {}}
+"""What the first run chose for contexts."""
 THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 TUNING = {"batch_size": 16, "weight_decay": 0.1, "augmentations": ()}
 START = TUNING | {"epochs": 4, "batch_size": 64, "lr": 1e-3, "augmentations": ("flip", "crop")}
@@ -53,7 +60,10 @@ MASKED = {
 }
 KEPT = ("vanilla", "object-single")
 """Models that others are made from."""
-MODELS = ("vanilla", *MASKED, "wise-kd", "wise-ft", "object-wise")
+MIXED = {"wise-ft": KEPT[0], "object-wise": KEPT[1],
+         "wise-ft-level": KEPT[0], "object-wise-level": KEPT[1]}  # fmt: skip
+"""What is mixed with the start: at the paper's share, or at the one that is chosen."""
+MODELS = ("vanilla", *MASKED, "wise-kd", *MIXED)
 Settings = dict[str, Any]
 
 
@@ -83,13 +93,14 @@ class Study:
         """One model of one seed, at these settings."""
         place = self.folder / f"s{seed}"
         out = place / name if name in KEPT else None
-        if name in ("wise-ft", "object-wise"):
-            member = KEPT[0] if name == "wise-ft" else KEPT[1]
-            return self.mixed(place / member, settings["alpha"][member])
+        if name in MIXED:
+            member = MIXED[name]
+            chosen = name.endswith("-level")
+            return self.mixed(place / member, settings["alpha"][member] if chosen else ALPHA)
         common = TUNING | {"epochs": 1, "lr": settings["lr"], "seed": seed, "out": out}
         teacher = {}
         if name.endswith("wise-kd"):
-            teacher["teacher"] = str(self.wise(place / "vanilla", 0.5))
+            teacher["teacher"] = str(self.wise(place / "vanilla", ALPHA))
         if name == "vanilla":
             return stockpot.harden("vanilla", self.zero, self.given.train, **common)
         if name == "wise-kd":
@@ -124,12 +135,16 @@ class Study:
         }
 
     def on_validation(self, model: Classifier) -> NDArray[np.bool_]:
+        if self.given.validation is None:
+            raise ValueError("nothing is chosen here")
         return right(model, {"validation": self.given.validation})["validation"]
 
     def choose(self) -> Settings:
-        """Rate, beta and both alphas, on validation pictures inside."""
+        """Rate, beta and both alphas, on validation pictures inside, or those of the first run."""
         shown: dict[str, dict[str, float]] = {}
         settings: Settings = {"thresholds": self.thresholds(), "beta": BETAS[0]}
+        if self.given.name == "contexts":
+            return settings | FIRST
 
         def trial(name: str) -> NDArray[np.bool_]:
             # A model of the last value must not be taken for this one.
@@ -148,16 +163,16 @@ class Study:
         for settings["beta"] in BETAS:
             tried[settings["beta"]] = trial("object-single")
         shown["beta"] = {str(beta): float(found.mean()) for beta, found in tried.items()}
-        settings["beta"] = largest_level(tried)
+        settings["beta"] = max(level(tried))
         where = self.folder / "trials"
         places = {"vanilla": f"{settings['lr']}-{BETAS[0]}",
                   "object-single": f"{settings['lr']}-{settings['beta']}"}  # fmt: skip
         settings["alpha"] = {}
         for name, place in places.items():
             member = where / place / self.given.name / f"s{TRIAL}" / name
-            scores = {a: float(self.on_validation(self.mixed(member, a)).mean()) for a in ALPHAS}
-            shown[f"alpha of {name}"] = {str(alpha): score for alpha, score in scores.items()}
-            settings["alpha"][name] = max(ALPHAS, key=lambda alpha: (scores[alpha], -alpha))
+            tried = {alpha: self.on_validation(self.mixed(member, alpha)) for alpha in ALPHAS}
+            shown[f"alpha of {name}"] = {str(a): float(found.mean()) for a, found in tried.items()}
+            settings["alpha"][name] = min(level(tried))
         return settings | {"validation": shown}
 
     def masks(self, model: Classifier) -> dict[str, dict[str, list[float]]]:
@@ -199,15 +214,15 @@ def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.b
     return {cell.key.data: cell.outcome("correct") for cell in cells}
 
 
-def largest_level(tried: dict[float, NDArray[np.bool_]]) -> float:
-    """The largest value that is not more than one standard error below the best one."""
+def level(tried: dict[float, NDArray[np.bool_]]) -> list[float]:
+    """The values that are not more than one standard error below the best one, paired."""
     best = max(tried.values(), key=lambda found: found.mean()).astype(np.float64)
 
-    def level(found: NDArray[np.bool_]) -> bool:
+    def near(found: NDArray[np.bool_]) -> bool:
         behind = best - found
         return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
 
-    return max(value for value, found in tried.items() if level(found))
+    return [value for value, found in tried.items() if near(found)]
 
 
 def once(path: Path, make: Callable[[], Any]) -> Any:
@@ -236,7 +251,7 @@ def answers(study: Study, name: str, seed: int, settings: Settings) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--minutes", type=float, default=65)
+    parser.add_argument("--minutes", type=float, default=93)
     parser.add_argument("--small", action="store_true", help="few pictures, for a trial")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -249,14 +264,23 @@ def main() -> None:
         chosen[study.given.name] = once(study.folder / "chosen.json", study.choose)
         starts[study.given.name] = once(study.folder / "zero-shot.json", lambda s=study: zero(s))
     todo = [
-        (seed, study, name) for seed in SEEDS for study in studies for name in study.given.models
+        (seed, study, name)
+        for seed in SEEDS
+        for study in studies
+        if asked(study, seed)
+        for name in study.given.models
     ]
     for seed, study, name in todo:
         path = study.answers(seed, name)
         if time.time() < until or path.is_file():
             settings = chosen[study.given.name]
             once(path, lambda s=study, n=name, k=seed, c=settings: answers(s, n, k, c))
-    write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts))
+    write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts, until))
+
+
+def asked(study: Study, seed: int) -> bool:
+    """Whether a seed has models of the experiment."""
+    return study.given.name != "contexts" or seed in MASK_SEEDS
 
 
 def zero(study: Study) -> dict[str, Any]:
@@ -267,14 +291,22 @@ def zero(study: Study) -> dict[str, Any]:
     return kept | ({"masks": study.masks(model)} if study.given.name == "contexts" else {})
 
 
-def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str, Any]) -> str:
-    """All whole seeds as one text."""
+def in_time(path: Path, until: float) -> bool:
+    """Whether a model was asked before the minutes were over."""
+    return path.is_file() and path.stat().st_mtime <= until
+
+
+def gathered(
+    studies: list[Study], chosen: dict[str, Settings], starts: dict[str, Any], until: float
+) -> str:
+    """All seeds that were whole in time as one text."""
     whole = [
         seed
         for seed in SEEDS
         if all(
-            study.answers(seed, model).is_file()
+            in_time(study.answers(seed, model), until)
             for study in studies
+            if asked(study, seed)
             for model in study.given.models
         )
     ]
@@ -282,7 +314,11 @@ def gathered(studies: list[Study], chosen: dict[str, Settings], starts: dict[str
     for study in studies:
         name = study.given.name
         models = {
-            model: {str(seed): once(study.answers(seed, model), dict) for seed in whole}
+            model: {
+                str(seed): once(study.answers(seed, model), dict)
+                for seed in whole
+                if asked(study, seed)
+            }
             for model in study.given.models
         }
         sets = {

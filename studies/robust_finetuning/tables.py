@@ -3,7 +3,7 @@
     python studies/robust_finetuning/tables.py runs/masks
 
 Copies outcomes.json beside this file, draws the figure and fills README.md. Without a run it does
-so from the outcomes.json that is here. The verdicts follow plan.md.
+so from the outcomes.json that is here, for both runs. The verdicts follow plan.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from claims import BESIDE, CLAIMS, SETS, THRESHOLDS, Judge, Outcomes, masks
+from claims import SETS, THRESHOLDS, Judge, Outcomes, masks
 
 from stockpot.charts import save
 from stockpot.files import write_atomic
@@ -27,14 +27,14 @@ HERE = Path(__file__).parent
 
 def verdict_table(judge: Judge) -> str:
     """One verdict a claim."""
-    rows = [(claim.name, claim.text, judge.verdict(claim)) for claim in (*CLAIMS, *BESIDE)]
+    rows = [(claim.name, claim.text, judge.verdict(claim)) for claim in judge.claims]
     return markdown(("claim", "as the paper has it", "verdict"), rows)
 
 
 def part_table(judge: Judge) -> str:
     """Every part; of the many of M5 the smallest stand for all."""
     rows = []
-    for claim in (*CLAIMS, *BESIDE):
+    for claim in judge.claims:
         found = [(part, judge.judged(part)) for part in claim.parts]
         if claim.name == "M5":
             halves = (found[: len(THRESHOLDS)], found[len(THRESHOLDS) :])
@@ -90,10 +90,11 @@ def chosen_table(outcomes: Outcomes) -> str:
                  for key, found in said["validation"].items()}  # fmt: skip
         alphas = {f"alpha of {model}": alpha for model, alpha in said["alpha"].items()}
         picked = {"rate": said["lr"], "beta": said["beta"], **alphas}
-        rows += [(name, key, value, tried[key]) for key, value in picked.items()]
+        rows += [(name, key, value, tried.get(key, "as the first run"))
+                 for key, value in picked.items()]  # fmt: skip
         for odd, coverage in enumerate(("0.39", "0.25")):
             runs = given["object-single"]
-            ends = [runs[str(seed)]["coverage"] for seed in outcomes["seeds"] if seed % 2 == odd]
+            ends = [run["coverage"] for seed, run in runs.items() if int(seed) % 2 == odd]
             rows.append((name, f"thresholds for {float(coverage):.0%}",
                          ", ".join(f"{kind} {said['thresholds'][kind][coverage]:.2f}"
                                    for kind in ("object", "context")),
@@ -113,10 +114,10 @@ def from_data(outcomes: Outcomes) -> dict[str, str]:
     }
 
 
-def figure(judge: Judge) -> None:
+def figure(judge: Judge, folder: Path) -> None:
     """Inside against outside, numbered as in the table."""
     titles = "accuracy on drawings", "mean accuracy on photographs and icons"
-    save(scatter(scores(judge), *titles), HERE / "drawings.svg")
+    save(scatter(scores(judge), *titles), folder / "drawings.svg")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -124,9 +125,10 @@ def main(arguments: Sequence[str]) -> None:
     if arguments:
         text = (Path(arguments[0]) / "outcomes.json").read_text(encoding="utf-8")
         write_atomic(HERE / "outcomes.json", text)
-    outcomes = json.loads((HERE / "outcomes.json").read_text(encoding="utf-8"))
-    figure(Judge(outcomes))
-    fill(HERE / "README.md", from_data(outcomes))
+    for folder in (HERE, HERE / "first"):
+        outcomes = json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
+        figure(Judge(outcomes), folder)
+        fill(folder / "README.md", from_data(outcomes))
 
 
 if __name__ == "__main__":

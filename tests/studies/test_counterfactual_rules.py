@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +17,7 @@ from stockpot.results.contrast import Contrast, minus
 from stockpot.results.packed import pack_bits
 
 Part = Callable[[str, str], ModuleType]
-PLAN = Path(__file__).parents[2] / "studies" / "robust_finetuning" / "plan.md"
+STUDY = Path(__file__).parents[2] / "studies" / "robust_finetuning"
 N = 100
 
 
@@ -72,35 +74,51 @@ def test_of_the_last_two_parts_of_m6_one_is_enough(part: Part) -> None:
     assert rules.Judge(outcomes(trades)).verdict(m6) == "held"
     gains = wise | {"object-single": (0.4, 0.5), "object-wise": (0.7, 0.8)}
     assert rules.Judge(outcomes(gains)).verdict(m6) == "did not hold"
+    # Beside it stands the same with another alpha, for a run that has it.
+    named = "M6, alpha chosen"
+    assert named not in [each.name for each in rules.Judge(outcomes(gains)).claims]
+    level = {f"{model}-level": trades[model] for model in ("wise-ft", "object-wise")}
+    judge = rules.Judge(outcomes(gains | level | {"object-single": (0.7, 0.5)}))
+    assert named in [each.name for each in judge.claims]
+    assert judge.verdict(claim(rules, named)) == "held"
 
 
 def test_few_seeds_widen_an_interval_by_students_t(part: Part) -> None:
     rules = part("robust_finetuning", "claims")
     judge = rules.Judge(outcomes({"zero-shot": (0.3, 0.7)}, seeds=10))
-    found = judge.widened(Contrast(0.0, -0.1, 0.2), 0.95)
+    found = judge.widened(Contrast(0.0, -0.1, 0.2), 10, 0.95)
     # The quantiles of Student's t with nine degrees of freedom, and of the normal distribution.
     factor = 2.262157 / 1.959964 * math.sqrt(10 / 9)
     assert found == pytest.approx((0.0, -0.1 * factor, 0.2 * factor), abs=1e-6)
+    # Masks may have been asked of fewer seeds, which widens more, and of too few for a verdict.
+    given = outcomes({"zero-shot": (0.3, 0.7), "vanilla": (0.6, 0.4)})
+    runs = given["contexts"]["object-single"]
+    given["contexts"]["object-single"] = {seed: runs[seed] for seed in "01234"}
+    fewer = rules.Judge(given)
+    assert (fewer.of("masks"), fewer.of("inside")) == (5, 8)
+    assert fewer.verdict(claim(rules, "M5")) == "not told apart"
+    assert fewer.verdict(claim(rules, "M1")) == "held"
     # Photographs and icons count alike.
     part_of = rules.Part("", minus("zero-shot", "vanilla"), "outside")
     assert judge.judged(part_of).value == pytest.approx(0.7 - 0.497)
 
 
-def test_beta_is_the_largest_that_costs_nothing_inside(part: Part) -> None:
-    largest = part("robust_finetuning", "study").largest_level
+def test_beta_and_alpha_are_of_those_that_cost_nothing_inside(part: Part) -> None:
+    level = part("robust_finetuning", "study").level
     pictures = np.arange(100)
     flags = {
         0.3: pictures < 70,
         1.0: (pictures < 68) | (pictures == 99),  # 1 point behind, with a standard error of 1.7
         6.0: pictures < 60,  # 10 points behind, with one of 3
     }
-    assert largest(flags) == 1.0
-    assert largest(flags | {6.0: pictures < 71}) == 6.0
+    assert level(flags) == [0.3, 1.0]
+    assert level(flags | {6.0: pictures < 73}) == [6.0]
 
 
-def test_what_is_judged_is_what_the_plan_says(part: Part) -> None:
+@pytest.mark.parametrize("folder", [STUDY, STUDY / "first"], ids=["present", "first"])
+def test_what_is_judged_is_what_the_plan_says(folder: Path, part: Part) -> None:
     rules = part("robust_finetuning", "claims")
-    plan = PLAN.read_text(encoding="utf-8")
+    plan = (folder / "plan.md").read_text(encoding="utf-8")
     table = plan[plan.index("| claim | as the paper") : plan.index('"At least as good"')]
     rows = [line.split("|")[1:-1] for line in table.splitlines()[2:] if line.startswith("|")]
     said: dict[str, set[float]] = {}
@@ -112,7 +130,32 @@ def test_what_is_judged_is_what_the_plan_says(part: Part) -> None:
     assert judged == said
 
 
+def test_nothing_that_the_first_run_judged_is_judged_again() -> None:
+    first, present = (
+        json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
+        for folder in (STUDY / "first", STUDY)
+    )
+    assert not set(first["seeds"]) & set(present["seeds"])
+    assert not set(first["contexts"]["object-single"]) & set(present["contexts"]["object-single"])
+    for experiment in ("drawings", "contexts"):
+        seen, asked = (
+            {about["fingerprint"] for about in run[experiment]["sets"].values()}
+            for run in (first, present)
+        )
+        assert not seen & asked
+
+
 def test_what_is_written_is_not_made_again(part: Part, tmp_path: Path) -> None:
     once = part("robust_finetuning", "study").once
     assert once(tmp_path / "a" / "b.json", lambda: {"x": 1}) == {"x": 1}
     assert once(tmp_path / "a" / "b.json", lambda: pytest.fail("made again")) == {"x": 1}
+
+
+def test_a_model_that_was_asked_too_late_does_not_count(part: Part, tmp_path: Path) -> None:
+    in_time = part("robust_finetuning", "study").in_time
+    path = tmp_path / "answers.json"
+    assert not in_time(path, 1000)
+    path.write_text("{}", encoding="utf-8")
+    os.utime(path, (1000.7, 1000.7))
+    assert in_time(path, 1001)
+    assert not in_time(path, 1000)
