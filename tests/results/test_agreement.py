@@ -9,6 +9,7 @@ from scipy import stats
 from hand_made import clean_cell
 from stockpot.errors import UserError
 from stockpot.results.agreement import (
+    _correlations,
     accuracy_table,
     cell_agreement,
     outcome_table,
@@ -72,3 +73,17 @@ def test_corrupted_accuracy_is_relative_to_that_on_the_images_as_they_are() -> N
         cell.outcomes[name] = pack_bits(np.array(flags, dtype=bool))
     top, bottom, base = outcome_table(cell).mean(axis=0)
     assert top / bottom / base == pytest.approx((3 / 8) / (3 / 4))
+
+
+def test_all_draws_at_once_correlate_as_one_by_one() -> None:
+    draw = np.random.default_rng(0)
+    first, second = (draw.integers(0, 4, (300, 5)).astype(float) for _ in range(2))  # with ties
+    first[0] = 1.0
+    found = _correlations(first, second, "spearman")
+    expected = [stats.spearmanr(a, b).statistic if np.ptp(a) and np.ptp(b) else np.nan
+                for a, b in zip(first, second, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    second[:, 2] = np.nan
+    kept = [0, 1, 3, 4]
+    some = _correlations(first[:, kept], second[:, kept], "spearman")
+    np.testing.assert_allclose(_correlations(first, second, "spearman"), some, atol=1e-12)

@@ -23,6 +23,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
+    "picture",
 )
 OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
 """Studies whose data is outcomes.json: who was right on which image."""
@@ -77,7 +78,8 @@ PLACES = {
                    "seeds", "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
-    "real_networks": {"main", "claims", "shapes", "published", "drawn"},
+    "real_networks": {"main", "claims", "shapes", "published", "drawn", "attacked", "kept",
+                      "order"},
     "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/first": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
@@ -120,6 +122,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
         "fmr": {"claims.py"},
+        "real_networks": {"attacks.py", "kept.py", "rules.py"},
     }
     for study in PLACES.keys() - EARLIER.keys():
         files = {file.name for file in (STUDIES / study).glob("*.py")}

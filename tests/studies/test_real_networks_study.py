@@ -125,3 +125,61 @@ def test_verdicts_follow_the_plan(part: Part) -> None:
     assert tables.each_within([drawn(0.01), drawn(0.04)], 0.05) == "not told apart"
     assert tables.each_within([drawn(0.01), drawn(-0.08)], 0.05) == "did not hold"
     assert tables.each_within([drawn(0, 1)], 0.05) == "not told apart"
+
+
+def test_attacks_meet_the_pictures_that_were_corrupted(part: Part) -> None:
+    attacks = part("real_networks", "attacks")
+    some = attacks.attack_rounds(1000)
+    assert [len(rows) for rows in some] == [40] * 6
+    for number, rows in enumerate(some):
+        own = [row for n, _, pictures in attacks.rounds(1000) if n == number for row in pictures]
+        assert set(rows) == set(own)
+
+
+def test_what_is_kept_and_in_which_order(part: Part) -> None:
+    """Networks that lose known shares, on pictures of which some are wrong to begin with."""
+    kept = part("real_networks", "kept")
+    numbers = [row for _, _, some in kept.rounds(1000) for row in some][:160]
+    stands = dict(zip(kept.NETWORKS, (10, 30, 50, 70, 90), strict=True))
+    # 150 of 160 are right as they are; at the first radius so many of these, at the next none.
+    rows: list[dict[str, Any]] = []
+    for place, number in enumerate(numbers):
+        marks = {n: "x" + "x."[place >= k] + "...." for n, k in stands.items()}
+        rows.append(
+            {"picture": number, **(marks if place < 150 else dict.fromkeys(stands, "." * 6))}
+        )
+    hurt = [{n: "x" + "x" * (k // 10) + "." * (15 - k // 10) for n, k in stands.items()}
+            for _ in numbers]  # fmt: skip
+    rates = kept.kept(kept.flags_of(rows))
+    for name, count in stands.items():
+        assert rates["0.25/255"][name].value == pytest.approx(count / 150)
+        low, high = rates["0.25/255"][name].interval()[1:]
+        wanted = 1.96 * np.sqrt(count / 150 * (1 - count / 150) / 150)
+        assert (high - low) / 2 == pytest.approx(wanted, rel=0.1)
+        assert rates["0.5/255"][name].interval() == (0, 0, 0)
+    assert kept.keeps_most(rates["0.25/255"]) == "EfficientNet-Lite2"
+    assert kept.keeps_most(rates["0.5/255"]) == "not told apart"
+    told = {claim.split()[0]: verdict for claim, _, verdict in kept.claims(rows, hurt)}
+    assert told == {"12": "held", "13": "held", "14": "held", "15": "held"}
+    # The other way round under corruption, and pictures that were not corrupted do not matter.
+    turned = [dict(zip(kept.NETWORKS, reversed(list(row.values())), strict=True)) for row in hurt]
+    more = [*rows, {**rows[0], "picture": 10**6}]
+    order = kept.agreements(more, turned, ["0.25/255"])["0.25/255"]
+    assert (order.correlation, order.n, order.opposite) == (pytest.approx(-1), 160, order.decided)
+    assert kept.claims(more, turned)[-1][-1] == "did not hold"
+    # Of a network that was not attacked nothing is said, and nothing of all networks but that one
+    # of them did not do as was claimed.
+    fewer = [{k: v for k, v in row.items() if k != "lite2"} for row in rows]
+    said = {claim.split()[0]: verdict for claim, _, verdict in kept.claims(fewer, hurt)}
+    assert set(said.values()) == {"not measured"}
+    assert set(kept.tables(fewer, hurt)) == {"attacked", "kept"}
+    worse = [{**row, "mobilenet_v2": "x" * 6} for row in fewer]
+    assert [told for _, _, told in kept.claims(worse, hurt)][:3] == ["did not hold"] * 3
+
+
+def test_none_of_few_is_not_certainly_none(part: Part) -> None:
+    kept = part("real_networks", "kept")
+    none, half = np.zeros(20, bool), np.arange(200) % 2 == 0
+    assert kept.each_below([none], 0.1) == "not told apart"
+    assert kept.each_below([np.zeros(160, bool)] * 5, 0.1) == "held"
+    assert kept.each_below([half, none], 0.1) == "did not hold"

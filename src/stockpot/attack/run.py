@@ -13,9 +13,10 @@ from stockpot.attack import attacks
 from stockpot.attack.checks.flags import Flags
 from stockpot.attack.checks.forward_pass import in_training, optimises
 from stockpot.attack.checks.outputs import is_randomised, is_softmax
+from stockpot.attack.copies import Copies, Forward, Precision
 from stockpot.attack.task import Goal, Outcome, Task, untouched
-from stockpot.attack.threat import Threat, Threats, threat
-from stockpot.attack.victim import Forward, Precision, Victim, evaluation_mode
+from stockpot.attack.threat import threat
+from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
@@ -75,6 +76,7 @@ def attack(
     precision: Precision = "fp32",
     forward: Forward | None = None,
     piece: int | None = None,
+    copies: Copies | None = None,
     check: bool = True,
     **params: Any,
 ) -> AttackResult:
@@ -101,6 +103,7 @@ def attack(
             into convolutions; decisions are checked on the model as it is. By default AutoAttack,
             which looks thousands of times, folds; the others run the model `plain`.
         piece: images per forward pass.
+        copies: keeps what `forward` made for the next attack on the same model.
         check: look for signs of an unreliable result (a few forward passes on a few images, and one
             on those that fell).
         params: further parameters of the method.
@@ -116,11 +119,11 @@ def attack(
     runs = forward or ("folded" if method == "autoattack" else "plain")
     victim = Victim(model, 1 if eot is None else eot, precision, runs, piece)
     with evaluation_mode(model):
-        victim.prepare(pixels, images.dtype)
+        victim.prepare(pixels, images.dtype, copies)
         clean = victim.exactly().logits(pixels)
         check_logits(clean, hard)
         correct = predictions(clean) == hard
-        task = Task(pixels, hard, _seeds(seed, pixels), aim, goal, soft)
+        task = Task(pixels, hard, image_seeds(seed, pixels), aim, goal, soft)
         rows = (correct if goal == "accuracy" else torch.ones_like(correct)).nonzero()[:, 0]
         part = task.take(rows)
         outcome, disputed = untouched(part), 0
@@ -130,18 +133,6 @@ def attack(
                 outcome, disputed = _verified(entry.function, victim, part, outcome, settings)
         flags = _flags(victim, pixels, clean, outcome, disputed) if check else Flags()
     return _result(task, correct, rows, outcome, flags, victim.eot)
-
-
-def attack_all(
-    model: Model, images: Tensor, labels: Tensor, threats: Threats, **params: Any
-) -> tuple[dict[Threat, AttackResult], Tensor]:
-    """Attack under every member of a union; the mask says who withstood them all."""
-    results = {
-        member: attack(model, images, labels, norm=member.norm, eps=member.eps, **params)
-        for member in threats.members
-    }
-    masks = torch.stack([result.robust for result in results.values()])
-    return results, masks.all(dim=0)
 
 
 def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -175,7 +166,8 @@ def check_logits(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def _seeds(seed: int | Sequence[int], pixels: Tensor) -> Tensor:
+def image_seeds(seed: int | Sequence[int], pixels: Tensor) -> Tensor:
+    """A seed for each image."""
     if isinstance(seed, int):
         return torch.arange(seed, seed + len(pixels), device=pixels.device)
     seeds = torch.as_tensor(seed, dtype=torch.long, device=pixels.device)

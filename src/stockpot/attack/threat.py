@@ -73,7 +73,7 @@ def parse_threats(norms: str | Sequence[str], eps: str | Sequence[str | float]) 
             f"and eps {', '.join(radii) or 'none'}."
         )
     pairs = zip(names, radii, strict=True)
-    return Threats(tuple(threat(cast(Norm, name), radius) for name, radius in pairs))
+    return _union_of([threat(cast(Norm, name), radius) for name, radius in pairs])
 
 
 def parse_union(text: str) -> Threats:
@@ -86,7 +86,12 @@ def parse_union(text: str) -> Threats:
         members.append(threat(cast(Norm, norm), eps))
     if not members:
         raise BadParameterError("expected threats such as linf:8/255,l1:12, got none.")
-    return Threats(tuple(members))
+    return _union_of(members)
+
+
+def _union_of(members: Sequence[Threat]) -> Threats:
+    """A threat that is named twice is one: its images would count twice."""
+    return Threats(tuple(dict.fromkeys(members)))
 
 
 def listed(value: str | Sequence[str | float]) -> list[str]:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from stockpot.attack.blocks import Blocks
 from stockpot.attack.captured import Graphs, graphs_for
+from stockpot.attack.copies import Copies, Forward, Precision, faster
 from stockpot.attack.losses import Criterion
 from stockpot.errors import BadParameterError
-from stockpot.models.forward.folding import Model, folded
-from stockpot.models.forward.frozen_graph import frozen
-from stockpot.models.forward.joining import with_ends
+from stockpot.models.forward.folding import Model
 from stockpot.models.shipped.answers import only_asked
 from stockpot.score.predictions import predictions
-
-Precision = Literal["fp32", "bf16"]
-Forward = Literal["plain", "folded", "compiled"]
 
 _HALF = (torch.float16, torch.bfloat16)
 # On a CPU activations of small pieces stay in the cache, and NHWC spares convolutions a reorder.
@@ -67,12 +63,18 @@ class Victim:
         self._door: torch.dtype | None = None
         self._graphs: Graphs | None = None
 
-    def prepare(self, images: Tensor, given: torch.dtype = torch.float32) -> None:
+    def prepare(
+        self,
+        images: Tensor,
+        given: torch.dtype = torch.float32,
+        copies: Copies | None = None,
+    ) -> None:
         """Make the faster model that `forward` asks for; to be called in evaluation mode.
 
         Args:
             images: what is to be attacked.
             given: the precision that the images came in, perhaps since the model wants it.
+            copies: made for earlier attacks on it.
         """
         self._door = _door(self.model, images, given)
         self._graphs = None if self.forward == "compiled" else graphs_for(images.device)
@@ -80,18 +82,8 @@ class Victim:
             return  # a model in half precision is taken as it is
         if isinstance(self.model, nn.Module) and only_asked(self.model):
             return  # there is nothing inside that could be folded, recorded or compiled
-        if self.forward == "folded":
-            self._run = folded(self.model, images)
-            if self.precision == "fp32" and self._run is not self.model:
-                self._look = frozen(self._run, images)
-            if self.precision == "bf16" and isinstance(self._run, nn.Module):
-                # The copy is ours: its weights can be bfloat16, which spares a cast at every look.
-                self._run = self._run.bfloat16() if self._run is not self.model else self._run
-            if self._run is not self.model and images.is_cuda:
-                half = self.precision == "bf16"
-                self._run = with_ends(self._run, images.bfloat16() if half else images)
-        elif self.forward == "compiled":
-            self._run = cast(Model, torch.compile(self.model))
+        make = faster if copies is None else copies.faster
+        self._run, self._look = make(self.model, images, self.forward, self.precision)
 
     @property
     def exact(self) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import torch
 
+from stockpot.attack.copies import Precision
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import Threats, parse_union
-from stockpot.attack.victim import Precision
 from stockpot.datasets.dataset import Batch, Dataset
 from stockpot.errors import BadParameterError
 from stockpot.harden.many.processes import rank, sum_of, workers

@@ -103,8 +103,7 @@ def rank_agreement(
     draws = {name: _draws(np.stack(tables), seed, resamples) for name, tables in settings.items()}
     found = []
     for first, second in combinations(settings, 2):
-        pairs = zip(draws[first][1:], draws[second][1:], strict=True)
-        sample = np.array([_correlation(a, b, kind) for a, b in pairs])
+        sample = _correlations(draws[first][1:], draws[second][1:], kind)
         sample = sample[np.isfinite(sample)]
         low, high = np.percentile(sample, [2.5, 97.5]) if len(sample) else (-1.0, 1.0)
         orders = np.triu(_order(draws[first][1:]) * _order(draws[second][1:]), 1)
@@ -158,6 +157,24 @@ def _order(sample: NDArray[np.float64]) -> NDArray[np.int64]:
     low, high = np.nanpercentile(sample[:, :, None] - sample[:, None, :], [2.5, 97.5], axis=0)
     order: NDArray[np.int64] = (low > 0).astype(np.int64) - (high < 0).astype(np.int64)
     return order
+
+
+def _correlations(
+    first: NDArray[np.float64], second: NDArray[np.float64], kind: Correlation
+) -> NDArray[np.float64]:
+    """Row by row; all rows at once where that gives the same."""
+    if kind == "kendall" or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        pairs = zip(first, second, strict=True)
+        return np.array([_correlation(a, b, kind) for a, b in pairs])
+    from scipy.stats import rankdata
+
+    a, b = (rankdata(rows, axis=1) for rows in (first, second))
+    a, b = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (a, b))
+    with np.errstate(invalid="ignore"):  # where all are equal there is no order
+        found: NDArray[np.float64] = (a * b).sum(axis=1) / np.sqrt(
+            (a**2).sum(axis=1) * (b**2).sum(axis=1)
+        )
+    return found
 
 
 def _correlation(

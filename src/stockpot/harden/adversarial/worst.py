@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from stockpot.attack.copies import Precision
 from stockpot.attack.methods.apgd import Start, apgd
 from stockpot.attack.task import Outcome, Task
 from stockpot.attack.threat import Threat
-from stockpot.attack.victim import Precision, Victim, evaluation_mode
+from stockpot.attack.victim import Victim, evaluation_mode
 from stockpot.harden.many.sharded import is_in_shards
 from stockpot.harden.objective import Step
 from stockpot.models.classifier import Classifier

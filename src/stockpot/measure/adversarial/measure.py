@@ -9,12 +9,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from stockpot.attack.copies import Copies, Precision
 from stockpot.attack.losses import LossName
 from stockpot.attack.methods.autoattack import Parts, Version
+from stockpot.attack.nested import Search, attack_each
+from stockpot.attack.run import AttackResult
 from stockpot.attack.saved_images import ImagesRef, save_images
 from stockpot.attack.scored import attack_scored
 from stockpot.attack.threat import AttackRef, Norms, Threat, Threats
-from stockpot.attack.victim import Precision, evaluation_mode
+from stockpot.attack.victim import evaluation_mode
 from stockpot.checkpoints.folder import check_free
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -37,7 +40,7 @@ from stockpot.results.provenance import provenance
 from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
-from stockpot.score.scorer import scorer_for
+from stockpot.score.scorer import Scorer, scorer_for
 from stockpot.types import Count, Natural
 
 # Seeds of one run lie this far from those of the next, so that no two images share theirs.
@@ -75,7 +78,8 @@ def adversarial(
             `robustbench` (l_inf 8/255), `robustbench-l2` (0.5) or `robustbench-imagenet` (l_inf
             4/255); what follows overrides it.
         norms: such as `linf,l1`; `all` are the protocol's.
-        eps: one radius for each norm, such as `4/255,0.5`, in pixel units where white is 1.
+        eps: one radius for each norm, such as `4/255,0.5`, in pixel units where white is 1. A norm
+            may be named several times: from the smallest radius on, only what stands is attacked.
         method: another attack, with its own defaults.
         steps: of the attack.
         restarts: of the attack.
@@ -109,6 +113,11 @@ def adversarial(
     threats = threats_of(chosen, norms, eps)
     scorer = scorer_for(model.classes, data, class_space)
     extra: dict[str, Any] = {"method": method or chosen.method, **given, "precision": precision}
+    copies = Copies()
+    settings = {
+        member: {**({} if method else chosen.settings(member.norm)), **extra, "copies": copies}
+        for member in threats.members
+    }
     masks: dict[Threat, list[Tensor]] = {member: [] for member in threats.members}
     found: dict[Threat, list[Tensor]] = {member: [] for member in threats.members if save}
     correct: list[Tensor] = []
@@ -133,17 +142,13 @@ def adversarial(
         for batch in todo:
             pixels = batch.images.to(context.device).float() / 255
             seeds = (batch.rows + context.seed * _STRIDE).tolist()
-            came: dict[Threat, Attacked] = {}
             with watching(model) as watch:
-                for member in threats.members:
-                    own = {} if method else chosen.settings(member.norm)
-                    result = attack_scored(
-                        model, pixels, scorer, batch.rows, norm=member.norm, eps=member.eps,
-                        seed=seeds, **{**own, **extra},
-                    )  # fmt: skip
-                    came[member] = Attacked.of(result)
-                    masks[member].append(came[member].robust)
-                    work.add(member, came[member])
+                search = _search(model, pixels, scorer, batch.rows, seeds, settings)
+                places = torch.arange(len(pixels), device=context.device)
+                results = attack_each(threats, places, search)
+                for member, result in results.items():
+                    masks[member].append(result.robust.cpu())
+                    work.add(member, Attacked.of(result))
                     if context.said is not None:
                         outputs = asked_again(model, result.images)
                         notes_of[member](scorer.logits(outputs), batch.rows)
@@ -151,12 +156,13 @@ def adversarial(
                         found[member].append(result.images.cpu())
             if save:
                 seen.append(batch.images)
-            correct.append(came[threats.members[-1]].correct)
+            correct.append(results[threats.members[-1]].correct.cpu())
             if context.said is not None:
                 note(scorer.logits(asked_again(model, pixels)), batch.rows)
             if keeps:
-                robust_now = {str(member): one.robust for member, one in came.items()}
-                about = {str(member): one.about for member, one in came.items()}
+                came = {str(member): Attacked.of(one) for member, one in results.items()}
+                robust_now = {name: one.robust for name, one in came.items()}
+                about = {name: one.about for name, one in came.items()}
                 context.pieces.keep(
                     as_range(batch.rows),
                     {"correct": correct[-1], **robust_now},
@@ -183,6 +189,26 @@ def adversarial(
         flags=work.flags(),
         class_space=scorer.description,
     )
+
+
+def _search(
+    model: Classifier,
+    pixels: Tensor,
+    scorer: Scorer,
+    rows: Tensor,
+    seeds: list[int],
+    settings: Mapping[Threat, Mapping[str, Any]],
+) -> Search:
+    """The attack on one batch, by threat and places in it."""
+
+    def search(member: Threat, places: Tensor) -> AttackResult:
+        own = places.cpu()
+        return attack_scored(
+            model, pixels[places], scorer, rows[own], norm=member.norm, eps=member.eps,
+            seed=[seeds[place] for place in own.tolist()], **settings[member],
+        )  # fmt: skip
+
+    return search
 
 
 @torch.no_grad()
