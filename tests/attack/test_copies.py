@@ -10,14 +10,20 @@ from stockpot.attack.copies import Copies, Faster, faster
 from stockpot.attack.run import attack
 
 
-def test_a_copy_serves_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Faster] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Faster]:
+    """The copies that are made, in their order."""
+    found: list[Faster] = []
 
     def spy(*given: object) -> Faster:
-        made.append(faster(*given))  # type: ignore[arg-type]
-        return made[-1]
+        found.append(faster(*given))  # type: ignore[arg-type]
+        return found[-1]
 
     monkeypatch.setattr("stockpot.attack.copies.faster", spy)
+    return found
+
+
+def test_a_copy_serves_until_the_weights_change(made: list[Faster]) -> None:
     torch.manual_seed(0)
     layers = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 4)
     model = nn.Sequential(*layers).eval()
@@ -45,18 +51,11 @@ def test_a_copy_serves_until_the_weights_change(monkeypatch: pytest.MonkeyPatch)
     assert len(made) == 4
 
 
-def test_batches_of_one_measure_share_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_one_measure_share_a_copy(made: list[Faster]) -> None:
     from pico import make_classifier, make_dataset
     from stockpot.measure import measures
     from stockpot.measure.measurement import Context
 
-    made: list[Faster] = []
-
-    def spy(*given: object) -> Faster:
-        made.append(faster(*given))  # type: ignore[arg-type]
-        return made[-1]
-
-    monkeypatch.setattr("stockpot.attack.copies.faster", spy)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(784, 4))
     asked = {"norms": "linf,linf", "eps": "0.1/255,1/255", "attacks": "apgd-ce", "steps": 2}
