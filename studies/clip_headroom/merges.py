@@ -1,0 +1,166 @@
+"""What is merged, at which settings, and what the merges answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from experts import Asked, Flags, Tower, in_tower, mixed
+from tasks import Task
+
+import stockpot
+from stockpot.fuse import fusers
+from stockpot.models.load import load_for
+
+SMALL = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+WHOLE = (0.3, 0.5, 0.7, 1.0, 1.3, 1.7, 2.2, 3.0)
+SCALES: dict[str, Sequence[float]] = {
+    "task_arithmetic": SMALL, "ties": WHOLE, "dare": SMALL, "breadcrumbs": SMALL,
+    "consensus_ta": SMALL, "magmax": SMALL, "pcb": WHOLE, "tsv_m": WHOLE, "iso_c": WHOLE,
+    "iso_cts": WHOLE, "wudi": WHOLE,
+}  # fmt: skip
+"""Methods that see weights alone -> the scales among which validation images choose: eight each."""
+PLAIN = ("average", "model_stock", *SCALES)
+"""The same at their published settings, the package's defaults, and two without a scale."""
+STATISTICS = ("fisher", "regmean")
+"""Methods that see 256 unlabelled training images of each task."""
+LEARNING: dict[str, dict[str, Any]] = {
+    "adamerging-layer": {"method": "adamerging", "layers": "layer"},
+    "adamerging-task": {"method": "adamerging", "layers": "task"},
+    "wemoe": {"method": "wemoe"},
+}
+"""Methods that learn on unlabelled test images, as published."""
+CORRUPTIONS = ("gaussian_noise", "impulse_noise", "motion_blur", "pixelate", "contrast",
+               "jpeg_compression", "spatter")  # fmt: skip
+"""Those of FusionBench's robust evaluation."""
+CORRUPTED_TASKS = ("cifar10", "fashion_mnist", "icons", "xrays")
+SEVERITY, CORRUPTED = 3, 400
+UNSEEN = (("mnist", "icons"), ("fashion_mnist", "quickdraw"))
+"""Pairs of tasks that no merged expert saw."""
+GENERAL = ("average", "task_arithmetic", "ties", "tsv_m", "iso_c", "regmean")
+Answers = dict[str, dict[str, Flags]]
+"""Answers by model and task (or task and condition)."""
+
+
+class Merging:
+    """The experts of one base, merged in every way."""
+
+    def __init__(self, base: Path, experts: Mapping[str, Path], asked: Asked, steps: int) -> None:
+        self.base, self.experts, self.asked, self.steps = base, experts, asked, steps
+        self.seconds: dict[str, float] = {}
+        self._towers: dict[str, Tower] = {}
+
+    def fused(self, method: str, names: Sequence[str] = (), **params: Any) -> dict[str, Any]:
+        members = {name: str(self.experts[name]) for name in names or self.experts}
+        found: dict[str, Any] = stockpot.fuse(
+            method, members, base=str(self.base), device=self.asked.device, hashes=False, **params
+        )
+        return found
+
+    def published(self) -> Iterator[tuple[str, Answers]]:
+        """Every method at its published settings, on test images."""
+        for name in (*PLAIN, *STATISTICS, *LEARNING):
+            began = time.perf_counter()
+            extra = LEARNING.get(name, {})
+            method = extra.get("method", name)
+            options = {key: value for key, value in extra.items() if key != "method"}
+            if name in LEARNING:
+                options |= {"tasks": self._sets("test"), "steps": self.steps,
+                            "together": len(self.experts)}  # fmt: skip
+            elif name in STATISTICS:
+                options |= {"tasks": self._sets("fit")}
+            yield name, self._asked(name, method, options)
+            self.seconds[name] = round(time.perf_counter() - began, 2)
+
+    def _asked(self, name: str, method: str, options: dict[str, Any]) -> Answers:
+        if method == "wemoe":
+            return self._asked_module(name, method, options)
+        weights = in_tower(self.fused(method, **options))
+        if name in SCALES:
+            self._towers[name] = weights
+        self.asked.put(weights)
+        return {name: self.asked.all_right("test"), f"{name}|corrupted": self.corrupted()}
+
+    def _asked_module(self, name: str, method: str, options: dict[str, Any]) -> Answers:
+        """A module has a router of its own: it is asked as a whole."""
+        place = self.base.parent / name
+        members = {task: str(folder) for task, folder in self.experts.items()}
+        stockpot.fuse(method, members, base=str(self.base), device=self.asked.device, out=place,
+                      hashes=False, **options)  # fmt: skip
+        found: Answers = {name: {}, f"{name}|corrupted": {}}
+        for task, of in self.asked.tasks.items():
+            model = load_for(place, of.test, device=self.asked.device).eval()
+            pixels = self.asked.images(task, "test")
+            found[name][task] = self._right(model, pixels, of)
+            if task in CORRUPTED_TASKS:
+                for kind, changed in self._changed(task):
+                    found[f"{name}|corrupted"][f"{task}|{kind}"] = self._right(model, changed, of)
+        return found
+
+    @torch.no_grad()
+    def _right(self, model: Any, pixels: torch.Tensor, of: Task) -> Flags:
+        said = [model(part.float() / 255).argmax(dim=1).cpu() for part in torch.split(pixels, 1024)]
+        answers = torch.cat(said)
+        flags: Flags = (answers == of.test.labels[: len(answers)]).numpy()
+        return flags
+
+    def tuned(self) -> Iterator[tuple[str, Answers]]:
+        """Every scale on validation images; what they choose, on test images.
+
+        A scale multiplies the merged change, so each is a point on the line from the base through
+        the merge at the default.
+        """
+        for method, scales in SCALES.items():
+            default: Any
+            (default,) = (
+                each.default for each in fusers.get(method).parameters if each.name == "scale"
+            )
+            if method not in self._towers:
+                self._towers[method] = in_tower(self.fused(method))
+            merged = self._towers[method]
+            points = {f"scale={scale}": mixed(self.asked.base, (scale / float(default), merged))
+                      for scale in scales}  # fmt: skip
+            seen: Answers = {}
+            for label, weights in points.items():
+                self.asked.put(weights)
+                seen[f"{method}|{label}|val"] = self.asked.all_right("val")
+            best = max(seen, key=lambda key: np.mean([f.mean() for f in seen[key].values()]))
+            self.asked.put(points[best.split("|")[1]])
+            seen[f"{method}|tuned"] = self.asked.all_right("test")
+            seen[f"{method}|tuned|corrupted"] = self.corrupted()
+            yield method, seen
+
+    def general(self) -> Iterator[tuple[str, Answers]]:
+        """Merges of five experts on the two tasks of which none was an expert."""
+        for unseen in UNSEEN:
+            seen = [name for name in self.experts if name not in unseen]
+            for method in GENERAL:
+                options: dict[str, Any] = {}
+                if method in STATISTICS:
+                    options["tasks"] = [self.asked.tasks[name].fit for name in seen]
+                self.asked.put(in_tower(self.fused(method, seen, **options)))
+                name = f"{method}|without {'+'.join(unseen)}"
+                yield name, {name: self.asked.all_right("test")}
+
+    def corrupted(self) -> dict[str, Flags]:
+        """Answers to corrupted test images of four tasks."""
+        return {
+            f"{task}|{kind}": self.asked.right(task, "test", changed)
+            for task in CORRUPTED_TASKS
+            for kind, changed in self._changed(task)
+        }
+
+    def _changed(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
+        for kind in CORRUPTIONS:
+            key = (task, f"test|{kind}")
+            if key not in self.asked.kept:
+                pixels = self.asked.images(task, "test")[:CORRUPTED]
+                self.asked.kept[key] = stockpot.corrupt(pixels, kind, SEVERITY, seed=0)
+            yield kind, self.asked.kept[key]
+
+    def _sets(self, split: str) -> list[Any]:
+        return [getattr(self.asked.tasks[name], split) for name in self.experts]
