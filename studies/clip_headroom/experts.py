@@ -27,7 +27,7 @@ Flags = NDArray[np.bool_]
 PREFIX = "vision_model."
 PROBED = 5_000
 """Images of a task, at most, that a linear probe is fitted on."""
-STRENGTHS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
+STRENGTHS = (1e-1, 1.0, 1e1)
 SHARE = 0.3
 """The share of a task vector that must bring back most of its gain."""
 
@@ -36,10 +36,10 @@ SHARE = 0.3
 class Training:
     """How experts are trained."""
 
-    steps: int = 480
+    steps: int = 360
     batch: int = 512
-    lr: float = 2e-4
-    joint: float = 3.0
+    lr: float = 3e-4
+    joint: float = 1.5
     """Steps of the training on all tasks, in those of one expert."""
     augmentations: tuple[str, ...] = ("affine", "crop")
 
@@ -57,7 +57,7 @@ def expert(
     )  # fmt: skip
 
 
-def together(tasks: Mapping[str, Task], side: int = 64) -> Dataset:
+def together(tasks: Mapping[str, Task], device: str, side: int = 64) -> Dataset:
     """The images of all tasks in one set, every task equally often, each class with its prompts."""
     from foundation import resized
 
@@ -69,7 +69,7 @@ def together(tasks: Mapping[str, Task], side: int = 64) -> Dataset:
         words = task.fit.vocabulary
         assert words is not None
         rows = torch.arange(most // 2) % len(task.fit)
-        pixels.append(resized(pixels_of(task.fit), torch.device("cpu"), side)[rows])
+        pixels.append(resized(pixels_of(task.fit), torch.device(device), side).cpu()[rows])
         labels.append(task.fit.labels[rows] + len(classes))
         classes += [f"{name}: {word}" for word in task.fit.classes]
         prompts += list(words.prompts)
@@ -155,7 +155,7 @@ def probed(asked: Asked, task: str) -> dict[str, Flags]:
     order = torch.randperm(len(fit), generator=torch.Generator().manual_seed(0)).to(asked.device)
     held, kept = order[: len(order) // 10], order[len(order) // 10 :]
     probes = probe_path(
-        features[kept], labels[kept], len(fit.classes), strengths=STRENGTHS, iterations=60
+        features[kept], labels[kept], len(fit.classes), strengths=STRENGTHS, iterations=40
     )
 
     def share(probe: Probe) -> float:

@@ -46,7 +46,7 @@ class Settings:
     text_width: int = 256
     text_layers: int = 3
     projection: int = 256
-    steps: int = 2400
+    steps: int = 1700
     batch: int = 1024
     spoken: tuple[int, int, int] = (112, 176, 96)
     """Of a batch: icons, sketches of other classes, and named pictures of the tasks."""
@@ -58,6 +58,8 @@ class Settings:
     """What the loss of captions counts for beside that of pictures."""
     sharpest: float = 30.0
     """The largest factor of cosines of pictures and captions."""
+    softened: float = 8.0
+    """The factor of cosines that is written: experts then part classes by wider angles."""
     teacher_side: int = 192
     others: int | None = None
     """Sketches of other classes; all, where nothing is said."""
@@ -212,7 +214,7 @@ def learn(
             trace.append({key: round(value, 4) for key, value in row.items()})
             print("base", seed, trace[-1], flush=True)
     with torch.no_grad():
-        network.model.logit_scale.clamp_(max=math.log(settings.sharpest))  # type: ignore[operator]
+        network.model.logit_scale.fill_(math.log(settings.softened))  # type: ignore[operator]
     network.renew_head()
     model.eval().cpu().save(out)
     return {"trace": trace, "seconds": round(time.perf_counter() - began, 1)}

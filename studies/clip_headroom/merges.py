@@ -20,8 +20,7 @@ SMALL = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 WHOLE = (0.3, 0.5, 0.7, 1.0, 1.3, 1.7, 2.2, 3.0)
 SCALES: dict[str, Sequence[float]] = {
     "task_arithmetic": SMALL, "ties": WHOLE, "dare": SMALL, "breadcrumbs": SMALL,
-    "consensus_ta": SMALL, "magmax": SMALL, "pcb": WHOLE, "tsv_m": WHOLE, "iso_c": WHOLE,
-    "iso_cts": WHOLE, "wudi": WHOLE,
+    "consensus_ta": SMALL, "magmax": SMALL, "tsv_m": WHOLE, "iso_c": WHOLE, "iso_cts": WHOLE,
 }  # fmt: skip
 """Methods that see weights alone -> the scales among which validation images choose: eight each."""
 PLAIN = ("average", "model_stock", *SCALES)
@@ -41,7 +40,7 @@ CORRUPTED_TASKS = ("cifar10", "fashion_mnist", "icons", "xrays")
 SEVERITY, CORRUPTED = 3, 400
 UNSEEN = (("mnist", "icons"), ("fashion_mnist", "quickdraw"))
 """Pairs of tasks that no merged expert saw."""
-GENERAL = ("average", "task_arithmetic", "ties", "tsv_m", "iso_c", "regmean")
+GENERAL = ("average", "task_arithmetic", "ties", "regmean")
 Answers = dict[str, dict[str, Flags]]
 """Answers by model and task (or task and condition)."""
 

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from foundation import Settings, Sources, gather, learn, seen_by
 from merges import Answers, Merging
 from tasks import Task, read
 
+from stockpot.datasets.dataset import Dataset
 from stockpot.engine import pick_device
 from stockpot.files import write_atomic
 
@@ -48,7 +50,9 @@ TOY = Settings(width=64, layers=2, text_width=64, text_layers=1, projection=32, 
 class Run:
     """One seed: every part is written when it is done, and not done again."""
 
-    def __init__(self, given: argparse.Namespace, seed: int) -> None:
+    def __init__(
+        self, given: argparse.Namespace, seed: int, tasks: Mapping[str, Task], all_tasks: Dataset
+    ) -> None:
         self.given, self.seed = given, seed
         self.folder = given.folder / f"seed-{seed}"
         self.device = str(pick_device(given.device))
@@ -56,8 +60,7 @@ class Run:
         self.training = replace(
             Training(steps=4, batch=16) if given.toy else Training(), **json.loads(given.expert)
         )
-        whole = read(given.folder / "tasks")
-        self.tasks: dict[str, Task] = smaller(whole, 64) if given.toy else whole
+        self.tasks, self.all_tasks = tasks, all_tasks
         self.log: dict[str, Any] = {}
 
     def done(self, name: str, **facts: Any) -> None:
@@ -118,7 +121,7 @@ class Run:
             experts[name] = self.folder / f"expert-{name}"
             self.train(base, task.fit, experts[name], self.training.steps)
         if not (self.folder / "joint" / "config.json").exists():
-            self.train(base, together(self.tasks), self.folder / "joint",
+            self.train(base, self.all_tasks, self.folder / "joint",
                        round(self.training.joint * self.training.steps))  # fmt: skip
         return experts
 
@@ -225,14 +228,17 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--toy", action="store_true", help="a size for a CPU")
-    parser.add_argument("--steps", type=int, default=500, help="of methods that learn")
+    parser.add_argument("--steps", type=int, default=300, help="of methods that learn")
     parser.add_argument("--until", choices=["pool", "end"], default="end")
     parser.add_argument("--base", default="{}", help="other settings of the base, as JSON")
     parser.add_argument("--expert", default="{}", help="other settings of experts, as JSON")
     parser.add_argument("--out", type=Path, help="a further folder for answers")
     given = parser.parse_args()
+    whole = read(given.folder / "tasks")
+    tasks = smaller(whole, 64) if given.toy else whole
+    joined = together(tasks, str(pick_device(given.device)))
     for seed in given.seeds.split(","):
-        Run(given, int(seed)).all()
+        Run(given, int(seed), tasks, joined).all()
 
 
 if __name__ == "__main__":
