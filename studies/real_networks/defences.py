@@ -123,7 +123,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how many; 0 writes what is there")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="how many; 0 writes what is there"
+    )
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
     if given.rounds:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from defences import DEFENCES, GROUPS, networks_behind
 from rules import NAMES, Drawn, Floats, each_above, each_within, listed, plain
 from study import NETWORKS, RIGHT
 
-from defences import DEFENCES, GROUPS, networks_behind
 from stockpot.corrupt import BENCHMARK
 from stockpot.measure.mce import ALEXNET
 from stockpot.results.contrast import Verdict
