@@ -17,7 +17,7 @@ import numpy as np
 from study import FEW, NETWORKS, marks, network, photographs, source
 
 import stockpot
-from attacks import attack_rounds
+from defences import design
 from stockpot.datasets.dataset import Dataset
 from stockpot.files import write_atomic
 from stockpot.results.store import load_results
@@ -36,9 +36,13 @@ SEARCH = {"generator": "colour", "oracle": "classifier", "budget": 8, "per_class
 RECORDS = ("correct", "known", "validated", "moved", "withstood")
 
 
+def pictures(count: int) -> list[int]:
+    """Those of the first round of defences."""
+    return sorted(row for shown in design(count) if not shown.round for row in shown.pictures)
+
+
 def searched(run: Path, data: Dataset) -> None:
-    """A search against each network, on the pictures of round 0."""
-    rows = attack_rounds(len(data))[0]
+    """A search against each network."""
     for name in NETWORKS:
         folder = run / "dynamic" / name
         if folder.exists():
@@ -49,7 +53,7 @@ def searched(run: Path, data: Dataset) -> None:
         stockpot.measure(
             {name: network(name, run)},
             {"dynamic": {**SEARCH, "oracle_params": judge, "pictures": 0}},
-            data=data.take(rows),
+            data=data.take(pictures(len(data))),
             out=began,
             batch_size=FEW,
         )
@@ -66,7 +70,7 @@ def searched_answers(run: Path, count: int) -> list[dict[str, Any]]:
         found[name] = np.stack([cell.outcome(record) for record in RECORDS], axis=1)
     return [
         {"picture": picture, **{name: marks(found[name][place]) for name in done}}
-        for place, picture in enumerate(attack_rounds(count)[0])
+        for place, picture in enumerate(pictures(count))
     ]
 
 
