@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from defences import design
 from study import FEW, NETWORKS, marks, network, photographs, source
 
 import stockpot
-from defences import design
 from stockpot.datasets.dataset import Dataset
 from stockpot.files import write_atomic
 from stockpot.results.store import load_results
