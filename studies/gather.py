@@ -16,7 +16,9 @@ from typing import NamedTuple
 from stockpot.results.tables import fill, markdown
 
 HERE = Path(__file__).parent
-SAID = {"holds": "held", "the other way round": "did not hold"}
+SAID = {
+    "holds": "held", "the other way round": "did not hold", "not measured": "not run yet",
+}  # fmt: skip
 VERDICTS = ("held", "did not hold", "not told apart", "not run yet")
 
 

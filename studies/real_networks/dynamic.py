@@ -2,8 +2,8 @@
 
     python studies/real_networks/dynamic.py runs/real_networks --pictures imagenet-sample-images
 
-Writes dynamic.csv beside this file. What is finished lies in the folder; stopped and started again,
-it goes on.
+Writes dynamic.csv and signs.csv beside this file. What is finished lies in the folder; stopped
+and started again, it goes on.
 """
 
 from __future__ import annotations
@@ -74,6 +74,20 @@ def searched_answers(run: Path, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def search_signs(run: Path) -> list[dict[str, Any]]:
+    """Of each network: whether its gradients seemed to mislead, and how many pictures fell then."""
+    found = []
+    for name in NETWORKS:
+        if (run / "dynamic" / name).exists():
+            (cell,) = load_results(run / "dynamic" / name)
+            flags = {flag.name: flag.count for flag in cell.flags}
+            found.append({
+                "network": name, "misled": "yes" if "gradients_mislead" in flags else "no",
+                "fell": flags.get("answers_beat_gradients", 0),
+            })  # fmt: skip
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
@@ -82,6 +96,7 @@ def main() -> None:
     data = photographs(given.run, given.pictures)
     searched(given.run, data)
     write_atomic(HERE / "dynamic.csv", csv_text(searched_answers(given.run, len(data))))
+    write_atomic(HERE / "signs.csv", csv_text(search_signs(given.run)))
 
 
 if __name__ == "__main__":

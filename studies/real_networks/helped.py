@@ -14,6 +14,7 @@ from stockpot.corrupt import BENCHMARK
 from stockpot.measure.mce import ALEXNET
 from stockpot.results.contrast import Verdict
 from stockpot.results.resamples import RESAMPLES, resampled_tables
+from stockpot.results.statistics import share_interval
 from stockpot.results.tables import markdown
 
 Row = Mapping[str, Any]
@@ -48,12 +49,18 @@ class Answers:
                 for corruption, mark in zip(under, row[name], strict=True):
                     own[names.index(corruption)] = mark == RIGHT
 
-    def mean(self, values: Sequence[Floats]) -> Drawn:
+    def mean(self, values: Sequence[Floats], unit: float = 1.0) -> Drawn:
         """The mean over what is there of several tables of pictures x conditions.
 
-        Conditions that a picture was not shown in are not there, in all of the tables alike.
+        Conditions that a picture was not shown in are not there, in all of the tables alike. Where
+        all is zero, every draw would be, as if that were certain: the ends are then those that
+        Wilson gives to a share of none, in the `unit` by which an answer counts.
         """
         table = np.mean(values, axis=0)
+        if not np.nansum(np.abs(values)):
+            none = np.zeros(np.isfinite(table).sum(), dtype=bool)
+            most = unit * share_interval(none).high
+            return Drawn(0.0, np.linspace(-most, most, RESAMPLES) / 0.95)
         sums = np.stack([np.nansum(table, axis=1), np.isfinite(table).sum(axis=1)], axis=1)
         (draws,) = resampled_tables([sums], seed=0, resamples=RESAMPLES, groups=None)
         total = sums.sum(axis=0)
@@ -68,7 +75,8 @@ class Answers:
 
     def worse(self, defence: str, names: Sequence[str]) -> Drawn:
         """mCE behind a defence less mCE without, mean of networks."""
-        return self.mean([self.error(defence, n) - self.error(BARE, n) for n in names])
+        unit = float(np.mean([1 / np.mean(ALEXNET[c]) for c in BENCHMARK]))
+        return self.mean([self.error(defence, n) - self.error(BARE, n) for n in names], unit)
 
     def gain(self, defence: str, names: Sequence[str], under: Sequence[str] = ("",)) -> Drawn:
         """Accuracy behind a defence less accuracy without; on pictures as they are, or under."""

@@ -84,9 +84,10 @@ def claims(rows: Sequence[Row], corruption: Sequence[Row]) -> list[tuple[str, st
     return [*told, (last, f"correlation {correlation(agreed)}", said)]
 
 
-def tables(rows: Sequence[Row]) -> dict[str, str]:
+def tables(rows: Sequence[Row], signs: Sequence[Row]) -> dict[str, str]:
     """The place of README.md that is about FMR."""
     flags = flags_of(rows)
+    seen = {row["network"]: row for row in signs}
     body = []
     for name, (sa, pa, fmr) in matched(flags).items():
         own = parts(flags[name])
@@ -94,6 +95,8 @@ def tables(rows: Sequence[Row]) -> dict[str, str]:
             NAMES[name], NAMES[ORACLES[name]], share(own["correct"]), share(own["known"]),
             share(own["validated"]), plain(sa.interval()), plain(pa.interval()),
             plain(fmr.interval()),
+            round(seen[name]["fell"]) if seen[name]["misled"] == "yes" else "-",
         ))  # fmt: skip
-    heads = ("network", "oracle", "right", "oracle right", "validated", "SA", "PA", "matched FMR")
+    heads = ("network", "oracle", "right", "oracle right", "validated", "SA", "PA", "matched FMR",
+             "fell to answers alone")  # fmt: skip
     return {"dynamic": markdown(heads, body) + f"\n\nPictures: {len(rows)}."}

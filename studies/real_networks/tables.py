@@ -270,7 +270,7 @@ def from_data(data: Tables) -> dict[str, str]:
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
         **kept.tables(data["attacked"], data["corruption"]),
         **helped.tables(data["defended"]),
-        **moved.tables(data["dynamic"]),
+        **moved.tables(data["dynamic"], data["signs"]),
     }  # fmt: skip
 
 
@@ -283,6 +283,7 @@ FILES = (
     "attacked",
     "defended",
     "dynamic",
+    "signs",
 )
 
 

@@ -226,7 +226,10 @@ def test_mce_behind_a_defence_is_the_benchmarks(part: Part) -> None:
     known = score(errors, 0.5, named_baseline("alexnet-severities"))
     answers = helped.Answers(rows)
     assert answers.mce("none", "lite1").value == pytest.approx(known.mce)
-    assert answers.worse("nlm", ["lite1"]).interval() == (0, 0, 0)
+    # Nothing changed in 375 answers: one in a hundred may, by Wilson's interval.
+    value, low, high = answers.worse("nlm", ["lite1"]).interval()
+    assert (value, low) == (0, pytest.approx(-high))
+    assert 0.01 < high < 0.015
 
 
 def test_defences_that_help_and_harm_are_told(part: Part) -> None:
@@ -275,7 +278,16 @@ def test_what_stands_against_a_search_is_told(part: Part) -> None:
     fewer = [{k: v for k, v in row.items() if k != "lite2"} for row in rows]
     said = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(fewer, hurt)}
     assert set(said.values()) == {"not measured"}
-    assert "Pictures: 160" in moved.tables(rows)["dynamic"]
+    signs = [{"network": n, "misled": "yes" if n == "lite0" else "no", "fell": 2} for n in falls]
+    made = moved.tables(rows, signs)["dynamic"]
+    assert "Pictures: 160" in made
+    assert [row.split("|")[-2].strip() for row in made.splitlines()[2:7]] == [
+        "-",
+        "-",
+        "2",
+        "-",
+        "-",
+    ]
 
 
 def test_no_network_judges_itself(part: Part) -> None:
