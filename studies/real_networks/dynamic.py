@@ -75,14 +75,15 @@ def searched_answers(run: Path, count: int) -> list[dict[str, Any]]:
 
 
 def search_signs(run: Path) -> list[dict[str, Any]]:
-    """Of each network: whether its gradients seemed to mislead, and how many pictures fell then."""
+    """Of each network: whether it was searched without gradients too, and how many fell then."""
     found = []
     for name in NETWORKS:
         if (run / "dynamic" / name).exists():
             (cell,) = load_results(run / "dynamic" / name)
             flags = {flag.name: flag.count for flag in cell.flags}
+            again = any(score.metric == "perturbed_accuracy_after" for score in cell.scores)
             found.append({
-                "network": name, "misled": "yes" if "gradients_mislead" in flags else "no",
+                "network": name, "again": "yes" if again else "no",
                 "fell": flags.get("answers_beat_gradients", 0),
             })  # fmt: skip
     return found

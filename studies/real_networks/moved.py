@@ -95,8 +95,8 @@ def tables(rows: Sequence[Row], signs: Sequence[Row]) -> dict[str, str]:
             NAMES[name], NAMES[ORACLES[name]], share(own["correct"]), share(own["known"]),
             share(own["validated"]), plain(sa.interval()), plain(pa.interval()),
             plain(fmr.interval()),
-            round(seen[name]["fell"]) if seen[name]["misled"] == "yes" else "-",
+            round(seen[name]["fell"]) if seen[name]["again"] == "yes" else "-",
         ))  # fmt: skip
     heads = ("network", "oracle", "right", "oracle right", "validated", "SA", "PA", "matched FMR",
-             "fell to answers alone")  # fmt: skip
+             "fell without gradients alone")  # fmt: skip
     return {"dynamic": markdown(heads, body) + f"\n\nPictures: {len(rows)}."}

@@ -278,7 +278,7 @@ def test_what_stands_against_a_search_is_told(part: Part) -> None:
     fewer = [{k: v for k, v in row.items() if k != "lite2"} for row in rows]
     said = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(fewer, hurt)}
     assert set(said.values()) == {"not measured"}
-    signs = [{"network": n, "misled": "yes" if n == "lite0" else "no", "fell": 2} for n in falls]
+    signs = [{"network": n, "again": "yes" if n == "lite0" else "no", "fell": 2} for n in falls]
     made = moved.tables(rows, signs)["dynamic"]
     assert "Pictures: 160" in made
     assert [row.split("|")[-2].strip() for row in made.splitlines()[2:7]] == [
