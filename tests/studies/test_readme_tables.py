@@ -23,7 +23,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
-    "picture",
+    *("picture", "group"),
 )
 OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
 """Studies whose data is outcomes.json: who was right on which image."""
@@ -79,7 +79,7 @@ PLACES = {
     "label_free": {"errors", "order", "regret", "stated"},
     "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn", "attacked", "kept",
-                      "order"},
+                      "order", "defended", "kinds", "dynamic"},
     "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/first": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
@@ -122,8 +122,9 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
         "fmr": {"claims.py"},
-        "real_networks": {"attacks.py", "kept.py", "rules.py"},
-    }
+        "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
+                                                    "kept", "moved", "rules")},
+    }  # fmt: skip
     for study in PLACES.keys() - EARLIER.keys():
         files = {file.name for file in (STUDIES / study).glob("*.py")}
         assert {"study.py", "tables.py"} <= files <= known | more.get(study, set())

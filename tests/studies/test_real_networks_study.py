@@ -183,3 +183,116 @@ def test_none_of_few_is_not_certainly_none(part: Part) -> None:
     assert kept.each_below([none], 0.1) == "not told apart"
     assert kept.each_below([np.zeros(160, bool)] * 5, 0.1) == "held"
     assert kept.each_below([half, none], 0.1) == "did not hold"
+
+
+def test_defences_meet_pictures_at_the_severity_they_had(part: Part) -> None:
+    defences = part("real_networks", "defences")
+    shown = list(defences.design(1000))
+    pictures = [picture for one in shown for picture in one.pictures]
+    assert len(pictures) == len(set(pictures)) == 125
+    corrupted = {(s, row) for n, s, rows in defences.rounds(1000) if n < 4 for row in rows}
+    assert {(one.severity, picture) for one in shown for picture in one.pictures} <= corrupted
+    for number in range(5):
+        own = [one for one in shown if one.round == number]
+        assert sorted(name for one in own for name in one.corruptions) == sorted(BENCHMARK)
+    met = {(one.severity, name) for one in shown for name in one.corruptions}
+    assert len(met) == 75
+
+
+def defended_rows(part: Part, right: Callable[[str, str, int, int], bool]) -> list[dict[str, Any]]:
+    """Answers by `right(defence, network, picture, condition)`; condition 0 is the picture."""
+    defences = part("real_networks", "defences")
+    return [
+        {"round": one.round, "severity": one.severity, "group": one.group, "picture": picture,
+         "defence": name,
+         **{n: "".join(".x"[right(name, n, picture, k)] for k in range(4))
+            if n in defences.networks_behind(name) else None for n in defences.NETWORKS}}
+        for one in defences.design(1000) for picture in one.pictures for name in defences.DEFENCES
+    ]  # fmt: skip
+
+
+def test_mce_behind_a_defence_is_the_benchmarks(part: Part) -> None:
+    """With each severity on each corruption, the mean of weighed errors is mCE itself."""
+    draw = np.random.default_rng(1)
+    table = draw.random((1000, 4)) < 0.5
+    rows = defended_rows(part, lambda _d, _n, picture, k: bool(table[picture, k]))
+    helped = part("real_networks", "helped")
+    design = list(part("real_networks", "defences").design(1000))
+    errors: dict[str, dict[float, float]] = {name: {} for name in BENCHMARK}
+    for one in design:
+        for k, name in enumerate(one.corruptions, 1):
+            wrong = [not table[picture, k] for picture in one.pictures]
+            errors[name][float(one.severity)] = float(np.mean(wrong))
+    known = score(errors, 0.5, named_baseline("alexnet-severities"))
+    answers = helped.Answers(rows)
+    assert answers.mce("none", "lite1").value == pytest.approx(known.mce)
+    # Nothing changed in 375 answers: one in a hundred may, by Wilson's interval.
+    value, low, high = answers.worse("nlm", ["lite1"]).interval()
+    assert (value, low) == (0, pytest.approx(-high))
+    assert 0.01 < high < 0.015
+
+
+def test_defences_that_help_and_harm_are_told(part: Part) -> None:
+    """Non-local means lose every third picture, CLAHE gains it; the others do nothing."""
+
+    def right(defence: str, _network: str, picture: int, k: int) -> bool:
+        third, odd = picture % 3 == 0, (picture + k) % 2 == 1
+        if defence == "nlm":
+            return odd and not third
+        return odd or third if defence == "clahe" else odd
+
+    rows = defended_rows(part, right)
+    helped = part("real_networks", "helped")
+    told = {claim.split()[0]: verdict for claim, _, verdict in helped.claims(rows)}
+    assert told == {"16": "held", "17": "held", "18": "held", "19": "not told apart",
+                    "20": "did not hold", "21": "did not hold"}  # fmt: skip
+    made = helped.tables(rows)
+    assert "Pictures: 125" in made["defended"]
+    first = made["defended"].splitlines()[2].split("|")
+    assert [cell.split()[-1] for cell in first[3:5]] == ["better", "worse"]
+    assert "| - |" in made["defended"].splitlines()[5]  # no ten crops for EfficientNet-Lite1
+
+
+def test_what_stands_against_a_search_is_told(part: Part) -> None:
+    """Networks that lose known shares of the validated pictures that they have right."""
+    moved = part("real_networks", "moved")
+    study = part("real_networks", "study")
+    numbers = [row for _, _, some in study.rounds(1000) for row in some][:160]
+    falls = dict(zip(study.NETWORKS, (90, 70, 50, 30, 10), strict=True))
+    rows: list[dict[str, Any]] = []
+    for place, number in enumerate(numbers):
+        # Of 160 pictures 150 are validated, of these 140 right.
+        start = "xxx" if place < 140 else ".xx" if place < 150 else "x.."
+        marks = {n: f"{start}x{'.x'[count <= place < 140]}" for n, count in falls.items()}
+        rows.append({"picture": number, **marks})
+    hurt = [{n: "x" * (16 - k // 10) + "." * (k // 10) for n, k in falls.items()} for _ in numbers]
+    found = moved.matched(moved.flags_of(rows))
+    for name, count in falls.items():
+        sa, pa, fmr = (one.value for one in found[name])
+        assert (sa, pa) == (pytest.approx(140 / 150), pytest.approx((140 - count) / 150))
+        assert fmr == pytest.approx((140 - count) / 140)
+    told = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(rows, hurt)}
+    assert told == {"22": "held", "23": "held", "24": "did not hold"}
+    turned = [dict(zip(study.NETWORKS, reversed(list(row.values())), strict=True)) for row in hurt]
+    assert moved.claims(rows, turned)[-1][-1] == "held"
+    fewer = [{k: v for k, v in row.items() if k != "lite2"} for row in rows]
+    said = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(fewer, hurt)}
+    assert set(said.values()) == {"not measured"}
+    signs = [{"network": n, "again": "yes" if n == "lite0" else "no", "fell": 2} for n in falls]
+    made = moved.tables(rows, signs)["dynamic"]
+    assert "Pictures: 160" in made
+    assert [row.split("|")[-2].strip() for row in made.splitlines()[2:7]] == [
+        "-",
+        "-",
+        "2",
+        "-",
+        "-",
+    ]
+
+
+def test_no_network_judges_itself(part: Part) -> None:
+    dynamic = part("real_networks", "dynamic")
+    assert set(dynamic.ORACLES) == set(dynamic.NETWORKS)
+    for judged, oracle in dynamic.ORACLES.items():
+        assert judged != oracle
+        assert not (judged.startswith("lite") and oracle.startswith("lite"))

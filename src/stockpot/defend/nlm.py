@@ -77,7 +77,8 @@ def denoise(pixels: Tensor, sigma: Tensor, h: Tensor, patch: int, distance: int)
         for right in range(2 * reach + 1):
             shifted = padded[..., down : down + height + 2 * rim, right : right + width + 2 * rim]
             apart = _patch_sum((around - shifted).square().mean(1) - noise, rim)
-            scaled = apart.clamp_(min=0) / (bandwidth * patch**2)
+            # What lies further counts as zero anyway, and exponents that underflow are slow.
+            scaled = (apart.clamp_(min=0) / (bandwidth * patch**2)).clamp_(max=2 * _FURTHEST)
             weight = (torch.exp(-scaled) * (scaled <= _FURTHEST))[:, None]
             inner = shifted[..., rim : rim + height, rim : rim + width]
             total.addcmul_(inner, weight)

@@ -30,6 +30,7 @@ from stockpot.score.predictions import predictions
 from stockpot.types import ImageSize
 
 _FAR = 3.0  # steps; how far along a gradient the loss must have risen
+_ENOUGH = 4  # images with a gradient to follow, to say anything of it
 _BETTER, _WORSE = 0.05, 0.2
 """How far the accuracy on reconstructions may lie from that on the images themselves. A generator
 only takes away, so what it adds is suspect; what it takes away is common, up to a point."""
@@ -74,8 +75,8 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
         victim = Victim(model)
         outputs = victim.logits(few)
         stateful = changes(model, few)
-        missing, misled = _followed(task, few)
-        _, lost = _followed(replace(task, way=StraightThroughGradient()), few)
+        missing, misled, led = _followed(task, few)
+        _, lost, _ = _followed(replace(task, way=StraightThroughGradient()), few)
         return Signs(
             outputs=outputs,
             randomised=is_randomised(victim, few) and not stateful,
@@ -85,12 +86,17 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
             optimises=optimises(model, few),
             missing_gradients=missing,
             gradients_mislead=misled,
-            no_way_through=lost,
+            # Past its own cuts (those of ReLU6, say) an honest network is misled too: that says
+            # nothing where the plain gradient leads.
+            no_way_through=lost and not led,
         )
 
 
-def _followed(task: Task, few: Tensor) -> tuple[bool, bool]:
-    """Whether there is no gradient, and whether following it leads down as often as up."""
+def _followed(task: Task, few: Tensor) -> tuple[bool, bool, bool]:
+    """Whether there is no gradient, whether following it leads down as often as up, or mostly up.
+
+    None of the three where it is too small to follow for most images.
+    """
     task = replace(task, generator=on_its_grid(task.generator, ImageSize(*few.shape[-2:])))
     encoded = task.encode(few, torch.arange(len(few), device=few.device))
     latents = encoded.latents.detach().requires_grad_()
@@ -100,7 +106,7 @@ def _followed(task: Task, few: Tensor) -> tuple[bool, bool]:
             answers = predictions(task.model(pixels).float()).clamp_min(0)
         climbed = task.look(pixels, answers, answers).climbed
     if not climbed.requires_grad or _unseen(climbed, pixels):
-        return True, False
+        return True, False, False
     gradient = task.gradient(climbed, pixels, latents)
     size = gradient.flatten(1).abs().amax(dim=1)
     ends = []
@@ -111,7 +117,8 @@ def _followed(task: Task, few: Tensor) -> tuple[bool, bool]:
             ends.append(margin(task.model(shown).float(), answers))
     told = (size >= FAINT) & (ends[0] != ends[1])
     down = told & (ends[0] < ends[1])
-    return False, int(told.sum()) >= 4 and bool(2 * down.sum() >= told.sum())
+    enough, astray = int(told.sum()) >= _ENOUGH, bool(2 * down.sum() >= told.sum())
+    return False, enough and astray, enough and not astray
 
 
 def _unseen(climbed: Tensor, pixels: Tensor) -> bool:
