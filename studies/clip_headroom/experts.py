@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from answers import Flags
 from tasks import Task, pixels_of
 from torch import Tensor
 
@@ -23,7 +23,6 @@ from stockpot.models.load import load_for
 
 Tower = Mapping[str, Tensor]
 """The weights of a vision tower, by their names in it."""
-Flags = NDArray[np.bool_]
 PREFIX = "vision_model."
 PROBED = 5_000
 """Images of a task, at most, that a linear probe is fitted on."""

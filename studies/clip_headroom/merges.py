@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from experts import Asked, Flags, Tower, in_tower, mixed
+from answers import Answers, Flags
+from experts import Asked, Tower, in_tower, mixed
 from tasks import Task
 
 import stockpot
@@ -41,8 +42,6 @@ SEVERITY, CORRUPTED = 3, 400
 UNSEEN = (("mnist", "icons"), ("fashion_mnist", "quickdraw"))
 """Pairs of tasks that no merged expert saw."""
 GENERAL = ("average", "task_arithmetic", "ties", "regmean")
-Answers = dict[str, dict[str, Flags]]
-"""Answers by model and task (or task and condition)."""
 
 
 class Merging:

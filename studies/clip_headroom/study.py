@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from answers import Answers, write
 from experts import (
     SHARE,
     Asked,
@@ -35,7 +36,7 @@ from experts import (
     tower,
 )
 from foundation import Settings, Sources, gather, learn, seen_by
-from merges import Answers, Merging
+from merges import Merging
 from tasks import Task, read
 
 from stockpot.datasets.dataset import Dataset
@@ -182,15 +183,8 @@ class Run:
         return folder / "answers" / f"{self.seed}-{part}.npz"
 
     def keep(self, part: str, found: Answers) -> None:
-        """A bit for each image."""
         place = self.place(part)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {}
-        for model, of in found.items():
-            for task, flags in of.items():
-                arrays[f"{model}@{task}"] = np.packbits(flags)
-                arrays[f"n@{task}" if "|val" not in model else f"n@{task}@val"] = len(flags)
-        np.savez_compressed(place, **arrays)
+        write(place, found)
         if self.given.out:
             shutil.copy(place, self.given.out / place.name)
             shutil.copy(self.folder / "log.json", self.given.out / f"{self.seed}-log.json")

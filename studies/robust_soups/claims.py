@@ -34,10 +34,11 @@ from chosen import (
 from families import JOINT, SOUPED, TOY, Scale
 from measured import first_of
 from numpy.typing import NDArray
-from rules import Finding, Part, Side, compared, several, single
+from rules import Finding, several, single
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast
+from stockpot.results.few_seeds import Difference, Side, over_seeds
 from stockpot.results.tables import fill, markdown
 
 HERE = Path(__file__).parent
@@ -101,9 +102,9 @@ class Claims:
                                  ("strong", "strong", (", strong",))):  # fmt: skip
             if pairs := self.pairs(part, file):
                 side = self.side
-                best = compared([(side(union(a, t.without)), side(union(a, t.with_l2)))
+                best = over_seeds([(side(union(a, t.without)), side(union(a, t.with_l2)))
                                  for t, a in pairs])  # fmt: skip
-                line = compared([(side(a[ask("linf", t.outside)]), side(a[ask("linf", t.inside)]))
+                line = over_seeds([(side(a[ask("linf", t.outside)]), side(a[ask("linf", t.inside)]))
                                  for t, a in pairs])  # fmt: skip
                 found += [single(f"F4{end}", best) for end in ends]
                 found += [single(f"F5{end}", line) for end in ends]
@@ -115,13 +116,13 @@ class Claims:
         if not pairs:
             return []
         low = [
-            compared(
+            over_seeds(
                 [(side(a[ask(t.lowest[k][0], t.lowest[k][1])], few),
                   side(a[ask(t.lowest[k][0], t.lowest[k][2])], few)) for t, a in pairs], of=6)
             for k in range(6)
         ]  # fmt: skip
         inner = [
-            compared([(side(a[ask(name, t.interior[k])]), side(a[ask(name, one(name))]))
+            over_seeds([(side(a[ask(name, t.interior[k])]), side(a[ask(name, one(name))]))
                       for t, a in pairs], of=4)
             for k, (name, _) in enumerate(NEIGHBOURS)
         ]  # fmt: skip
@@ -140,7 +141,7 @@ class Claims:
                 souped = union(self.answers(seed, "judge"), pair, norms)
                 runs.append(({"test": trained}, {"test": souped}))
             if runs:
-                parts.append(compared(runs, of=2))
+                parts.append(over_seeds(runs, of=2))
         return [several("F3", parts, every=True)] if len(parts) == 2 else []
 
     def shifted(self) -> list[Finding]:
@@ -163,8 +164,8 @@ class Claims:
             alone.append((dict(zip(names[1:], kept["ensemble"][1:], strict=True)),
                           dict(zip(names[1:], whole[1:], strict=True))))  # fmt: skip
             tops.append(top_weights(first, kept, taken.tried, scale))
-        return [single("F6", compared(gains)), single("F6, clean", compared(clean)),
-                single("F9", compared(alone)), *self.severity(tops)]  # fmt: skip
+        return [single("F6", over_seeds(gains)), single("F6, clean", over_seeds(clean)),
+                single("F9", over_seeds(alone)), *self.severity(tops)]  # fmt: skip
 
     def severity(self, tops: list[NDArray[np.float64]]) -> list[Finding]:
         """F8, from weights: resamples (the images as they are come first) x cells x members."""
@@ -180,7 +181,7 @@ class Claims:
             means = np.take_along_axis(drawn, chosen, axis=1).mean(axis=1)
             low, high = np.percentile(means, [2.5, 97.5])
             whole = Contrast(float(np.mean(each)), float(low), float(high))
-            return single(claim, Part(whole, whole, each))
+            return single(claim, Difference(whole, whole, each))
 
         def at(severity: int) -> list[int]:
             return [names.index(f"{c}:{severity}") for c in self.scale.corruptions]
@@ -203,7 +204,7 @@ class Claims:
             table = np.stack([kept[str(soup)] for soup in range(len(grid(self.scale)))])
             few, many = (few_labels(table, share) for share in (0.2, 1.0))
             runs.append(({"test": few}, {"test": many}))
-        return [single("F7", compared(runs))] if runs else []
+        return [single("F7", over_seeds(runs))] if runs else []
 
     def accuracies(self) -> list[dict[str, Any]]:
         """Chosen soups, members and joint trainings on the test images, by seed."""
@@ -234,7 +235,7 @@ class Claims:
         for ends in kept.found.values():
             lower = ends[0] if ends[0].mean() < ends[2].mean() else ends[2]
             runs.append(({"test": lower}, {"test": ends[1]}))
-        return [single("F10", compared(runs))]
+        return [single("F10", over_seeds(runs))]
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:

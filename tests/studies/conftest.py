@@ -20,6 +20,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     names = (
         *("study", "tables", "figures", "tuned"),
         *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
+        *("tasks", "foundation", "experts", "merges"),
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
     )
 

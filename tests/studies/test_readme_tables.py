@@ -44,6 +44,9 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     if study == "robust_soups":
         made = make()
         return lambda nudge: made
+    if study == "clip_headroom":
+        made = make(STUDIES / study / "answers")
+        return lambda nudge: made
     if study in OUTCOMES or study in EARLIER:
         made = make(json.loads((STUDIES / study / "outcomes.json").read_text(encoding="utf-8")))
         return lambda nudge: made

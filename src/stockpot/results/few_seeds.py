@@ -1,0 +1,64 @@
+"""Differences over images and a few trainings, with a verdict that every training must share.
+
+Images and seeds are drawn anew together. Two or three seeds drawn anew cannot show their spread, so
+a verdict is given only where the difference of each single seed lies on its side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stockpot.results.contrast import Contrast, Contrasts, Verdict, every_of, some_of, verdict
+
+Side = Mapping[str, NDArray[Any]]
+"""Answers by condition, an array of images each."""
+
+
+class Difference(NamedTuple):
+    """One less another: its interval, the one for all of several together, and each seed's."""
+
+    alone: Contrast
+    together: Contrast
+    each: tuple[float, ...]
+
+    def said(self, margin: float = 0.0, together: bool = False) -> Verdict:
+        """By the interval; and every seed must be on that side."""
+        found = self.together if together else self.alone
+        told = verdict(found.low, found.high, margin)
+        sides = [(value > margin) == (told == "held") for value in self.each]
+        return told if told == "not told apart" or all(sides) else "not told apart"
+
+
+def over_seeds(runs: Sequence[tuple[Side, Side]], of: int = 1) -> Difference:
+    """The first less the second, a pair for each seed; conditions count equally.
+
+    Args:
+        runs: for each seed the answers of both, to the same images.
+        of: how many differences are judged together.
+    """
+    sides = {
+        name: {
+            str(seed): {k: np.asarray(v, np.float32) for k, v in run[place].items()}
+            for seed, run in enumerate(runs)
+        }
+        for place, name in enumerate(("first", "second"))
+    }
+    contrasts, data = Contrasts(sides), list(runs[0][0])
+    factors = {"first": 1.0, "second": -1.0}
+    alone = contrasts.of(factors, data)
+    together = contrasts.of(factors, data, 1 - 0.05 / of)
+    assert alone is not None
+    assert together is not None
+    each = [float(np.mean([one[k].mean() - two[k].mean() for k in data])) for one, two in runs]
+    return Difference(alone, together, tuple(each))
+
+
+def several_said(found: Sequence[Difference], margin: float = 0.0, *, every: bool) -> Verdict:
+    """Whether each of several differences, or at least one, exceeds the margin."""
+    together = [one.said(margin, together=True) for one in found]
+    alone = [one.said(margin) for one in found]
+    return every_of(together, alone) if every else some_of(together)
