@@ -56,6 +56,8 @@ PAPERS = {
                but=r"(?!(22|24) )"),
     ),
     "fusion": (
+        Source("clip_headroom", "claims", ("claim",), "points [95 %]", "verdict",
+               but=r"H(8|10)\b"),
         Source("clip_fusion", "order", ("published order",),
                "difference of means, points [95 %]", "here"),
         Source("clip_fusion", "margin", ("best tuned over best default",), "margin, points [95 %]",

@@ -75,6 +75,7 @@ PLACES = {
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
     "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
+    "clip_headroom": {"gates", "pool", "claims", "merges", "chosen"},
     "fmr": {"claims", "parts", "orders", "chosen",
             *(f"{table}-mnist" for table in ("main", "transfer", "readings", "oracles", "agreed"))},
     "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
@@ -100,7 +101,7 @@ def test_a_page_shows_what_its_data_says(study: str, part: Callable[[str, str], 
     tables = cache(tables_of(study, part))
     assert set(tables(0)) == PLACES[study]
     versions = [filled(page, tables(nudge)) for nudge in (-0.5e-4, 0, 0.5e-4)]
-    if study in ("robust_soups", *OUTCOMES, *EARLIER):  # nothing was rounded
+    if study in ("robust_soups", "clip_headroom", *OUTCOMES, *EARLIER):  # nothing was rounded
         assert versions[1] == page
     for text in versions:
         assert NUMBER.sub("#", text) == NUMBER.sub("#", page)
@@ -124,6 +125,8 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
     more = {
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
+        "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
+                                                    "tasks")},
         "fmr": {"claims.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},

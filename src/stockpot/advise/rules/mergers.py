@@ -138,6 +138,12 @@ def _experts(facts: Facts, words: Words) -> Iterator[Item]:
         (words.fuse("adamerging", words.tasks.replace("@train", "")),),
     )  # fmt: skip
     yield Item(
+        "works", "wemoe, if the model may grow, with unlabelled test images",
+        "routers mix the experts' MLPs anew for every image.",
+        ("routers",),
+        (words.fuse("wemoe", words.tasks.replace("@train", "")),),
+    )  # fmt: skip
+    yield Item(
         "avoid", "a merge for tasks that none of them was made for",
         "what is gained on their own tasks is lost elsewhere.",
         ("unseen",),
