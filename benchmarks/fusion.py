@@ -2,10 +2,10 @@
 
     python benchmarks/fusion.py [--peers VENV] [--only average,ties] [--members 8] [--large]
                                 [--patience SECONDS]
-    python benchmarks/fusion.py --only memory [--most 2] [--large]
+    python benchmarks/fusion.py --only memory [--most 2] [--large] [--size '66 B'] [--out FOLDER]
 
-Runs the commands themselves, of ours and of the peers; the memory of 15 B and 66 B weights is that
-of a walk without a writer (`memory` says why). The pool is synthetic: a base and eight members of
+Runs the commands themselves, of ours and of the peers, up to 66 B weights with all that they write
+(`memory` says where to). The pool is synthetic: a base and eight members of
 the size of a CLIP ViT-B/32 vision encoder (87.5 M weights in fp32). It is made under --work (3.2
 GB) and removed at the end. Peers run when STOCKPOT_PEER_VENV (or --peers) names an environment that
 has their console scripts; otherwise figures recorded on two cores of an AMD EPYC are shown, scaled
@@ -205,68 +205,66 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
         print(f"  at most 1200 MB private: {verdict(mine.private_mb, 1200)}")
 
 
-WALK = """
-import sys
-import stockpot.fuse.execute as execute
-from stockpot.fuse.job import prepare
-from stockpot.fuse.request import Options, make_request
-class Nowhere:
-    def write(self, model, name, values, start): pass
-method, folders = sys.argv[1], sys.argv[2:]
-base = folders[0] if method not in ("average", "karcher") else None
-options = Options(device="cpu")
-job = prepare(make_request(method, folders[1:], base, None, options, {"": {}}))
-execute._stream(job, Nowhere(), method)
-"""
 SIZES = {  # label: layers, width, words, files of one model
     "ViT-B (87.5 M)": (12, 768, 0, 1),
+    "1 B, one file": (5, 4096, 4000, 1),
+    "8 B, 4 files": (32, 4096, 256_000, 4),
     "15 B, one 30 GB file": (69, 4096, 256_000, 1),
     "66 B, 28 files": (80, 8192, 160_000, 28),
 }
 MEMORY_CASES = [  # size, members, methods
     ("ViT-B (87.5 M)", 2, ("average", "ties", "model_stock", "karcher", "della", "sce")),
     ("ViT-B (87.5 M)", 100, ("average", "ties", "model_stock", "karcher", "della", "sce")),
+    ("1 B, one file", 2, ("average", "task_arithmetic", "ties", "model_stock")),
+    ("8 B, 4 files", 2, ("average", "task_arithmetic", "ties", "model_stock")),
+    ("8 B, 4 files", 19, ("average",)),
     ("15 B, one 30 GB file", 2, ("average",)),
-    ("66 B, 28 files", 2, ("average", "model_stock", "sce")),
-    ("66 B, 28 files", 19, ("average",)),
-    ("66 B, 28 files", 100, ("average", "model_stock")),
+    ("66 B, 28 files", 2, ("average", "task_arithmetic", "model_stock")),
+    ("66 B, 28 files", 100, ("average",)),
 ]
 
 
 def memory(args: argparse.Namespace, work: Path) -> None:
-    """Private memory and open files over members and size, under 1,024 descriptors.
+    """Private memory and open files of the command over members and size, under 1,024 descriptors.
 
-    Sparse files that read as zeros, but for a first weight. ViT-B is fused by the command. What
-    15 B and 66 B weights make would not fit on most disks: there the same walk over the tensors
-    runs without the writer and without hashes, which no command does; it is stopped after
-    --patience seconds, since what it needs, it needs from its first tensors on.
+    The members are sparse files that read as zeros, but for a first weight; of 66 B weights they
+    take no room. What is made of them is written whole, 132 GB of it, so --large wants an --out
+    with that much: a disk that compresses will do. A case that does not fit there is left out.
     """
     print("\nprivate memory and open files, sparse files; plan: what stockpot fuse --plan says")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    os.environ["STOCKPOT_CACHE"] = str(work / "cache")
     for label, count, methods in MEMORY_CASES:
         layers, width, words, files = SIZES[label]
-        if (words and not args.large) or count > args.most:
+        if (words and not args.large) or count > args.most or not label.startswith(args.size):
             continue
-        folder = work / "sparse"
+        folder, out = work / "sparse", (args.out or work) / "out"
         paths = [
             make_sparse(folder / str(i), layers, width, words, files) for i in range(count + 1)
         ]
         base, *members = map(str, paths)
         for method in methods:
+            if args.methods and method not in args.methods.split(","):
+                continue
             of = None if method in ("average", "karcher") else base
-            planned = plan(method, members, base=of, device="cpu").peak_bytes / 1e6
-            command = [STOCKPOT, "fuse", method, *members, "-o", str(work / "out")]
+            planned = plan(method, members, base=of, device="cpu")
+            about = f"  {label:20s} {method:15s} {count:3d} members: "
+            if planned.write_bytes > shutil.disk_usage(out.parent).free:
+                print(f"{about}left out, {planned.write_bytes / 1e9:.0f} GB are not free")
+                continue
+            command = [STOCKPOT, "fuse", method, *members, "-o", str(out)]
             command += ["--base", base] if of else []
-            if words:
-                command = [sys.executable, "-c", WALK, method, base, *members]
+            shutil.rmtree(work / "cache", ignore_errors=True)  # each hashes its files anew
             cost = watch(command, args.patience)
-            shutil.rmtree(work / "out", ignore_errors=True)
-            ended = "stopped" if cost.note else "whole"
+            made = sum(file.stat().st_size for file in out.glob("*.safetensors"))
+            shutil.rmtree(out, ignore_errors=True)
+            for left in out.parent.glob(".out.partial-*"):  # of a command that was stopped
+                shutil.rmtree(left)
+            ended = "stopped" if cost.note else f"{made / 1e9:.1f} GB written"
             print(
-                f"  {'walk' if words else 'command'} {label:20s} {method:12s} {count:3d} members: "
-                f"{cost.private_mb:5.0f} MB (plan {planned:.0f}), {cost.files:4d} files, "
-                f"{cost.seconds:.1f} s, {cost.cpu:.1f} s of CPU ({ended})",
+                f"{about}{cost.private_mb:5.0f} MB (plan {planned.peak_bytes / 1e6:.0f}), "
+                f"{cost.files:4d} files, {cost.seconds:.1f} s, {cost.cpu:.1f} s of CPU ({ended})",
                 flush=True,
             )
         shutil.rmtree(folder)
@@ -278,9 +276,12 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=Path(found) if found else None)
     parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
     parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--large", action="store_true", help="memory of 15 B and 66 B weights too")
+    parser.add_argument("--large", action="store_true", help="memory of 1 B to 66 B weights too")
+    parser.add_argument("--size", default="", help="of memory, sizes that begin so, such as '66 B'")
+    parser.add_argument("--methods", default="", help="of memory, only these")
     parser.add_argument("--most", type=int, default=100, help="members at most, for memory")
-    parser.add_argument("--patience", type=float, help="seconds for a peer, or a walk for memory")
+    parser.add_argument("--out", type=Path, help="where memory has the command write")
+    parser.add_argument("--patience", type=float, help="seconds for a peer, or for memory")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="stockpot-fusion-", dir=args.work))

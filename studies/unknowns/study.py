@@ -4,7 +4,11 @@
     python studies/unknowns/study.py runs/unknowns
     python studies/unknowns/tables.py runs/unknowns
 
-Textures come from the hub, or from a copy of DTD: `--textures FOLDER`.
+Textures come from the hub, or from a copy of DTD: `--textures FOLDER`. The run that plan.md judges
+is of other images:
+
+    python studies/unknowns/study.py runs/unknowns-fresh --fresh
+    python studies/unknowns/tables.py --fresh runs/unknowns-fresh
 """
 
 from __future__ import annotations
@@ -31,7 +35,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--textures", help="a folder with DTD as published")
+    parser.add_argument("--fresh", action="store_true", help="the run that plan.md judges")
     given = parser.parse_args()
+    if given.fresh:
+        from measured import measure_fresh
+
+        measure_fresh(given.out)
+        return
     place = f"measure.with.0.far.textures.path={given.textures}"
     stockpot.run(load_recipe(RECIPE, [place] if given.textures else []), out=given.out)
 

@@ -1,17 +1,20 @@
 """Tables of what CIFAR-10 networks do not know, from the run that `study.py` left.
 
     python studies/unknowns/tables.py runs/unknowns
+    python studies/unknowns/tables.py --fresh runs/unknowns-fresh
 
-Writes scores.csv beside this file and puts the tables into README.md.
+Writes scores.csv, or claims.csv with `--fresh`, beside this file, and fills README.md with tables.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from claims import CLAIMS, claim_rows, judged, shown
 from study import MODELS, SETS
 
 from stockpot.files import write_atomic
@@ -52,8 +55,8 @@ def _named(score: Score) -> str:
     return next((str(score.condition[key]) for key in NAMED_BY if key in score.condition), "")
 
 
-def from_data(rows: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that follow from scores.csv."""
+def from_data(rows: Sequence[Row], claims: Sequence[Row]) -> dict[str, str]:
+    """The places of README.md that follow from scores.csv and claims.csv."""
     at = {
         (row["model"], row["metric"], str(row["of"] or ""), row["set"] or ""): row for row in rows
     }
@@ -72,7 +75,17 @@ def from_data(rows: Sequence[Row]) -> dict[str, str]:
             for words, key in ASKED.items()
         ],
     )
+    found["claims"] = _judged(claims)
     return found
+
+
+def _judged(rows: Sequence[Row]) -> str:
+    lines = []
+    for number, claim in CLAIMS.items():
+        own = [row for row in rows if row["claim"] == number]
+        said = (shown(claim, own), judged(claim, own)) if own else ("", "not measured")
+        lines.append((f"{number} {claim.words}", *said))
+    return markdown(("claim", "found [95 %]", "verdict"), lines)
 
 
 ASKED = {
@@ -103,11 +116,23 @@ def _shown(row: Row) -> str:
     return percent(row["value"], row["low"], row["high"])
 
 
-def main(run: str) -> None:
-    """Write scores.csv and fill README.md."""
-    write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
-    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
+def main() -> None:
+    """Write scores.csv or claims.csv, and fill README.md."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--fresh", action="store_true", help="the run that plan.md judges")
+    given = parser.parse_args()
+    if given.fresh:
+        found = {}
+        for model in MODELS:
+            with np.load(given.run / f"{model}.npz") as kept:
+                found[model] = dict(kept)
+        write_atomic(HERE / "claims.csv", csv_text(claim_rows(found)))
+    else:
+        write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(given.run))))
+    rows, claims = (read_csv(HERE / f"{name}.csv") for name in ("scores", "claims"))
+    fill(HERE / "README.md", from_data(rows, claims))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.fuse.run import fuse
+from stockpot.fuse.stream import Stream
 
 STATE = {
     "a": torch.randn(6, 5),
@@ -161,6 +165,71 @@ def test_the_hubs_cache_already_knows_its_hashes(tmp_path: Path) -> None:
     link = tmp_path / "model.safetensors"
     link.symlink_to(blob)
     assert FileHashes([link]).result() == {link: "ab" * 32}
+
+
+def test_of_a_large_pool_only_what_was_just_read_is_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else hashing reads far ahead, and what memory cannot hold is read from the disk twice."""
+    monkeypatch.setattr(hashes, "_MUCH", 3_000_000)
+    monkeypatch.setattr(hashes, "_BLOCK", 1000)
+    asked: dict[Path, list[float]] = {}
+    plain = hashes._sha256
+
+    def noting(begun: hashes._Begun, limit: Callable[[Path], float]) -> str | None:
+        found = plain(begun, limit)
+        asked.setdefault(begun.path, []).append(begun.place)
+        return found
+
+    monkeypatch.setattr(hashes, "_sha256", noting)
+    files = [tmp_path / f"{name}.safetensors" for name in "abc"]
+    for file in files:
+        file.write_bytes(file.name.encode() * 100_000)
+    found = FileHashes(files)
+    with found.following():
+        hashes.tell_read(files[0], 500_000)
+        hashes.tell_read(files[1], 7000)
+        hashes.tell_read(files[1], 9000)
+        hashes.tell_read(tmp_path / "another", 1)
+        wanted = {files[0]: 500_000, files[1]: 9000}
+        for _ in range(500):
+            if {path: places[-1] for path, places in asked.items()} == wanted:
+                break
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert {path: places[-1] for path, places in asked.items()} == wanted
+    for file in files:
+        assert found.result()[file] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert not hashes._told
+
+
+def test_who_waits_for_hashes_need_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "_MUCH", 0)
+    file = tmp_path / "a.safetensors"
+    file.write_bytes(b"weights")
+    assert FileHashes([file]).result() == {file: hashlib.sha256(b"weights").hexdigest()}
+    FileHashes([file]).stop()
+
+
+def test_a_fusion_tells_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that all may be hashed from memory before the fusion is done."""
+    members = [tmp_path / f"{n}.safetensors" for n in range(2)]
+    for n, member in enumerate(members):
+        save_file({"x": torch.full((300_000,), float(n)), "y": torch.ones(300_000)}, member)
+    read: dict[Path, int] = {}
+
+    def note(path: Path, stop: int) -> None:
+        read[path] = max(stop, read.get(path, 0))
+
+    monkeypatch.setattr(hashes, "_told", [note])
+    # Else the fusion of so little is done before anybody has read ahead.
+    plain = Stream.slab
+    monkeypatch.setattr(Stream, "slab", lambda *given: time.sleep(0.3) or plain(*given))
+    fuse("average", members, out=tmp_path / "out")
+    assert set(read) == set(members)
+    assert all(stop == path.stat().st_size for path, stop in read.items())
 
 
 def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import gc
 import json
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,15 @@ from stockpot.fuse.read_ahead import ReadAhead
 from stockpot.fuse.run import fuse
 
 SHARDS = 6
+DATA = 280 << 20
+"""What the command may have besides files: its interpreter and torch take most of it."""
+LIMITED = f"""
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+resource.setrlimit(resource.RLIMIT_DATA, ({DATA}, {DATA}))
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # a thread for each core takes its own
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 @contextmanager
@@ -106,11 +117,12 @@ def test_reading_ahead_that_is_cut_short_keeps_nothing_open(many: list[Path]) ->
         gc.enable()
 
 
-def with_a_large_head(path: Path, value: float, head: int) -> Path:
+def with_a_large_head(path: Path, value: float, head: int, suffix: str = "") -> Path:
     """A file of a few numbers and a head of zeros that takes no room on the disk."""
+    own, large = f"layer.weight{suffix}", f"head.weight{suffix}"
     entries = {
-        "layer.weight": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
-        "head.weight": {"dtype": "F32", "shape": [head], "data_offsets": [16, 16 + 4 * head]},
+        own: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
+        large: {"dtype": "F32", "shape": [head], "data_offsets": [16, 16 + 4 * head]},
     }
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
@@ -188,3 +200,40 @@ def test_no_tensor_is_in_memory_whole(method: str, monkeypatch: pytest.MonkeyPat
     parts = fuse(method, sources, base=anchor, **METHODS[method])
     assert 0 < Counting.longest <= 400
     torch.testing.assert_close(parts["w"], whole["w"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="limits as Linux has them")
+class TestTheCommand:
+    """A process of its own, under `ulimit`: a hundred members that it could not hold at once."""
+
+    MEMBERS, FILES, EACH = 100, 2, 1 << 20
+
+    @pytest.fixture
+    def pool(self, tmp_path: Path) -> list[Path]:
+        """Sparse files that read as zeros but for a few weights; 800 MB of them in all."""
+        found = []
+        for number in range(self.MEMBERS):
+            folder = tmp_path / f"m{number}"
+            folder.mkdir()
+            for part in range(self.FILES):
+                path = folder / f"model-{part + 1:05d}-of-{self.FILES:05d}.safetensors"
+                with_a_large_head(path, float(number), head=self.EACH, suffix=f".{part}")
+            found.append(folder)
+        return found
+
+    def test_a_hundred_members_under_small_limits(self, pool: list[Path], tmp_path: Path) -> None:
+        """64 files may be open where 200 are read, and memory is a third of what the files hold."""
+        out, base = tmp_path / "out", pool[0]
+        words = ["-m", "stockpot", "fuse", "task_arithmetic", *map(str, pool), "--base", str(base)]
+        done = subprocess.run(
+            [sys.executable, "-c", LIMITED, *words, "-o", str(out)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "STOCKPOT_CACHE": str(tmp_path / "cache")},
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        source = open_checkpoint(out)
+        for part in range(self.FILES):
+            wanted = torch.full((4,), 0.3 * sum(range(self.MEMBERS)))
+            torch.testing.assert_close(source.read(f"layer.weight.{part}"), wanted)
+            assert source.tensors()[f"head.weight.{part}"].numel == self.EACH

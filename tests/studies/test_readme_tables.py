@@ -23,7 +23,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
-    *("picture", "group"),
+    *("picture", "group", "claim"),
 )
 OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
 """Studies whose data is outcomes.json: who was right on which image."""
@@ -57,8 +57,10 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
         return lambda nudge: make(
             *(rows(study, name, nudge) for name in ("scores", "first", "cotta"))
         )
-    if study in ("surface", "unknowns"):
+    if study == "surface":
         return lambda nudge: make(rows(study, "scores", nudge))
+    if study == "unknowns":
+        return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "claims")))
     if study == "fmr/former":
         return lambda nudge: make(rows(study, "rows", nudge))
     if study == "robust_finetuning/former":
@@ -89,7 +91,7 @@ PLACES = {
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},
-    "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
+    "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
                      "choosing quarter-affine"},
 }  # fmt: skip
@@ -128,6 +130,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
                                                     "tasks")},
         "fmr": {"claims.py"},
+        "unknowns": {"claims.py", "measured.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},
     }  # fmt: skip

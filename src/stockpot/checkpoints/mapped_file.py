@@ -26,6 +26,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from stockpot.checkpoints.hashes import tell_read
 from stockpot.errors import BadCheckpointError
 from stockpot.files import open_files_allowed
 
@@ -98,6 +99,7 @@ class MappedFile:
             populate = _populate()
             if populate is None or populate(values.data_ptr(), count):
                 self._read(start, count)
+        tell_read(self.path, begin + length)
 
     def close(self) -> None:
         """Let go of the windows of this file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -130,12 +130,13 @@ def _execute(
         for model in models:
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
-        if small:
-            told = write_small(request, job, folder)
-        else:
-            with closing(FolderSink(folders, infos, max_shard)) as sink:
-                _stream(job, sink, request.method)
-            told = {}
+        with hashes.following() if hashes else nullcontext():
+            if small:
+                told = write_small(request, job, folder)
+            else:
+                with closing(FolderSink(folders, infos, max_shard)) as sink:
+                    _stream(job, sink, request.method)
+                told = {}
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else told
         for model, found in write_adapters(request, folders).items():
