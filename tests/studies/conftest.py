@@ -20,7 +20,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     names = (
         *("study", "tables", "figures", "tuned"),
         *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
-        *("experiments", "attacks", "kept"),
+        *("experiments", "attacks", "kept", "lungs", "pairs"),
     )
 
     def load(study: str, name: str) -> ModuleType:

@@ -25,7 +25,7 @@ LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
     "picture",
 )
-OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
+OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart", "xrays")
 """Studies whose data is outcomes.json: who was right on which image."""
 EARLIER = {"robust_finetuning/first": "robust_finetuning"}
 """Runs with outcomes.json, whose tables the scripts of a later one make."""
@@ -86,6 +86,7 @@ PLACES = {
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models"},
+    "xrays": {"verdicts", "parts", "scores", "overlap", "cues", "chosen"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
                      "choosing quarter-affine"},
 }  # fmt: skip
@@ -123,6 +124,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_finetuning": {"claims.py", "experiments.py"},
         "fmr": {"claims.py"},
         "real_networks": {"attacks.py", "kept.py", "rules.py"},
+        "xrays": {"claims.py", "lungs.py", "pairs.py"},
     }
     for study in PLACES.keys() - EARLIER.keys():
         files = {file.name for file in (STUDIES / study).glob("*.py")}
