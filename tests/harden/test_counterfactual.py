@@ -30,6 +30,7 @@ from stockpot.harden.counterfactual.partners import (
     chosen_partners,
 )
 from stockpot.harden.loop import Resume, Step, train
+from stockpot.harden.run import hardening_record
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual
 
@@ -425,3 +426,20 @@ def test_true_masks_are_asked_of_data_that_have_them_and_stay_in_place() -> None
     with pytest.raises(UserError, match="augmentations"):
         train(model, known, objective, epochs=1, batch_size=4, augmentations=("flip",))
     train(model, known, objective, epochs=1, batch_size=4, augmentations=())
+
+
+def test_the_record_knows_true_masks_and_not_the_default() -> None:
+    data = replace(make_dataset(n=12, classes=CLASSES), masks=torch.ones(12, 16, 16).bool())
+    other = replace(data, masks=torch.zeros(12, 16, 16).bool())
+    model = dual("clip")
+    with_trained_head(model)
+
+    def record(given, **params):
+        return hardening_record("counterfactual", model, given, **params)
+
+    # A model made before there was a choice is known again.
+    assert "objects" not in record(data).parameters
+    assert record(data).digest == record(other).digest
+    true = record(data, objects="truth")
+    assert true.parameters["objects"] == "truth"
+    assert true.digest != record(other, objects="truth").digest
