@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from stockpot.harden.counterfactual.partners import (
     chosen_partners,
 )
 from stockpot.harden.loop import Resume, Step, train
+from stockpot.harden.run import hardening_record
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual
 
@@ -367,3 +369,77 @@ def test_values_that_make_no_sense_are_refused() -> None:
     for params in ({"threshold": 1.0}, {"rate": -0.1}, {"beta": -1.0}, {"temperature": 0.0}):
         with pytest.raises(UserError, match=next(iter(params))):
             hardeners.get("counterfactual")(**params)
+
+
+def test_true_masks_take_the_place_of_relevance() -> None:
+    """Whatever the network finds relevant, exactly the cells on the object are replaced."""
+    truth = torch.zeros(6, 32, 32, dtype=torch.bool)
+    truth[:, :8, :8] = True  # one whole cell of 4 x 4
+    truth[:, 8:16, 8:10] = True  # and a quarter of another
+    model = dual("clip")
+    with_trained_head(model)
+    for threshold, cells in ((0.3, [(0, 0)]), (0.2, [(0, 0), (1, 1)])):
+        for mask in ("object", "context"):
+            objective = hardeners.get("counterfactual")(
+                mask=mask, objects="truth", threshold=threshold
+            )
+            expected = torch.zeros(4, 4, dtype=torch.bool)
+            for cell in cells:
+                expected[cell] = True
+            _, masked, _ = objective._look(replace(step_of(model), masks=truth), pictures())
+            assert (masked == (expected if mask == "object" else ~expected)).all()
+
+
+def test_true_masks_travel_with_their_pictures() -> None:
+    data = make_dataset(n=12, classes=CLASSES)
+    # Each mask says its picture's row, so that a mask of another picture shows.
+    masks = torch.zeros(12, 16, 16, dtype=torch.bool)
+    for row in range(12):
+        masks[row, 0, :row] = True
+    known = replace(data, masks=masks)
+    met = []
+
+    class Look:
+        def __call__(self, step: Step) -> torch.Tensor:
+            rows = [(data.images.pixels.float() / 255 - p).flatten(1).abs().sum(1).argmin().item()
+                    for p in step.pixels]  # fmt: skip
+            met.append((rows, None if step.masks is None else step.masks.sum((1, 2)).tolist()))
+            return F.cross_entropy(step.model(step.pixels), step.labels)
+
+    model = dual("clip")
+    with_trained_head(model)
+    train(model, known, Look(), epochs=1, batch_size=4, augmentations=())
+    assert len(met) == 3
+    assert all(rows == masks for rows, masks in met)
+    train(model, known, Look(), epochs=1, batch_size=12, augmentations=("flip",))
+    assert met[-1][1] is None  # a mirrored picture's mask would lie on the wrong side
+
+
+def test_true_masks_are_asked_of_data_that_have_them_and_stay_in_place() -> None:
+    model = dual("clip")
+    with_trained_head(model)
+    data = make_dataset(n=12, classes=CLASSES)
+    objective = hardeners.get("counterfactual")(objects="truth")
+    with pytest.raises(UserError, match="has no object masks"):
+        train(model, data, objective, epochs=1, batch_size=4, augmentations=())
+    known = replace(data, masks=torch.ones(12, 16, 16, dtype=torch.bool))
+    with pytest.raises(UserError, match="augmentations"):
+        train(model, known, objective, epochs=1, batch_size=4, augmentations=("flip",))
+    train(model, known, objective, epochs=1, batch_size=4, augmentations=())
+
+
+def test_the_record_knows_true_masks_and_not_the_default() -> None:
+    data = replace(make_dataset(n=12, classes=CLASSES), masks=torch.ones(12, 16, 16).bool())
+    other = replace(data, masks=torch.zeros(12, 16, 16).bool())
+    model = dual("clip")
+    with_trained_head(model)
+
+    def record(given, **params):
+        return hardening_record("counterfactual", model, given, **params)
+
+    # A model made before there was a choice is known again.
+    assert "objects" not in record(data).parameters
+    assert record(data).digest == record(other).digest
+    true = record(data, objects="truth")
+    assert true.parameters["objects"] == "truth"
+    assert true.digest != record(other, objects="truth").digest

@@ -25,7 +25,7 @@ LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
     *("picture", "group", "claim"),
 )
-OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart")
+OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart", "xrays")
 """Studies whose data is outcomes.json: who was right on which image."""
 EARLIER = {"robust_finetuning/first": "robust_finetuning"}
 """Runs with outcomes.json, whose tables the scripts of a later one make."""
@@ -92,6 +92,7 @@ PLACES = {
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"accuracy", "claims"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims"},
+    "xrays": {"verdicts", "parts", "scores", "overlap", "cues", "chosen"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
                      "choosing quarter-affine"},
 }  # fmt: skip
@@ -133,6 +134,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "unknowns": {"claims.py", "measured.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},
+        "xrays": {"claims.py", "lungs.py", "pairs.py"},
     }  # fmt: skip
     for study in PLACES.keys() - EARLIER.keys():
         files = {file.name for file in (STUDIES / study).glob("*.py")}

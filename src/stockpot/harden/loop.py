@@ -206,6 +206,8 @@ def train(
         chosen = rows.to(device, non_blocking=True)
         batch = Batch(augment(pixels.float() / 255, augmentations, generator), labels[chosen])
         own, of_all = own_rows(len(batch)), batch if joined() else None
+        known = data.masks if not augmentations else None
+        masks = known[rows][own] if known is not None else None
 
         def loss_of(
             given: Tensor,
@@ -213,15 +215,16 @@ def train(
             generator: Generator = generator,
             step: int = step,
             of_all: Batch | None = of_all,
+            masks: Tensor | None = masks,
         ) -> Tensor:
             # Weights that were cast for one pass must not be kept for the next, as a graph would.
             with torch.autocast(
                 device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=not records
             ):
                 if of_all is None:
-                    return objective(Step(model, given, meant, generator, step))
+                    return objective(Step(model, given, meant, generator, step, masks=masks))
                 with whole_batch(len(of_all)):
-                    loss = objective(Step(model, given, meant, generator, step, of_all))
+                    loss = objective(Step(model, given, meant, generator, step, of_all, masks))
                 return loss * weight_of(len(of_all))
 
         drawing = partial(layers_draw_from, seed, step, device)

@@ -39,6 +39,9 @@ class Step:
     number: int
     of_all: Batch | None = None
     """The batch of all processes, where there are several."""
+    masks: Tensor | None = None
+    """Where the objects of this process's pictures are, for data that knows, unless pictures were
+    moved by augmentations."""
 
     @property
     def whole(self) -> Batch:

@@ -37,7 +37,14 @@ from stockpot.lock import held_alone, lock_of
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from stockpot.models.forward.arithmetic import warn_if_emulated
-from stockpot.models.inputs import data_inputs, model_input, named_models, seen_in, seen_of
+from stockpot.models.inputs import (
+    data_inputs,
+    mask_inputs,
+    model_input,
+    named_models,
+    seen_in,
+    seen_of,
+)
 from stockpot.models.load import load_for, words_for
 from stockpot.models.own_words import write_own_words
 from stockpot.registry import Entry, Tags
@@ -240,6 +247,10 @@ def hardening_record(
         values["defend"] = plain(defence)
     images = training_data(data)
     inputs = [model_input("model", model), *data_inputs("data", images)]
+    if values.get("objects") == "relevance":
+        del values["objects"]  # records that are older do not say it
+    elif values.get("objects") == "truth":
+        inputs += mask_inputs("data", images)
     if own.get("oracle") == "zero_shot" and not (own["oracle_params"] or {}).get("model"):
         inputs.append(model_input("oracle_params.model", expert_for(images.name)))
     for name, source in hardeners.get(method).referred(own, "data").items():

@@ -57,6 +57,15 @@ def data_inputs(role: str, data: Dataset) -> list[Input]:
     return found
 
 
+def mask_inputs(role: str, data: Dataset) -> list[Input]:
+    """Where the objects of a dataset are, for what is made with that: its fingerprint is blind."""
+    if data.masks is None:
+        return []
+    content = repr(tuple(data.masks.shape)).encode() + data.masks.contiguous().numpy().tobytes()
+    fingerprint = hashlib.sha256(content).hexdigest()
+    return [Input(role=f"masks of {role}", name=str(data), fingerprint=fingerprint)]
+
+
 def seen_of(
     source: str | Path | Classifier | Mapping[str, Tensor],
     options: Mapping[str, Any] | None = None,

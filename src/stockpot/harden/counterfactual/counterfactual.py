@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadDataError, BadParameterError
 from stockpot.explain.attention import need_tower
 from stockpot.explain.relevance import Layers, explain_forward
 from stockpot.harden import hardeners
@@ -35,6 +35,7 @@ from stockpot.harden.counterfactual.masks import (
     hiding,
     object_cells,
     random_cells,
+    true_cells,
 )
 from stockpot.harden.counterfactual.partners import (
     Bank,
@@ -68,6 +69,7 @@ def counterfactual(
     rate: Part = 0.5,
     beta: NonNegative = 30.0,
     feature_scale: Scale = "raw",
+    objects: Literal["relevance", "truth"] = "relevance",
     target: Literal["label", "predicted"] = "label",
     layers: Layers = "all",
     fixed_rate: bool = False,
@@ -86,11 +88,14 @@ def counterfactual(
             pictures.
         fill: `single` takes masked patches from one other picture, `multi` each from its own,
             `none` hides them from the network.
-        threshold: a patch belongs to the object if its relevance exceeds this share of the largest.
+        threshold: a patch belongs to the object if its relevance exceeds this share of the largest
+            (`objects=truth`: if more than this share of it does).
         rate: the share of patches that a `random` mask covers.
         beta: the weight of the feature distance; 30 suits CLIP's embeddings at `raw` scale.
         feature_scale: `raw` squared distances, or `normalised` by the teacher's mean square, for
             backbones whose features have another scale.
+        objects: where the objects are: by `relevance`, or by the `truth` of data that has masks
+            (without augmentations, which masks would not follow).
         target: relevance for the true class, or for the predicted one.
         layers: relevance from all attention blocks, or from the last.
         fixed_rate: random masks cover the same number of patches in every picture (always so with
@@ -107,9 +112,9 @@ def counterfactual(
     """
     return Counterfactual(
         mask=mask, fill=fill, threshold=threshold, rate=rate, beta=beta, scale=feature_scale,
-        target=target, layers=layers, fixed=fixed_rate or fill == "none", derange=derange,
-        source=source, bank=Bank(bank), logit_weight=logit_weight, temperature=temperature,
-        logits_on=logits_on, teacher=teacher,
+        objects=objects, target=target, layers=layers, fixed=fixed_rate or fill == "none",
+        derange=derange, source=source, bank=Bank(bank), logit_weight=logit_weight,
+        temperature=temperature, logits_on=logits_on, teacher=teacher,
     )  # fmt: skip
 
 
@@ -123,6 +128,7 @@ class Counterfactual:
     rate: float
     beta: float
     scale: Scale
+    objects: str
     target: str
     layers: Layers
     fixed: bool
@@ -138,6 +144,11 @@ class Counterfactual:
 
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Keep the model as it starts, and load the teacher of the predictions."""
+        if self.objects == "truth" and data.masks is None:
+            raise BadDataError(
+                f"objects=truth: {data.name} has no object masks.",
+                hint="object_on_context has them; objects=relevance needs none.",
+            )
         self.start = frozen(model)
         self.adviser = self.start
         if self.teacher:
@@ -213,14 +224,26 @@ class Counterfactual:
                 (len(step.whole), rows, columns), self.rate, step.generator, fixed=self.fixed
             )
             return step.model(pixels), step.own(drawn).to(pixels.device), None
-        labels = step.labels if self.target == "label" else None
-        seen = explain_forward(step.model, pixels, labels, layers=self.layers)
-        objects = object_cells(seen.relevance, self.threshold)
+        logits, objects = self._objects(step, pixels)
         if self.mask == "random":
             shape = (len(step.whole), objects.shape[1], objects.shape[2])
             drawn = random_cells(shape, self.rate, step.generator, fixed=self.fixed)
-            return seen.logits, step.own(drawn).to(pixels.device), objects
-        return seen.logits, objects if self.mask == "object" else ~objects, objects
+            return logits, step.own(drawn).to(pixels.device), objects
+        return logits, objects if self.mask == "object" else ~objects, objects
+
+    def _objects(self, step: Step, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the clean pictures, and where their objects are."""
+        if self.objects == "truth":
+            if step.masks is None:
+                raise BadParameterError(
+                    "objects=truth: the masks of the pictures do not follow augmentations.",
+                    hint="Give augmentations=[], or objects=relevance.",
+                )
+            shares = true_cells(step.masks, self._grid(step.model))
+            return step.model(pixels), (shares > self.threshold).to(pixels.device)
+        labels = step.labels if self.target == "label" else None
+        seen = explain_forward(step.model, pixels, labels, layers=self.layers)
+        return seen.logits, object_cells(seen.relevance, self.threshold)
 
     def _fill(self, step: Step, everything: Kept, pixels: Tensor, masked: Tensor) -> Tensor:
         pool, labels, theirs = self.bank.pool(*everything)

@@ -3,7 +3,8 @@ pictures' pixels, or by hiding or dropping their tokens.
 
 Cells are the patches of a transformer, or the positions of a convolutional map. The object is
 where the relevance, divided by the picture's largest, lies strictly above a threshold; the context
-is the rest. A picture without any relevance has no object and is all context.
+is the rest. A picture without any relevance has no object and is all context. Where data know
+their objects, these may take the place of relevance.
 
 Dropped tokens: random masks leave the same number of patches in every picture, so the others'
 tokens are simply not computed. Masks made from relevance leave different numbers; there the patches
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from stockpot.errors import UserError
@@ -29,6 +31,11 @@ Mask = Literal["none", "random", "context", "object"]
 def object_cells(relevance: Tensor, threshold: float) -> Tensor:
     """The cells that carry the decision, as booleans [images, rows, columns]."""
     return normalised(relevance) > threshold
+
+
+def true_cells(masks: Tensor, grid: tuple[int, int]) -> Tensor:
+    """The share of each cell that lies on the object, of masks [images, H, W]."""
+    return F.adaptive_avg_pool2d(masks.float(), grid)
 
 
 def random_cells(
