@@ -208,7 +208,9 @@ def test_two_processes_follow_the_curve_of_one(tmp_path: Path) -> None:
     for row in ROWS:
         for batch_size, found in torch.load(tmp_path / row.name, weights_only=True).items():
             two, one = Curve(*found), curve(row, batch_size)
-            assert two.losses == pytest.approx(one.losses, rel=1e-6), row.name
+            # A loss adds up terms that rounding parts by ten units in the last place on some
+            # processors; a share that is weighed wrongly moves it by a thousand times as much.
+            assert two.losses == pytest.approx(one.losses, rel=1e-5), row.name
             for name, values in one.weights.items():
                 torch.testing.assert_close(
                     two.weights[name], values, rtol=1e-6, atol=1e-6, msg=f"{row.name}: {name}"
