@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,9 @@ DEFENCES: dict[str, Any] = {
 }
 FEWER = {"ten_crop": ("mobilenet_v2", "resnet50", "lite0")}
 """Networks for which a defence is taken, where not for all: ten crops cost most."""
-ROUNDS, GROUPS, OF_EACH = 5, 5, 5
+ROUNDS, GROUPS, OF_EACH = 6, 5, 5
+SECOND = 1
+"""The first round of the second run, which is judged; round 0 was the first run."""
 
 
 class Shown(NamedTuple):
@@ -59,7 +61,7 @@ class Shown(NamedTuple):
 def design(count: int) -> Iterator[Shown]:
     """In each round each severity meets one group, on pictures that were shown at it before.
 
-    After five rounds each has met each.
+    In five rounds, such as those of the second run, each has met each.
     """
     known: dict[int, list[int]] = {}
     for _, severity, rows in rounds(count):
@@ -74,13 +76,13 @@ def networks_behind(defence: str) -> tuple[str, ...]:
     return FEWER.get(defence, NETWORKS)
 
 
-def defended(run: Path, data: Dataset, wanted: int) -> None:
+def defended(run: Path, data: Dataset, wanted: Collection[int]) -> None:
     """Every network behind every defence, round by round."""
     models = {name: network(name, run) for name in NETWORKS}
     start = time.process_time()
     for shown in design(len(data)):
         folder = run / "defended" / shown.place
-        if folder.exists() or shown.round >= wanted:
+        if folder.exists() or shown.round not in wanted:
             continue
         began = folder.with_name(f".{folder.name}")
         asked = {"severities": shown.severity, "corruptions": ",".join(shown.corruptions),
@@ -104,7 +106,7 @@ def defended_answers(run: Path, count: int) -> list[dict[str, Any]]:
     for number in range(ROUNDS):
         own = [shown for shown in design(count) if shown.round == number]
         if not all((run / "defended" / shown.place).exists() for shown in own):
-            break
+            continue
         for shown in own:
             records = ["correct", *(f"{name}:{shown.severity}" for name in shown.corruptions)]
             for defence in DEFENCES:
@@ -124,12 +126,12 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
     parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="how many; 0 writes what is there"
+        "--rounds", default="1,2,3,4,5", help="which, by comma; none writes what is there"
     )
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
     if given.rounds:
-        defended(given.run, data, given.rounds)
+        defended(given.run, data, [int(number) for number in given.rounds.split(",")])
     write_atomic(HERE / "defended.csv", csv_text(defended_answers(given.run, len(data))))
 
 

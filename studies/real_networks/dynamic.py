@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,23 @@ SEARCH = {"generator": "colour", "oracle": "classifier", "budget": 8, "per_class
 RECORDS = ("correct", "known", "validated", "moved", "withstood")
 
 
-def pictures(count: int) -> list[int]:
-    """Those of the first round of defences."""
-    return sorted(row for shown in design(count) if not shown.round for row in shown.pictures)
+FIRST, SECOND = (0,), (1, 2)
+"""Rounds of defences whose pictures were searched in the first run, and in the second."""
+
+
+def pictures(count: int, wanted: Sequence[int] = SECOND) -> list[int]:
+    """Those of some rounds of defences."""
+    return sorted(row for shown in design(count) if shown.round in wanted for row in shown.pictures)
+
+
+def folder_of(run: Path, name: str, wanted: Sequence[int] = SECOND) -> Path:
+    return run / ("dynamic" if wanted == FIRST else "dynamic-second") / name
 
 
 def searched(run: Path, data: Dataset) -> None:
     """A search against each network."""
     for name in NETWORKS:
-        folder = run / "dynamic" / name
+        folder = folder_of(run, name)
         if folder.exists():
             continue
         start, began = time.process_time(), folder.with_name(f".{name}")
@@ -61,25 +70,26 @@ def searched(run: Path, data: Dataset) -> None:
         print(f"{name}: {time.process_time() - start:.0f} s", flush=True)
 
 
-def searched_answers(run: Path, count: int) -> list[dict[str, Any]]:
+def searched_answers(run: Path, count: int, wanted: Sequence[int]) -> list[dict[str, Any]]:
     """What became of each picture, for the networks that were searched."""
-    done = [name for name in NETWORKS if (run / "dynamic" / name).exists()]
+    done = [name for name in NETWORKS if folder_of(run, name, wanted).exists()]
     found = {}
     for name in done:
-        (cell,) = load_results(run / "dynamic" / name)
+        (cell,) = load_results(folder_of(run, name, wanted))
         found[name] = np.stack([cell.outcome(record) for record in RECORDS], axis=1)
     return [
-        {"picture": picture, **{name: marks(found[name][place]) for name in done}}
-        for place, picture in enumerate(pictures(count))
-    ]
+        {"round": wanted[0], "picture": picture,
+         **{name: marks(found[name][place]) for name in done}}
+        for place, picture in enumerate(pictures(count, wanted) if done else ())
+    ]  # fmt: skip
 
 
 def search_signs(run: Path) -> list[dict[str, Any]]:
     """Of each network: whether it was searched without gradients too, and how many fell then."""
     found = []
     for name in NETWORKS:
-        if (run / "dynamic" / name).exists():
-            (cell,) = load_results(run / "dynamic" / name)
+        if folder_of(run, name).exists():
+            (cell,) = load_results(folder_of(run, name))
             flags = {flag.name: flag.count for flag in cell.flags}
             again = any(score.metric == "perturbed_accuracy_after" for score in cell.scores)
             found.append({
@@ -96,7 +106,8 @@ def main() -> None:
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
     searched(given.run, data)
-    write_atomic(HERE / "dynamic.csv", csv_text(searched_answers(given.run, len(data))))
+    both = [row for run in (FIRST, SECOND) for row in searched_answers(given.run, len(data), run)]
+    write_atomic(HERE / "dynamic.csv", csv_text(both))
     write_atomic(HERE / "signs.csv", csv_text(search_signs(given.run)))
 
 
