@@ -19,7 +19,7 @@ from stockpot.defend.adapt.sar import early
 from stockpot.defend.adapt.views import random_view, turned_hue
 from stockpot.defend.defended import behind, defend
 from stockpot.errors import BadParameterError, UserError
-from stockpot.harden.run import training_defence
+from stockpot.harden.record import training_defence
 
 WEIGHTED = ["tent", "sar", "eata", "cotta", "roid"]
 # So that a step is more than rounding, on a network that is unsure of everything.

@@ -30,7 +30,7 @@ from stockpot.harden.counterfactual.partners import (
     chosen_partners,
 )
 from stockpot.harden.loop import Resume, Step, train
-from stockpot.harden.run import hardening_record
+from stockpot.harden.record import hardening_record
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual
 

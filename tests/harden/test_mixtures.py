@@ -14,7 +14,7 @@ from stockpot.errors import BadParameterError
 from stockpot.harden.augmentation.deep_augment import Disturbed, Drawn, deep_augment
 from stockpot.harden.augmentation.fractals import attractor, fractals
 from stockpot.harden.augmentation.pixmix import PixMix, added, multiplied, pixmix, shares
-from stockpot.harden.run import hardening_record
+from stockpot.harden.record import hardening_record
 from stockpot.models.classifier import Classifier
 
 

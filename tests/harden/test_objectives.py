@@ -24,7 +24,7 @@ from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.augmentation.augmix import disagreement, mixture
 from stockpot.harden.augmentation.simple_changes import CHANGES, equalize, rotate, translate_x
 from stockpot.harden.loop import Step, train
-from stockpot.harden.run import split_params
+from stockpot.harden.record import split_params
 
 NORMS = {"norms": "linf,l2,l1", "eps": "0.02,0.2,1", "steps": 4}
 

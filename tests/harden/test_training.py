@@ -16,7 +16,8 @@ from stockpot.harden import hardeners
 from stockpot.harden.augment import augment, crop, cutmix, flip, mixup, random_resized_crop
 from stockpot.harden.loop import Resume, train
 from stockpot.harden.optimise import factor, make_optimiser, set_rate
-from stockpot.harden.run import harden, hardening_record
+from stockpot.harden.record import hardening_record
+from stockpot.harden.run import harden
 from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.load import load_model
 

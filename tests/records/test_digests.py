@@ -18,7 +18,8 @@ from stockpot.checkpoints.record import Record, read_record
 from stockpot.errors import BadParameterError
 from stockpot.fuse.record import fusion_record, sweep_records
 from stockpot.fuse.run import fuse, sweep
-from stockpot.harden.run import harden, hardening_record
+from stockpot.harden.record import hardening_record
+from stockpot.harden.run import harden
 from stockpot.models.load import identify, load_model
 from stockpot.models.new import new_model, new_record
 from stockpot.season.record import seasoning_record

@@ -112,7 +112,7 @@ def _said(facts: Mapping[str, Any]) -> str:
 
 
 def _training() -> list[str]:
-    from stockpot.harden.run import training
+    from stockpot.harden.record import training
 
     keys = ", ".join(_key(each) for each in training.parameters)
     return ["", f"Keys of every training beside those of its method: {keys}."]

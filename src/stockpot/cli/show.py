@@ -52,7 +52,7 @@ def _describe(entry: Entry[Any], origin: str) -> dict[str, Any]:
     description, _, _ = entry.doc.partition("\nArgs:\n")
     rows = [parameter._asdict() for parameter in entry.parameters]
     if entry.kind == "hardeners":
-        from stockpot.harden.run import training
+        from stockpot.harden.record import training
 
         rows += [parameter._asdict() for parameter in training.parameters]
     return {

@@ -53,7 +53,7 @@ def command(
 
 
 def _parameters() -> dict[str, dict[str, Any]]:
-    from stockpot.harden.run import training
+    from stockpot.harden.record import training
     from stockpot.registries import registry
 
     titles = {

@@ -17,7 +17,7 @@ def check(file: RecipeFile) -> None:
     """Check a recipe against the registries and the disk: names, parameters, paths, references."""
     from stockpot.fuse import fusers
     from stockpot.harden import hardeners
-    from stockpot.harden.run import split_params
+    from stockpot.harden.record import split_params
     from stockpot.measure import measures
     from stockpot.results.sinks import sinks
     from stockpot.season import seasoners

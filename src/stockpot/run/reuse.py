@@ -144,7 +144,7 @@ def _replace(target: Path, anew: Path, before: Path) -> None:
 def record_of(order: Order) -> Record:
     """The record that a model made by this order would have."""
     from stockpot.fuse.record import fusion_record
-    from stockpot.harden.run import hardening_record
+    from stockpot.harden.record import hardening_record
     from stockpot.season.record import seasoning_record
 
     if order.verb == "fuse":
