@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import PurePath
 from typing import (
     Any,
     Generic,
@@ -172,8 +173,10 @@ class Entry(Generic[T]):
         """Check and convert parameters (text from a command line becomes numbers, lists, ...)."""
         if values := self.tags.presets.get(str(params.get(PRESET))):
             params = {**values, **params}
+        # In Python a place is often a path; records and results have it as a text.
+        given = {k: str(v) if isinstance(v, PurePath) else v for k, v in params.items()}
         try:
-            model = self.schema(**params)
+            model = self.schema(**given)
         except ValidationError as problem:
             raise bad_parameter(self.name, list(self.schema.model_fields), problem) from None
         found = {name: getattr(model, name) for name in self._settable}

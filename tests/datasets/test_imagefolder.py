@@ -182,3 +182,9 @@ def test_load_dataset_takes_a_path_and_limits(folder: Path) -> None:
 def test_hidden_files_are_not_pictures(folder: Path) -> None:
     (folder / "cat" / "._0.png").write_bytes(b"a file system's own note")
     assert len(imagefolder(path=str(folder))) == 6
+
+
+def test_a_path_may_be_a_path(folder: Path) -> None:
+    named = load_dataset("imagefolder", path=folder)
+    assert named.fingerprint == load_dataset("imagefolder", path=str(folder)).fingerprint
+    assert load_dataset(folder).fingerprint == named.fingerprint

@@ -5,19 +5,27 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
+import stockpot
+import stockpot.measure.dynamic.measure as dynamic_measure
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.checkpoints.resolve import zoo_folder
+from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.kinship import refuse_kin, shared_weights
 from stockpot.dynamic.oracle import Oracle, Setting, parse_rule
 from stockpot.dynamic.oracles import networks, oracles
 from stockpot.dynamic.oracles.human import COLUMNS, digest
+from stockpot.dynamic.oracles.networks import NetworkOracle
 from stockpot.errors import UserError
+from stockpot.models.preprocess import Preprocess
+from stockpot.types import ImageSize
 from towers import two_towers
 
 SETTING = Setting(CLASSES)
@@ -182,3 +190,46 @@ def test_kin_are_refused_unless_forced() -> None:
     stranger = make_classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(768, 4)))
     assert shared_weights(stranger, kin.networks) == 0.0
     assert refuse_kin(stranger, kin, force=False) == ""
+
+
+class Rim(torch.nn.Module):
+    """The first class where the rim of a picture is bright, the second where it is dark."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        bright = pixels[:, :, :2].mean(dim=(1, 2, 3)) - 0.5
+        return torch.stack([bright, -bright, *[torch.full_like(bright, -9)] * 2], dim=1)
+
+
+@pytest.mark.parametrize("cropped", [False, True])
+def test_an_oracle_cuts_nothing_more_from_a_picture_that_was_cropped(cropped: bool) -> None:
+    """As networks of ImageNet have it: a short side of 20, of which 16 in the middle are taken."""
+    size = ImageSize(16, 16)
+    judge = make_classifier(Rim())
+    judge.preprocess = Preprocess(size, 20, (0.0,) * 3, (1.0,) * 3, "bilinear")
+    seen = torch.zeros(1, 3, 24, 24)  # what a larger network sees
+    seen[:, :, :3] = 1
+    oracle = NetworkOracle(judge, replace(SETTING, cropped=cropped), "rim")
+    assert int(oracle.judge(seen).argmax()) == (0 if cropped else 1)
+    assert judge.preprocess.resized == 20  # the classifier itself stays as it is
+
+
+def test_pictures_of_files_come_cropped_and_those_of_one_size_do_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for label in range(4):
+        (tmp_path / CLASSES[label]).mkdir()
+        Image.new("RGB", (16, 16), (60 * label,) * 3).save(tmp_path / CLASSES[label] / "a.png")
+    asked: list[Setting] = []
+
+    def noted(setting: Setting, **_: Any) -> Oracle:
+        asked.append(setting)
+        return NetworkOracle(make_classifier(ReadsLabel(4)), setting, "noted")
+
+    monkeypatch.setattr(dynamic_measure, "oracles", SimpleNamespace(get=lambda name: noted))
+    for data in (make_dataset(4), load_dataset("imagefolder", path=tmp_path)):
+        stockpot.measure(
+            {"m": make_classifier(ReadsLabel(4))},
+            {"dynamic": {"generator": "colour", "budget": 1, "force": True}},
+            data=data, out=tmp_path / f"out-{len(asked)}",
+        )  # fmt: skip
+    assert [setting.cropped for setting in asked] == [False, True]

@@ -80,6 +80,9 @@ def command(
     max_shard: Annotated[str, typer.Option(help="The largest file.")] = f"{PLAIN.max_shard}",
     device: Annotated[str, typer.Option(help="Where the arithmetic runs.")] = PLAIN.device,
     accumulate: Annotated[str, typer.Option(help="fp32 or fp64.")] = PLAIN.accumulate,
+    threads: Annotated[
+        int, typer.Option(help="Worker threads, fewer to save memory; 0 is one per core.")
+    ] = PLAIN.threads,
     bn: Annotated[
         str, typer.Option(help="BatchNorm statistics: linear, or recompute with --data.")
     ] = PLAIN.bn,
@@ -124,6 +127,7 @@ def command(
         "max_shard": max_shard,
         "device": device,
         "accumulate": accumulate,
+        "threads": threads,
         "bn": bn,
         "save": save,
         "load": load,

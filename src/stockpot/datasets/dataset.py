@@ -99,6 +99,11 @@ class TensorImages:
         return ((pixels,) * len(fits) for pixels in self.batches(size, None))
 
 
+def is_fitted(images: Images) -> bool:
+    """Whether pictures come through the `fit` of whoever asks; those of one size do not."""
+    return not isinstance(images, TensorImages)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Images, labels, and what one must know to score a model on them."""

@@ -30,6 +30,9 @@ class Setting:
     offered: Vocabulary = "data"
     rivals: tuple[str, ...] = ()
     """The classes of the model under test that the data does not have."""
+    cropped: bool = False
+    """Whether pictures come cut to what the model under test sees: an oracle then looks at all of
+    them, whatever its own size is, and cuts nothing more."""
 
     @property
     def columns(self) -> int:

@@ -191,7 +191,7 @@ class Stream:
     def _too_small(self) -> BadParameterError:
         return BadParameterError(
             f"device: {self.device} has too little memory for this merge; nothing was written.",
-            hint="Fuse with threads=1, or where there is more memory."
+            hint="Give threads=1 (--threads 1), or fuse where there is more memory."
             if self.device == "cpu"
             else "Give device=cpu (--device cpu).",
         )

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stockpot.attack.victim import evaluation_mode
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import Dataset, is_fitted
 from stockpot.dynamic.generator import Generator
 from stockpot.dynamic.generators import GeneratorRef, generators
 from stockpot.dynamic.oracle import Oracle, RuleText, Setting, parse_rule
@@ -51,8 +51,9 @@ class DynamicAugment:
         self.generator.to(model.device)
         if name != NO_ORACLE:
             setting = Setting(
-                data.classes, data.templates, model.device, data.name, data.vocabulary
-            )
+                data.classes, data.templates, model.device, data.name, data.vocabulary,
+                cropped=is_fitted(data.images),
+            )  # fmt: skip
             self._oracle = oracles.get(name)(setting, **params)
 
     def __call__(self, step: Step) -> Tensor:

@@ -6,8 +6,10 @@ attacks meet it in pixel units and an epsilon means what it says.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
@@ -141,6 +143,13 @@ class Classifier(nn.Module):
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
         return self.preprocess.normalise(self.preprocess.fit_tensor(pixels))
+
+
+def seeing_all(model: Classifier) -> Classifier:
+    """The same model for pictures that were cropped before: it takes all of each, at its size."""
+    whole = copy.copy(model)
+    whole.preprocess = replace(model.preprocess, resized=model.preprocess.size)
+    return whole
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from stockpot.datasets.words.words import plain_words
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
-from stockpot.models.classifier import Classifier
+from stockpot.models.classifier import Classifier, seeing_all
 from stockpot.models.load import load_for, takes_classes
 from stockpot.score.class_space import ClassMap, match_classes
 from stockpot.types import ModelRef
@@ -44,7 +44,8 @@ class NetworkOracle:
                 hint="Choose an oracle that knows these classes, such as zero_shot.",
             ) from problem
         self.name = name
-        self.classifier = classifier.to(setting.device)
+        shown = seeing_all(classifier) if setting.cropped else classifier
+        self.classifier = shown.to(setting.device)
         self.setting = setting
         self.rivals = _rivals(classifier.classes, self.mapping, setting)
 

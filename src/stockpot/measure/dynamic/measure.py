@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stockpot.datasets.dataset import Dataset
+from stockpot.datasets.dataset import Dataset, is_fitted
 from stockpot.dynamic.generator import PixelClamp
 from stockpot.dynamic.generators import GeneratorRef, generators
 from stockpot.dynamic.kinship import refuse_kin, refuse_twin
@@ -140,7 +140,10 @@ def dynamic(
     """
     want_gradients(model)
     scorer = scorer_for(model.classes, data, class_space)
-    setting = Setting(data.classes, data.templates, context.device, data.name, data.vocabulary)
+    setting = Setting(
+        data.classes, data.templates, context.device, data.name, data.vocabulary,
+        cropped=is_fitted(data.images),
+    )  # fmt: skip
     judge: Oracle | None = None
     notes = [*scorer.notes]
     few = first_images(model, data, context)
