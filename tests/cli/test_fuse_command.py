@@ -187,3 +187,18 @@ def test_season_chooses_and_scores_on_unseen_images(
     assert invoke("measure", tmp_path / "soup", "--data", toy_file).exit_code == 0
     wrong = stockpot("season", "gird", pool["a"], "--data", toy_file, "-o", tmp_path / "x")
     assert "Did you mean grid" in error_of(wrong)
+
+
+def test_fewer_threads_say_so_and_make_the_same(pool: dict[str, Path], tmp_path: Path) -> None:
+    members = ("ties", pool["a"], pool["b"], "--base", pool["base"])
+    for number in ("0", "1", "3"):
+        done = invoke("fuse", *members, "--threads", number, "-o", tmp_path / number)
+        assert done.exit_code == 0, done.output
+    made = [load_file(tmp_path / number / "model.safetensors") for number in ("0", "1", "3")]
+    assert all(torch.equal(made[0][name], other[name]) for other in made[1:] for name in other)
+    planned = invoke("fuse", *members, "--threads", "1", "--plan")
+    assert "with 1 thread\n" in planned.output
+    refused = invoke("fuse", *members, "--threads", "-3", "-o", tmp_path / "none")
+    assert refused.exit_code == 1
+    assert "threads: expected a whole number of 0 or more, got -3" in refused.output
+    assert not (tmp_path / "none").exists()

@@ -44,7 +44,8 @@ class Plan:
             f"({self.weights / 1e6:.1f} M weights), {self.copied} copied",
             f"{self.passes} passes, {self.read_bytes / 1e9:.2f} GB read, "
             f"{self.write_bytes / 1e9:.2f} GB written",
-            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with {self.workers} threads"
+            f"about {self.peak_bytes / 1e6:.0f} MB of private memory with "
+            f"{self.workers} thread{'s' * (self.workers != 1)}"
             + ("" if self.device == "cpu" else f", and as much of {self.device}"),
             *self.notes,
         ]

@@ -91,6 +91,10 @@ class Options:
                 raise BadParameterError(
                     f"{name}: expected one of {choices}, got {getattr(self, name)!r}."
                 )
+        if not isinstance(self.threads, int) or self.threads < 0:
+            raise BadParameterError(
+                f"threads: expected a whole number of 0 or more, got {self.threads!r}."
+            )
         if self.dtype is not None and self.dtype not in DTYPES:
             if self.dtype not in DTYPES.values():
                 choices = ", ".join(DTYPES)
