@@ -48,8 +48,8 @@ EVIDENCE = {
         "clip_headroom",
     ),
     "routers": Evidence(
-        "`wemoe` +7.2 [+6.3, +8.0] over `adamerging`, on the images that its routers learned "
-        "on, and -6.3 [-7.0, -5.6] to the experts; in a pool with little left to learn it was below",
+        "`wemoe` +7.2 [+6.3, +8.0] over `adamerging`, on the images that its routers learned on, "
+        "and -6.3 [-7.0, -5.6] to the experts; in a pool with little left to learn it was below",
         "clip_headroom",
     ),
     "orthogonal": Evidence(
