@@ -30,6 +30,7 @@ from stockpot.explain.relevance import normalised
 from stockpot.files import write_atomic
 from stockpot.measure.object_masks import rates
 from stockpot.models.classifier import Classifier
+from stockpot.results.contrast import level_with_best
 from stockpot.results.groups import by_group
 from stockpot.results.packed import pack_bits
 
@@ -163,7 +164,7 @@ class Study:
         for settings["beta"] in BETAS:
             tried[settings["beta"]] = trial("object-single")
         shown["beta"] = {str(beta): float(found.mean()) for beta, found in tried.items()}
-        settings["beta"] = max(level(tried))
+        settings["beta"] = max(level_with_best(tried))
         where = self.folder / "trials"
         places = {"vanilla": f"{settings['lr']}-{BETAS[0]}",
                   "object-single": f"{settings['lr']}-{settings['beta']}"}  # fmt: skip
@@ -172,7 +173,7 @@ class Study:
             member = where / place / self.given.name / f"s{TRIAL}" / name
             tried = {alpha: self.on_validation(self.mixed(member, alpha)) for alpha in ALPHAS}
             shown[f"alpha of {name}"] = {str(a): float(found.mean()) for a, found in tried.items()}
-            settings["alpha"][name] = min(level(tried))
+            settings["alpha"][name] = min(level_with_best(tried))
         return settings | {"validation": shown}
 
     def masks(self, model: Classifier) -> dict[str, dict[str, list[float]]]:
@@ -212,17 +213,6 @@ def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.b
         batch_size=64,
     )  # fmt: skip
     return {cell.key.data: cell.outcome("correct") for cell in cells}
-
-
-def level(tried: dict[float, NDArray[np.bool_]]) -> list[float]:
-    """The values that are not more than one standard error below the best one, paired."""
-    best = max(tried.values(), key=lambda found: found.mean()).astype(np.float64)
-
-    def near(found: NDArray[np.bool_]) -> bool:
-        behind = best - found
-        return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
-
-    return [value for value, found in tried.items() if near(found)]
 
 
 def once(path: Path, make: Callable[[], Any]) -> Any:

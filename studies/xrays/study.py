@@ -33,6 +33,7 @@ from stockpot.harden.counterfactual.masks import true_cells
 from stockpot.harden.probe import best_probe, probe_path
 from stockpot.measure.object_masks import rates
 from stockpot.models.classifier import Classifier
+from stockpot.results.contrast import level_with_best
 from stockpot.results.packed import pack_bits, pack_labels
 
 SEEDS = tuple(range(24))
@@ -115,7 +116,7 @@ class Study:
         tried = {}
         for settings["beta"] in BETAS:
             tried[settings["beta"]] = trial("beta", "relevance")
-        settings["beta"] = max(level(tried))
+        settings["beta"] = max(level_with_best(tried))
         return settings | {"validation": shown}
 
     def overlaps(self, scores: Tensor) -> dict[str, str]:
@@ -225,17 +226,6 @@ def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.b
         batch_size=64,
     )  # fmt: skip
     return {cell.key.data: cell.outcome("correct") for cell in cells}
-
-
-def level(tried: dict[float, NDArray[np.bool_]]) -> list[float]:
-    """The values that are not more than one standard error below the best one, paired."""
-    best = max(tried.values(), key=lambda found: found.mean()).astype(np.float64)
-
-    def near(found: NDArray[np.bool_]) -> bool:
-        behind = best - found
-        return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
-
-    return [value for value, found in tried.items() if near(found)]
 
 
 def once(path: Path, make: Callable[[], Any]) -> Any:

@@ -11,6 +11,7 @@ from scipy import stats
 import stockpot
 from commands import invoke
 from hand_made import clean_cell
+from stockpot.results.contrast import level_with_best
 from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
 from stockpot.results.paired.significance import holm, sign_test
@@ -125,3 +126,14 @@ def test_two_models_of_one_folder(tmp_path: Path) -> None:
     assert "no model (model) named 'god'" in invoke("compare", f"{run}:god", f"{run}:bad").output
     told = invoke("compare", f"{run}:good", f"{run}:bad", "--pictures", "x")
     assert "give -o FILE.html too" in told.output
+
+
+def test_what_is_level_with_the_best_costs_nothing_that_can_be_seen() -> None:
+    pictures = np.arange(100)
+    flags = {
+        0.3: pictures < 70,
+        1.0: (pictures < 68) | (pictures == 99),  # 1 point behind, with a standard error of 1.7
+        6.0: pictures < 60,  # 10 points behind, with one of 3
+    }
+    assert level_with_best(flags) == [0.3, 1.0]
+    assert level_with_best(flags | {6.0: pictures < 73}) == [6.0]

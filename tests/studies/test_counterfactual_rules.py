@@ -103,18 +103,6 @@ def test_few_seeds_widen_an_interval_by_students_t(part: Part) -> None:
     assert judge.judged(part_of).value == pytest.approx(0.7 - 0.497)
 
 
-def test_beta_and_alpha_are_of_those_that_cost_nothing_inside(part: Part) -> None:
-    level = part("robust_finetuning", "study").level
-    pictures = np.arange(100)
-    flags = {
-        0.3: pictures < 70,
-        1.0: (pictures < 68) | (pictures == 99),  # 1 point behind, with a standard error of 1.7
-        6.0: pictures < 60,  # 10 points behind, with one of 3
-    }
-    assert level(flags) == [0.3, 1.0]
-    assert level(flags | {6.0: pictures < 73}) == [6.0]
-
-
 @pytest.mark.parametrize("folder", [STUDY, STUDY / "first"], ids=["present", "first"])
 def test_what_is_judged_is_what_the_plan_says(folder: Path, part: Part) -> None:
     rules = part("robust_finetuning", "claims")

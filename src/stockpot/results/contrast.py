@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,6 +109,24 @@ class Contrasts:
         outside = round(50 * (1 - confidence), 9)
         low, high = np.percentile(drawn, [outside, 100 - outside])
         return Contrast(value, float(low), float(high))
+
+
+Choice = TypeVar("Choice")
+
+
+def level_with_best(tried: Mapping[Choice, ArrayLike]) -> list[Choice]:
+    """What is not more than one standard error of the paired difference below the best.
+
+    Among these a choice may be made by something else, such as the weakest or the cheapest.
+    """
+    found = {choice: np.asarray(answers, np.float64) for choice, answers in tried.items()}
+    best = max(found.values(), key=np.mean)
+
+    def is_near(answers: NDArray[np.float64]) -> bool:
+        behind = best - answers
+        return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
+
+    return [choice for choice, answers in found.items() if is_near(answers)]
 
 
 def halves(n: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
