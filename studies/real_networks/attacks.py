@@ -2,7 +2,7 @@
 
     python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
 
-Writes attacked.csv beside this file. What is finished lies in the folder; stopped
+Writes its rounds into attacked.csv beside this file. What is finished lies in the folder; stopped
 and started again, it goes on.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text
+from stockpot.results.tables import csv_text, read_csv
 
 HERE = Path(__file__).parent
 RADII = ("0.25/255", "0.5/255", "1/255", "2/255", "4/255")
@@ -45,7 +45,7 @@ def attack_rounds(count: int) -> list[list[int]]:
     return [sorted(some) for some in rows.values()]
 
 
-def attacked(run: Path, data: Dataset, minutes: float) -> None:
+def attacked(run: Path, data: Dataset, wanted: Collection[int], minutes: float) -> None:
     """Every network under attack, round by round, as long as a further round fits."""
     began = time.monotonic()
     models = {name: network(name, run) for name in NETWORKS}
@@ -53,6 +53,8 @@ def attacked(run: Path, data: Dataset, minutes: float) -> None:
     used: dict[str, float] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
     norms, longest = ",".join("linf" for _ in RADII), 0.0
     for number, rows in enumerate(attack_rounds(len(data))):
+        if number not in wanted:
+            continue
         start = time.monotonic()
         left = minutes * 60 - (start - began)
         new = not any((run / "attacked").glob(f"{number}-*"))
@@ -94,7 +96,7 @@ def attack_answers(run: Path, count: int) -> list[dict[str, Any]]:
         folders = {name: run / "attacked" / f"{number}-{name}" for name in NETWORKS}
         done = [name for name, folder in folders.items() if folder.exists()]
         if not done or (number and len(done) < len(NETWORKS)):
-            break
+            continue
         found = {}
         for name in done:
             (cell,) = load_results(folders[name])
@@ -109,11 +111,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
+    parser.add_argument("--rounds", default="1,2,3", help="which, by comma; 0 was the first run")
     parser.add_argument("--minutes", type=float, default=np.inf, help="for rounds of attacks")
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
-    attacked(given.run, data, given.minutes)
-    write_atomic(HERE / "attacked.csv", csv_text(attack_answers(given.run, len(data))))
+    attacked(given.run, data, [int(number) for number in given.rounds.split(",")], given.minutes)
+    found = attack_answers(given.run, len(data))
+    new = {row["round"] for row in found}
+    before = [row for row in read_csv(HERE / "attacked.csv") if round(row["round"]) not in new]
+    write_atomic(HERE / "attacked.csv", csv_text([*before, *found]))
 
 
 if __name__ == "__main__":
