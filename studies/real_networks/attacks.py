@@ -111,14 +111,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
-    parser.add_argument("--rounds", default="1,2,3", help="which, by comma; 0 was the first run")
+    parser.add_argument(
+        "--rounds", default="1,2,3", help="which, by comma; none writes what is there"
+    )
     parser.add_argument("--minutes", type=float, default=np.inf, help="for rounds of attacks")
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
-    attacked(given.run, data, [int(number) for number in given.rounds.split(",")], given.minutes)
+    wanted = [int(number) for number in given.rounds.split(",") if number]
+    attacked(given.run, data, wanted, given.minutes)
     found = attack_answers(given.run, len(data))
     new = {row["round"] for row in found}
-    before = [row for row in read_csv(HERE / "attacked.csv") if round(row["round"]) not in new]
+    numbers = ("round", "picture")
+    kept = [row | {key: round(row[key]) for key in numbers}
+            for row in read_csv(HERE / "attacked.csv")]  # fmt: skip
+    before = [row for row in kept if row["round"] not in new]
     write_atomic(HERE / "attacked.csv", csv_text([*before, *found]))
 
 

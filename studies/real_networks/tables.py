@@ -196,7 +196,7 @@ def claims(data: Tables) -> list[tuple[str, str, str]]:
         ("10 and the smaller relative mCE", listed(pairs, relative), each_above(relative, 0)),
         ("11 ResNet-50 has the published relative mCE", str(published.interval()),
          each_within([published], 0.15)),
-        *kept.claims(data["attacked"], data["corruption"]),
+        *kept.claims(judged(data["attacked"]), data["corruption"]),
         *helped.claims(judged(data["defended"])),
         *moved.claims(judged(data["dynamic"]), data["corruption"]),
     ]  # fmt: skip
@@ -274,7 +274,7 @@ def from_data(data: Tables) -> dict[str, str]:
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
-        **kept.tables(data["attacked"], data["corruption"]),
+        **kept.tables(judged(data["attacked"]), data["corruption"]),
         **helped.tables(judged(data["defended"])),
         **moved.tables(judged(data["dynamic"]), data["signs"]),
     }  # fmt: skip
