@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -195,5 +195,5 @@ def describe(found: Mapping[str, Mapping[str, Flags]], names: Sequence[str]) -> 
 
 def smaller(tasks: Mapping[str, Task], count: int) -> dict[str, Task]:
     """Few images of each set, to try the study out."""
-    return {name: Task(*(replace(part.limited(count)) for part in task))
+    return {name: Task(*(part.limited(count) for part in task))
             for name, task in tasks.items()}  # fmt: skip

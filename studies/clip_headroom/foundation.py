@@ -170,10 +170,11 @@ def learn(
     model = new_base(sources, settings, seed, work).to(device)
     network = dual_encoder(model)
     network.train_both_towers()
-    across = nn.Linear(settings.projection, taught.shape[1], bias=False).to(device)
-    sharpness = nn.Parameter(torch.tensor(math.log(10.0), device=device))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        across = nn.Linear(settings.projection, taught.shape[1], bias=False)
         across.weight.copy_(torch.randn(across.weight.shape, generator=generator(seed, -1)) / 16)
+    across.to(device)
+    sharpness = nn.Parameter(torch.tensor(math.log(10.0), device=device))
     learned = [*model.parameters(), *across.parameters(), sharpness]
     optimiser = make_optimiser(learned, "adamw", settings.lr, settings.decay, 0.9)
     model.train()

@@ -60,7 +60,9 @@ class Merging:
         return found
 
     def published(self) -> Iterator[tuple[str, Answers]]:
-        """Every method at its published settings, on test images."""
+        """Every method at its published settings, on test images; the base on corrupted ones."""
+        self.asked.put(self.asked.base)
+        yield "base|corrupted", {"base|corrupted": self.corrupted()}
         for name in (*PLAIN, *STATISTICS, *LEARNING):
             began = time.perf_counter()
             extra = LEARNING.get(name, {})

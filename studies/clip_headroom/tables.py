@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from answers import Answers, Flags, read
+from merges import GENERAL, LEARNING, PLAIN, SCALES, STATISTICS, UNSEEN
 
 from stockpot.results.few_seeds import Difference, over_seeds, several_said
 from stockpot.results.tables import fill, markdown
@@ -27,12 +28,8 @@ GATES = {
     "single": "share of its gain that 0.3 of a task vector brings back, at least 0.7",
     "joint": "joint training less experts, at least -5 points",
 }
-TUNED = ("ties", "task_arithmetic", "dare", "breadcrumbs", "consensus_ta", "magmax", "tsv_m",
-         "iso_c", "iso_cts")  # fmt: skip
-PUBLISHED = ("average", "model_stock", *TUNED, "fisher", "regmean", "adamerging-task",
-             "adamerging-layer", "wemoe")  # fmt: skip
-UNSEEN = (("mnist", "icons"), ("fashion_mnist", "quickdraw"))
-GENERAL = ("average", "task_arithmetic", "ties", "regmean")
+TUNED = tuple(SCALES)
+PUBLISHED = (*PLAIN, *STATISTICS, *LEARNING)
 LAYER = "adamerging-layer"
 
 
