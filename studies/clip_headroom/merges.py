@@ -89,8 +89,11 @@ class Merging:
         """A module has a router of its own: it is asked as a whole."""
         place = self.base.parent / name
         members = {task: str(folder) for task, folder in self.experts.items()}
-        stockpot.fuse(method, members, base=str(self.base), device=self.asked.device, out=place,
-                      hashes=False, **options)  # fmt: skip
+        if not place.is_dir():  # of a run that was killed after it was made
+            stockpot.fuse(
+                method, members, base=str(self.base), device=self.asked.device, out=place,
+                hashes=False, **options,
+            )  # fmt: skip
         found: Answers = {name: {}, f"{name}|corrupted": {}}
         for task, of in self.asked.tasks.items():
             model = load_for(place, of.test, device=self.asked.device).eval()
