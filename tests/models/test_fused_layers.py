@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from pico import make_classifier
 from stockpot.models.classifier import evaluating
 from stockpot.models.forward import passes
 from stockpot.models.forward.ends import ConvReLU
-from stockpot.models.forward.fused import layers
+from stockpot.models.forward.fused import layers, tokens
 from stockpot.models.forward.normalised import Normalised
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.passes import TOLERANCE, Passes
@@ -34,8 +35,8 @@ def pictures(count: int, side: int = 16) -> torch.Tensor:
     return torch.randint(0, 256, (count, 3, side, side), generator=generator).to(torch.uint8)
 
 
-def tiny_vit() -> vit.ViT:
-    config = {"model_type": "vit", "id2label": {0: "a", 1: "b", 2: "c", 3: "d"}, **TINY}
+def tiny_vit(**own: object) -> vit.ViT:
+    config = {"model_type": "vit", "id2label": {0: "a", 1: "b", 2: "c", 3: "d"}, **TINY, **own}
     chosen = settings(config, vit.USUAL, vit.FIXED)
     assert chosen is not None
     model = vit.ViT(chosen).eval()
@@ -54,16 +55,46 @@ def test_a_level_is_looked_up_as_it_is_computed(dtype: torch.dtype) -> None:
     assert torch.equal(found, computed)
 
 
-def test_a_tower_of_tokens_is_the_tower() -> None:
-    plain = tiny_vit()
+@pytest.mark.parametrize("own", [{}, {"qkv_bias": False}, {"num_hidden_layers": 1}])
+def test_a_tower_of_tokens_is_the_tower(own: dict[str, object]) -> None:
+    plain = tiny_vit(**own)
     quick = copy.deepcopy(plain)
-    assert layers.has_tower(quick)
-    assert layers.with_tokens(quick)
-    assert not layers.has_tower(quick)
+    assert tokens.has_tower(quick)
+    assert tokens.with_tokens(quick)
+    assert not tokens.has_tower(quick)
     assert list(quick.state_dict()) == list(plain.state_dict())
     pixels = pictures(5).float() / 255
     with torch.inference_mode():
         torch.testing.assert_close(quick(pixels).logits, plain(pixels).logits)
+
+
+def test_a_joined_product_follows_its_layers() -> None:
+    plain, other = tiny_vit(), tiny_vit()
+    for value in other.parameters():
+        value.data.mul_(0.5)
+    quick, pixels = copy.deepcopy(plain), pictures(5).float() / 255
+    tokens.with_tokens(quick)
+    with torch.inference_mode():
+        quick(pixels)
+        for mine, theirs in zip(quick.parameters(), other.parameters(), strict=True):
+            mine.copy_(theirs)
+        torch.testing.assert_close(quick(pixels).logits, other(pixels).logits)
+        quick, other = quick.double(), other.double()
+        torch.testing.assert_close(quick(pixels.double()).logits, other(pixels.double()).logits)
+
+
+def test_a_tower_with_something_else_in_it_is_left() -> None:
+    for change in ("attention", "mlp", "config"):
+        model = tiny_vit()
+        layer = model.vit.layers[1]
+        if change == "attention":
+            layer.attention = nn.Identity()
+        elif change == "mlp":
+            layer.mlp = nn.Identity()
+        else:
+            model.vit.config._attn_implementation = "eager"
+        assert not tokens.has_tower(model)
+        assert not tokens.with_tokens(model)
 
 
 class Logits(nn.Module):
@@ -75,13 +106,13 @@ class Logits(nn.Module):
         return self.model(pixels).logits
 
 
-def test_passes_take_the_tower_in_half_precision_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_take_the_tower_below_full_precision_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "Captured", lambda run, pixels: run)
     monkeypatch.setattr(passes, "_records", lambda pixels: True)
     model, images = make_classifier(Logits(tiny_vit()), size=16).eval(), pictures(6)
     with evaluating(model):
         meant = model(images)
-        for precision, fused in (("bf16", "triton"), ("fp32", False)):
+        for precision, fused in (("bf16", "triton"), ("tf32", "triton"), ("fp32", False)):
             run = Passes(model, Forward(precision))  # type: ignore[arg-type]
             off = (run(images) - meant).abs().amax() / meant.abs().amax()
             assert off < TOLERANCE[precision]
@@ -132,11 +163,11 @@ def test_kernels_are_the_plain_operations(dtype: torch.dtype) -> None:
     for window in ((3, 2, 1), (2, 2, 0), (3, 1, 1)):
         found, meant = kernels.pool(maps, *window), F.max_pool2d(maps, *window)
         assert torch.equal(found.float().nan_to_num(9e9), meant.float().nan_to_num(9e9))
-    change, tokens = torch.randn(2, 4, 5, 24).cuda().to(dtype)
+    change, rows = torch.randn(2, 4, 5, 24).cuda().to(dtype)
     norm = nn.LayerNorm(24).cuda().to(dtype)
     nn.init.normal_(norm.weight)
-    total, read = kernels.add_norm(change, tokens, norm.weight, norm.bias, norm.eps)
-    assert torch.equal(total, change + tokens)
+    total, read = kernels.add_norm(change, rows, norm.weight, norm.bias, norm.eps)
+    assert torch.equal(total, change + rows)
     close = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
     torch.testing.assert_close(read, norm(total), **close)
 
@@ -179,3 +210,16 @@ def test_the_first_convolution_reads_what_was_filled_up() -> None:
         assert torch.equal(seen.whole[:, :3], seen)
         torch.testing.assert_close(module(images), model(images), rtol=1e-3, atol=1e-3)
     assert not layers._failed
+
+
+@pytest.mark.gpu
+def test_a_product_that_bends_is_the_product_and_what_bends_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = (2 * torch.randn(3, 50, 64, generator=generator)).cuda().bfloat16()
+    own = tokens.TwoLayers(vit.TwoLayers(SimpleNamespace(hidden_size=64, intermediate_size=96)))
+    own = own.cuda().bfloat16()
+    with torch.inference_mode():
+        exact = F.gelu(F.linear(rows.double(), own.fc1.weight.double(), own.fc1.bias.double()))
+        bent = own._bent(rows)
+        assert "gelu" not in layers._failed
+        assert (bent.double() - exact).abs().amax() < 5e-4 + 2**-8 * exact.abs().amax()

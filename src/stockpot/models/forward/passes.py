@@ -31,7 +31,8 @@ from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
 from stockpot.models.forward.ends import by_kernel
 from stockpot.models.forward.folding import Looked, folded_copy, is_folded, looked_at
-from stockpot.models.forward.fused.layers import with_pools, with_tokens
+from stockpot.models.forward.fused.layers import with_pools
+from stockpot.models.forward.fused.tokens import with_tokens
 from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stockpot.models.forward.ends import Kernel
-from stockpot.models.forward.fused.layers import has_tower
+from stockpot.models.forward.fused.tokens import has_tower
 from stockpot.models.forward.options import Forward
 
 Steps = tuple[str, ...]
@@ -36,7 +36,7 @@ def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[lis
         joined = [(*copied, "joined", kernel, "graph") for kernel in KERNELS]
         # In half precision the first is the fastest, and to make the others takes a second.
         yield from ([way] for way in joined) if forward.precision == "bf16" else [joined]
-    if records and forward.precision == "bf16" and has_tower(model):
+    if records and forward.precision != "fp32" and has_tower(model):
         yield [(*copied, "tokens", "triton", "graph")]
     if records:
         yield [(*copied, "graph")]

@@ -15,8 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stockpot.models.plain import vit
-
 T = TypeVar("T")
 WIDTH = 8
 """Channels that a tensor core wants at least; three of colour are filled up with zeros."""
@@ -141,86 +139,3 @@ def with_pools(model: nn.Module) -> None:
             model.set_submodule(
                 name, Pool(module.kernel_size, module.stride, module.padding).eval()
             )
-
-
-class Patches(nn.Module):
-    """The patches of a picture as the rows of one product."""
-
-    def __init__(self, like: vit.PatchEmbeddings) -> None:
-        super().__init__()
-        self.projection = like.projection
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        count, channels, height, width = pixels.shape
-        weight = self.projection.weight
-        side = weight.shape[-1]
-        rows, columns = height // side, width // side
-        parts = pixels[:, :, : rows * side, : columns * side]
-        parts = parts.reshape(count, channels, rows, side, columns, side)
-        lines = parts.permute(0, 2, 4, 1, 3, 5).reshape(count, rows * columns, -1)
-        return F.linear(lines, weight.flatten(1), self.projection.bias)
-
-
-class Tokens(nn.Module):
-    """The layers of a vision transformer, each sum made together with the norm that reads it."""
-
-    def __init__(self, like: vit.Tower) -> None:
-        super().__init__()
-        self.config = like.config
-        self.embeddings = like.embeddings
-        self.layers = like.layers
-        self.layernorm = like.layernorm
-        embeddings: Any = self.embeddings
-        embeddings.patch_embeddings = Patches(embeddings.patch_embeddings)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        layers: list[Any] = list(self.layers)
-        tokens: Tensor = self.embeddings(pixels)
-        read: Tensor = (layers[0].layernorm_before if layers else self.layernorm)(tokens)
-        for place, layer in enumerate(layers):
-            last = place + 1 == len(layers)
-            follows = self.layernorm if last else layers[place + 1].layernorm_before
-            tokens, read = add_norm(layer.attention(read), tokens, layer.layernorm_after)
-            tokens, read = add_norm(layer.mlp(read), tokens, follows)
-        return read
-
-
-def add_norm(change: Tensor, tokens: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """The sum, and its layer norm."""
-
-    def plain() -> tuple[Tensor, Tensor]:
-        total = change + tokens
-        return total, norm(total)
-
-    if not tokens.is_cuda or not (change.is_contiguous() and tokens.is_contiguous()):
-        return plain()
-
-    def kernel() -> tuple[Tensor, Tensor]:
-        from stockpot.models.forward.fused.kernels import add_norm as run
-
-        return run(change, tokens, norm.weight, norm.bias, norm.eps)
-
-    return by_kernel_or("norm", kernel, plain)
-
-
-def has_tower(model: nn.Module) -> bool:
-    """Whether a network has a tower that `with_tokens` knows, in evaluation mode."""
-    return any(_is_known(module) for module in model.modules())
-
-
-def with_tokens(model: nn.Module) -> bool:
-    """Give a copy such towers; says whether there was one."""
-    names = [name for name, module in model.named_modules() if _is_known(module)]
-    for name in names:
-        tower: Any = model.get_submodule(name)
-        model.set_submodule(name, Tokens(tower).eval())
-    return bool(names)
-
-
-def _is_known(module: nn.Module) -> bool:
-    if type(module) is not vit.Tower or module.training:
-        return False
-    patches = module.embeddings.patch_embeddings
-    return type(patches) is vit.PatchEmbeddings and all(
-        type(layer) is vit.Layer for layer in module.layers
-    )
