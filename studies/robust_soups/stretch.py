@@ -49,7 +49,7 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
     """Parts and the members (or families) that they are about, by what they decide.
 
     Each seed is trained and measured whole before the next one, so that every stretch ends with
-    verdicts; then joint trainings, labels and the stronger attack; then bases of other norms.
+    verdicts; then labels, joint trainings and the stronger attack; then bases of other norms.
     """
     for seed in range(scale.seeds):
         base = Member(seed, "linf", "linf")
@@ -60,15 +60,15 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
             yield "control", base
     for seed in range(scale.seeds):
         yield "judge", Member(seed, "linf", "linf")
+    once = min(ONCE, scale.seeds - 1)
+    yield "labels", Member(once, "linf", "linf")
     for seed in range(scale.seeds):
-        for role in ("max2", "sat2"):
+        for role in ("sat2", "max2"):
             yield "train", Member(seed, "linf", role)
             yield "joint", Member(seed, "linf", role)
-        if seed == min(ONCE, scale.seeds - 1):
-            first = Member(seed, "linf", "linf")
-            yield from (("labels", first), ("strong", first))
-            yield "train", Member(seed, "linf", "max3")
-            yield "joint", Member(seed, "linf", "max3")
+    yield "strong", Member(once, "linf", "linf")
+    yield "train", Member(once, "linf", "max3")
+    yield "joint", Member(once, "linf", "max3")
     for norm in ("l2", "l1"):
         for role in (norm, *(other for other in ROBUST if other != norm)):
             yield "train", Member(0, norm, role)
