@@ -51,6 +51,7 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
     """The places of README.md that follow from the CSV files."""
     return {
         "tested": tested(files["fusion"], files["leaders"]),
+        "pool": pool(files["fusion"]),
         "pools": pools(files["pools"]),
         "sweep": sweep(files["fusion"]),
         "generalisation": generalisation(files["generalisation"]),
@@ -69,6 +70,16 @@ def tested(fused: Sequence[Row], best: Sequence[Row]) -> str:
         last = round(row["images"]) - sum(n for task, n in tasks.items() if task != "icons")
         told += f" The choice of all after tuning: {row['images']:,.0f}, of icons {last:,}."
     return told
+
+
+def pool(rows: Sequence[Row]) -> str:
+    """The base beside each expert on its own task."""
+    ends = ("accuracy", "ci_low", "ci_high")
+    at = {(row["model"], row["task"]): [row[key] for key in ends] for row in rows}
+    pairs = {task: (at["clip-base", task], at[own, task]) for task, own in EXPERT_OF.items()}
+    body = [[task, *(percent(*one) for one in pair)] for task, pair in pairs.items()]
+    means = [percent(_mean(pair[side][0] for pair in pairs.values())) for side in (0, 1)]
+    return markdown(["task", "base", "its expert"], [*body, ["mean", *means]])
 
 
 def pools(rows: Sequence[Row]) -> str:
