@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from stockpot.files import write_atomic
+import pytest
+
+from stockpot.files import json_once, write_atomic
 
 WRITE_AND_HANG = """
 import os, sys, time
@@ -52,3 +54,18 @@ def test_a_long_name_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / ("a" * 250 + ".json")
     write_atomic(path, "whole")
     assert path.read_text() == "whole"
+
+
+def test_what_is_made_once_is_read_afterwards(tmp_path: Path) -> None:
+    made = iter(([1, 2], [3]))
+    path = tmp_path / "new" / "found.json"
+    assert json_once(path, lambda: next(made)) == [1, 2]
+    assert json_once(path, lambda: next(made)) == [1, 2]
+    assert next(made) == [3]  # it was not asked a second time
+
+    def fails() -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        json_once(tmp_path / "other.json", fails)
+    assert not (tmp_path / "other.json").exists()

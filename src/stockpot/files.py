@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -52,6 +52,17 @@ _FULL = re.compile(
     r"No space left on device|os error 28\b|Disk quota exceeded|os error 122\b|disk is full"
     r"|PytorchStreamWriter failed writing|\d+ requested and \d+ written"
 )
+
+
+def json_once(path: Path, make: Callable[[], Any]) -> Any:
+    """What a JSON file holds; where there is none, it is made and written whole before.
+
+    A long piece of work that is cut into such files goes on where it was killed.
+    """
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(make()) + "\n")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def tells_full_disk(problem: BaseException | None) -> bool:

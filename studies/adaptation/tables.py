@@ -2,6 +2,7 @@
 
     python studies/adaptation/tables.py runs/adaptation
     python studies/adaptation/tables.py runs/cotta/adaptation cotta
+    python studies/adaptation/tables.py                # from the CSV files that lie here
 
 Writes scores.csv beside this file (or cotta.csv, of CoTTA on fewer pictures) and puts the tables
 into README.md. The verdicts follow plan.md. The rows of the first, shorter run stay in first.csv.
@@ -181,9 +182,10 @@ def judged(row: Row, source: Row, single: Row | None) -> str:
     return "; ".join(said)
 
 
-def main(run: str, name: str = "scores") -> None:
-    """Write a CSV file and fill README.md."""
-    write_atomic(HERE / f"{name}.csv", csv_text(rows_of(load_results(run))))
+def main(run: str | None = None, name: str = "scores") -> None:
+    """Write a CSV file, where there is a run, and fill README.md."""
+    if run is not None:
+        write_atomic(HERE / f"{name}.csv", csv_text(rows_of(load_results(run))))
     fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{each}.csv") for each in FILES)))
 
 

@@ -2,9 +2,11 @@
 
     python studies/clip_fusion/tables.py runs
     python studies/clip_fusion/tables.py runs tuned      # only those of `tuned.py`
+    python studies/clip_fusion/tables.py                 # only how many images were tested
 
 Writes CSV files beside this file, puts the tables into README.md and draws the figures from the
-CSV files. Tables of paired differences and of calibration need the results themselves.
+CSV files. Tables of paired differences and of calibration need the results themselves; of others
+the CSV files, which are rounded, leave the last digit open.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from searched import VERDICTS, tuned_tables
 from study import BASES, EXPERT_OF, RATES, SWITCHED
-from tuned import LABELLED, LARGER, PER_TASK, leader_rows, tuned_rows
+from tuned import leader_rows, tuned_rows
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import Contrast, mean_contrast, paired, verdict
+from stockpot.results.contrast import Contrast, mean_contrast, paired
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import (
     TaskRow,
@@ -37,8 +40,6 @@ ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
          "adamerging-layer", "wemoe", "experts")  # fmt: skip
 ENTROPY = ("clip-base", "average", "regmean", "smile", "adamerging-layer",
            "adamerging-layer-fast", "wemoe", "wemoe-fast")  # fmt: skip
-VERDICTS = {"held": "holds", "did not hold": "the other way round",
-            "not told apart": "not told apart"}  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -49,6 +50,8 @@ def plain(score: Score | None) -> str:
 def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
     """The places of README.md that follow from the CSV files."""
     return {
+        "tested": tested(files["fusion"], files["leaders"]),
+        "pool": pool(files["fusion"]),
         "pools": pools(files["pools"]),
         "sweep": sweep(files["fusion"]),
         "generalisation": generalisation(files["generalisation"]),
@@ -57,48 +60,26 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
     }
 
 
-def tuned_tables(rows: Sequence[Row], best: Sequence[Row]) -> dict[str, str]:
-    """Every method tuned on the same budget, and the best of all beside the best default."""
-    apart = dict.fromkeys(LARGER, " (larger)") | dict.fromkeys(PER_TASK, " (a model per task)")
-    apart |= dict.fromkeys(LABELLED, " (learns from labels)")
-    body = []
-    for row in sorted(rows, key=lambda row: row["test"]):
-        searched = round(row["trials"]) > 1
-        body.append([
-            row["method"] + apart.get(row["method"], ""),
-            f"{row['trials']:.0f}, {row['given up']:.0f}" if searched else "nothing to tune",
-            percent(row["validation"]),
-            _range(row, "choice") if row["choice"] is not None else "",
-            _range(row, "test"),
-            percent(row["default"]) if row["default"] is not None else "",
-            _range(row, "gain", "+") if searched and row["gain"] is not None else "",
-            f"`{row['parameters']}`" if row["parameters"] else "",
-        ])  # fmt: skip
-    head = ["method", "trials, given up", "validation", "worth of the choice [95 %]",
-            "test [95 %]", "test, defaults", "gain [95 %]", "chosen"]  # fmt: skip
-    margin = [
-        [f"{row['tuned']} over {row['default']}", f"{row['images']:,.0f}", percent(row["first"]),
-         percent(row["second"]), _range(row, "margin", "+"),
-         VERDICTS[verdict(row["margin_low"], row["margin_high"])]]
-        for row in best
-    ]  # fmt: skip
-    columns = ["best tuned over best default", "test images", "tuned", "default",
-               "margin, points [95 %]", "tuning pays"]  # fmt: skip
-    missing = "Not measured yet: it follows when all searches have ended."
-    looks = sum(round(row["looks"]) for row in rows)
-    met = f"{len(rows)} methods met the 1,000 test images of each task {looks} times, "
-    met += "each with its choice and its defaults at once; "
-    met += f"the whole test split was met by {2 * len(best)} models."
-    return {
-        "looks": met,
-        "tuned": markdown(head, body),
-        "margin": markdown(columns, margin) if margin else missing,
-    }
+def tested(fused: Sequence[Row], best: Sequence[Row]) -> str:
+    """Which run saw how many test images."""
+    tasks = {row["task"]: round(row["n"]) for row in fused}
+    each = ", ".join(f"{n:,} of {task}" for task, n in tasks.items())
+    told = f"Published settings, scales, unseen tasks and corruptions: {sum(tasks.values()):,} "
+    told += f"test images, {each}."
+    for row in best[:1]:
+        last = round(row["images"]) - sum(n for task, n in tasks.items() if task != "icons")
+        told += f" The choice of all after tuning: {row['images']:,.0f}, of icons {last:,}."
+    return told
 
 
-def _range(row: Row, name: str, sign: str = "") -> str:
-    value, low, high = (100 * row[key] for key in (name, f"{name}_low", f"{name}_high"))
-    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+def pool(rows: Sequence[Row]) -> str:
+    """The base beside each expert on its own task."""
+    ends = ("accuracy", "ci_low", "ci_high")
+    at = {(row["model"], row["task"]): [row[key] for key in ends] for row in rows}
+    pairs = {task: (at["clip-base", task], at[own, task]) for task, own in EXPERT_OF.items()}
+    body = [[task, *(percent(*one) for one in pair)] for task, pair in pairs.items()]
+    means = [percent(_mean(pair[side][0] for pair in pairs.values())) for side in (0, 1)]
+    return markdown(["task", "base", "its expert"], [*body, ["mean", *means]])
 
 
 def pools(rows: Sequence[Row]) -> str:
@@ -282,8 +263,12 @@ def pool_rows(runs: Path) -> list[Row]:
 def main() -> None:
     from figures import draw
 
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["tuned"]):
-        sys.exit("usage: python studies/clip_fusion/tables.py RUNS [tuned]")
+    if sys.argv[2:] not in ([], ["tuned"]):
+        sys.exit("usage: python studies/clip_fusion/tables.py [RUNS [tuned]]")
+    if not sys.argv[1:]:
+        fused, best = (read_csv(HERE / f"{name}.csv") for name in ("fusion", "leaders"))
+        fill(HERE / "README.md", {"tested": tested(fused, best)})
+        return
     runs = Path(sys.argv[1])
     own = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
     for name, rows in own.items():

@@ -1,8 +1,9 @@
 """Tables and verdicts of the enhancements, from the run that `study.py` left.
 
-    python studies/enhancements/tables.py runs/enhancements
+    python studies/enhancements/tables.py [runs/enhancements]
 
-Writes scores.csv beside this file and puts the tables into README.md. The verdicts follow plan.md.
+Writes scores.csv beside this file, where there is a run, and puts the tables into README.md. The
+verdicts follow plan.md.
 """
 
 from __future__ import annotations
@@ -141,11 +142,12 @@ def _gap(row: Row, metric: str) -> str:
     return "-" if row.get(name) is None else str(Contrast(*_ends(row, name)))
 
 
-def main(run: str) -> None:
-    """Write scores.csv and fill README.md."""
-    write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
+def main(run: str | None = None) -> None:
+    """Write scores.csv, where there is a run, and fill README.md."""
+    if run is not None:
+        write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
     fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:2])

@@ -1,9 +1,9 @@
 """Tables and verdicts of merging under attack, from the run that `study.py` left.
 
-    python studies/merging_under_attack/tables.py runs/merging_under_attack
+    python studies/merging_under_attack/tables.py [runs/merging_under_attack]
 
-Writes outcomes.json (which model was right on which image) beside this file and fills README.md
-from it. The verdicts follow plan.md.
+Writes outcomes.json (which model was right on which image) beside this file, where there is a run,
+and fills README.md from it. The verdicts follow plan.md.
 """
 
 from __future__ import annotations
@@ -251,11 +251,12 @@ def _success(pool: Pool, model: str) -> str:
     return percent(*found)
 
 
-def main(run: str) -> None:
-    """Write outcomes.json and fill README.md."""
-    write_atomic(HERE / "outcomes.json", json.dumps(packed(Path(run)), indent=1) + "\n")
+def main(run: str | None = None) -> None:
+    """Write outcomes.json, where there is a run, and fill README.md."""
+    if run is not None:
+        write_atomic(HERE / "outcomes.json", json.dumps(packed(Path(run)), indent=1) + "\n")
     fill(HERE / "README.md", from_data(json.loads((HERE / "outcomes.json").read_text("utf-8"))))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:2])

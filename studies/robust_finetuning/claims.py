@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from stockpot.results.contrast import (
     Contrast,
@@ -19,6 +17,7 @@ from stockpot.results.contrast import (
     some_of,
     verdict,
 )
+from stockpot.results.few_seeds import widened
 from stockpot.results.groups import Answers, by_group
 from stockpot.results.packed import unpack_bits, unpack_groups
 
@@ -150,21 +149,12 @@ class Judge:
         """The seeds of a side."""
         return self.mask_seeds if side == "masks" else self.seeds
 
-    @staticmethod
-    def widened(found: Contrast | None, n: int, confidence: float) -> Contrast:
-        """Few seeds drawn anew show too little of their spread."""
+    def judged(self, part: Part, confidence: float = 0.95) -> Contrast:
+        """A part with its interval; few seeds drawn anew show too little of their spread."""
+        found = self.contrasts.of(part.factors, SETS[part.side], confidence)
         if found is None:
             raise ValueError("a model of the contrast has not answered all sets")
-        place = 0.5 + confidence / 2
-        factor = stdtrit(n - 1, place) / ndtri(place) * math.sqrt(n / (n - 1))
-        value = found.value
-        return Contrast(value, value - factor * (value - found.low),
-                        value + factor * (found.high - value))  # fmt: skip
-
-    def judged(self, part: Part, confidence: float = 0.95) -> Contrast:
-        """A part with its interval."""
-        found = self.contrasts.of(part.factors, SETS[part.side], confidence)
-        return self.widened(found, self.of(part.side), confidence)
+        return widened(found, self.of(part.side), confidence)
 
     def verdict(self, claim: Claim) -> Verdict:
         """What all parts together say."""

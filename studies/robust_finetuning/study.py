@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from torch import Tensor
 import stockpot
 from stockpot.datasets.dataset import Dataset
 from stockpot.explain.relevance import normalised
-from stockpot.files import write_atomic
+from stockpot.files import json_once, write_atomic
 from stockpot.measure.object_masks import rates
 from stockpot.models.classifier import Classifier
 from stockpot.results.contrast import level_with_best
@@ -215,14 +214,6 @@ def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.b
     return {cell.key.data: cell.outcome("correct") for cell in cells}
 
 
-def once(path: Path, make: Callable[[], Any]) -> Any:
-    """What a file holds, made and written first where there is none."""
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(make()) + "\n")
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def answers(study: Study, name: str, seed: int, settings: Settings) -> dict[str, Any]:
     """A model made and asked."""
     begun = time.monotonic()
@@ -246,13 +237,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     studies = [Study(each, given.out) for each in experiments(MODELS, given.small)]
-    begun = once(given.out / "begun.json", time.time)
+    begun = json_once(given.out / "begun.json", time.time)
     until = begun + 60 * given.minutes
     chosen, starts = {}, {}
     for study in studies:
         study.start(given.small)
-        chosen[study.given.name] = once(study.folder / "chosen.json", study.choose)
-        starts[study.given.name] = once(study.folder / "zero-shot.json", lambda s=study: zero(s))
+        chosen[study.given.name] = json_once(study.folder / "chosen.json", study.choose)
+        start = study.folder / "zero-shot.json"
+        starts[study.given.name] = json_once(start, lambda s=study: zero(s))
     todo = [
         (seed, study, name)
         for seed in SEEDS
@@ -264,7 +256,7 @@ def main() -> None:
         path = study.answers(seed, name)
         if time.time() < until or path.is_file():
             settings = chosen[study.given.name]
-            once(path, lambda s=study, n=name, k=seed, c=settings: answers(s, n, k, c))
+            json_once(path, lambda s=study, n=name, k=seed, c=settings: answers(s, n, k, c))
     write_atomic(given.out / "outcomes.json", gathered(studies, chosen, starts, until))
 
 
@@ -305,7 +297,7 @@ def gathered(
         name = study.given.name
         models = {
             model: {
-                str(seed): once(study.answers(seed, model), dict)
+                str(seed): json_once(study.answers(seed, model), dict)
                 for seed in whole
                 if asked(study, seed)
             }

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -20,12 +19,11 @@ from stockpot.engine.processes import Processes
 from stockpot.engine.schedule import Step, schedule
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
-from stockpot.measure.run import run_cells
-from stockpot.recipe import Recipe, RecipeFile, load_recipe
+from stockpot.recipe import RecipeFile, load_recipe
 from stockpot.results.store import ResultStore
 from stockpot.run.check import check
-from stockpot.run.make import make_model
-from stockpot.run.plan import cells_of, parents
+from stockpot.run.follow import OneModel, make_and_measure
+from stockpot.run.plan import parents
 
 RECIPE = "recipes/surface.yaml"
 SMALL = ("resnet20-style-fluent", "resnet20-subtype-0", "resnet20-version-noto")
@@ -42,20 +40,6 @@ ROUNDS = (
 kind is there for every network."""
 EQUAL_COMPUTE = "-compute-"
 """In the names of rows for equal computation."""
-
-
-class Task(NamedTuple):
-    """One model of a recipe, as plain values that a worker can be sent."""
-
-    recipe: Recipe
-    name: str
-    folder: Path
-
-
-def carry_out(task: Task) -> None:
-    """Make a model unless it is there as asked for, then measure it."""
-    make_model(task.recipe, task.name, task.folder)
-    run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])
 
 
 def smaller(names: tuple[str, ...]) -> list[str]:
@@ -99,10 +83,12 @@ def follow(file: RecipeFile, names: list[str], folder: Path, workers: int, until
     names = [name for name in names if name not in there]
     print(f"{len(there)} there, {len(names)} to make", flush=True)
     fresh = list(dict.fromkeys(parent for name in names for parent in made_from[name]))
-    steps = [Step(name, made_from.get(name, ()), Task(file.recipe, name, folder)) for name in fresh]
-    steps += [Step(name, made_from[name], Task(file.recipe, name, folder)) for name in names]
+    steps = [
+        Step(name, made_from.get(name, ()), OneModel(file.recipe, name, folder)) for name in fresh
+    ]
+    steps += [Step(name, made_from[name], OneModel(file.recipe, name, folder)) for name in names]
     start = time.monotonic()
-    for end in schedule(carry_out, steps, engine=Processes(workers), deadline=until):
+    for end in schedule(make_and_measure, steps, engine=Processes(workers), deadline=until):
         passed = time.monotonic() - start
         print(f"{passed:4.0f} s  {end.name}: {end.state} {end.error or ''}", flush=True)
 

@@ -1,8 +1,8 @@
 """Tables and verdicts of the study, from the result files of recipes/surface.yaml.
 
-    python studies/surface/tables.py runs/surface
+    python studies/surface/tables.py [runs/surface]
 
-Writes scores.csv and fills the tables of README.md. Everything on the page follows from scores.csv.
+Writes scores.csv, where there is a run, and fills the tables of README.md, which follow from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, Verdict, mean_contrast
 from stockpot.results.statistics import wilson
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, fill, markdown
+from stockpot.results.tables import csv_text, fill, markdown, read_csv
 
 HERE = Path(__file__).parent
 KINDS = ("style", "subtype", "version")
@@ -203,9 +203,9 @@ def _percent(share: Contrast) -> str:
 
 
 def main() -> None:
-    rows = rows_of(Path(sys.argv[1]))
-    write_atomic(HERE / "scores.csv", csv_text(rows))
-    fill(HERE / "README.md", from_data(rows))
+    if sys.argv[1:]:
+        write_atomic(HERE / "scores.csv", csv_text(rows_of(Path(sys.argv[1]))))
+    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
 
 
 if __name__ == "__main__":

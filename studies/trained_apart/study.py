@@ -1,10 +1,10 @@
-"""Merge the two networks of recipes/trained_apart.yaml in every way of plan.md, and score them.
+"""Train pairs of networks apart, merge each pair in every way of plan.md, and score the merges.
 
-    stockpot run recipes/trained_apart.yaml -o runs/trained_apart
     python studies/trained_apart/study.py runs/trained_apart
     python studies/trained_apart/tables.py runs/trained_apart
 
-Writes outcomes.json into the run's folder: what was chosen, and who was right on which image.
+Every pair has a folder with its networks and, when it is whole, outcomes.json: what was chosen, and
+who was right on which image. Killed and started again, it goes on. `--pairs 0` is the first run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ import stockpot
 from stockpot.datasets.dataset import Dataset
 from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier
+from stockpot.recipe import load_recipe
 from stockpot.results.packed import pack_bits
 
+RECIPE = Path(__file__).parents[2] / "recipes" / "trained_apart.yaml"
+MEMBERS = ("a", "b")
+PAIRS = (10, 20, 30, 40, 50)
+"""The seed of `a`; that of `b` is one more. The first run was 0."""
 EXAMPLES = 512
 PERMUTED = {"ridge": 1e9}
 GRIDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -46,7 +51,7 @@ class Study:
     """Two members, the images that merges look at, and those that they are judged by."""
 
     def __init__(self, run: Path, limit: int | None) -> None:
-        self.paths = [run / "models" / name for name in ("a", "b")]
+        self.paths = [run / "models" / name for name in MEMBERS]
         self.members = [stockpot.load_model(path) for path in self.paths]
         few = {"limit": limit} if limit else {}
         self.seen = stockpot.load_dataset("cifar10", split="fit", limit=EXAMPLES)
@@ -85,44 +90,66 @@ def right(answers: Tensor, data: Dataset) -> Any:
     return (answers.argmax(dim=1) == data.labels).numpy()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--limit", type=int, help="so few images, for a trial")
-    given = parser.parse_args()
-    study = Study(given.run, given.limit)
+def train(folder: Path, seed: int) -> None:
+    """Both networks of a pair; what is trained already is left as it is."""
+    raw = load_recipe(RECIPE).raw
+    only = {key: value for key, value in raw.items() if key not in ("fuse", "measure")}
+    seeds = dict(zip(MEMBERS, (seed, seed + 1), strict=True))
+    changes = {f"models.new-{name}.seed": of for name, of in seeds.items()}
+    changes |= {f"harden.{name}.seed": of for name, of in seeds.items()}
+    stockpot.run(only, out=folder, say=print, **changes)
+
+
+def scored(study: Study) -> dict[str, Any]:
+    """Merges of a pair, chosen on validation images and answering the test images once."""
+
+    def on_val(model: Classifier) -> float:
+        return float(right(probabilities(model, study.val), study.val).mean())
+
     chosen: dict[str, Any] = {}
-    scores: dict[str, dict[str, float]] = {}
+    grids: dict[str, dict[str, float]] = {}
     models: dict[str, Classifier] = {"average as it is": study.merged("average", {})}
     models["average"] = study.anew(models["average as it is"])
     for name in ("zipit", "pleas"):
         models[name] = study.merged(name, {})
     for name, grid in GRIDS.items():
         tried = [study.merged(*point) for point in grid]
-        found = [float(right(probabilities(model, study.val), study.val).mean()) for model in tried]
+        found = [on_val(model) for model in tried]
         best = int(np.argmax(found))
         chosen[name], models[name] = grid[best][1], tried[best]
-        scores[name] = {
+        grids[name] = {
             json.dumps(point[1]): score for point, score in zip(grid, found, strict=True)
         }
-        print(name, chosen[name], [round(100 * score, 1) for score in found], flush=True)
-    on_val = {
-        name: float(right(probabilities(model, study.val), study.val).mean())
-        for name, model in models.items()
-    }
-    print({name: round(100 * score, 1) for name, score in on_val.items()}, flush=True)
-    answers = {
-        name: probabilities(model, study.test)
-        for name, model in {"a": study.members[0], "b": study.members[1], **models}.items()
-    }
+    members = dict(zip(MEMBERS, study.members, strict=True))
+    answers = {name: probabilities(model, study.test) for name, model in (members | models).items()}
     answers["ensemble"] = (answers["a"] + answers["b"]) / 2
-    outcomes = {
+    return {
         "n": len(study.test),
         "chosen": chosen,
-        "validation": {"grids": scores, "merges": on_val},
+        "validation": {
+            "grids": grids,
+            "merges": {name: on_val(model) for name, model in models.items()},
+            "members": {name: on_val(model) for name, model in members.items()},
+        },
         "right": {name: pack_bits(right(found, study.test)) for name, found in answers.items()},
     }
-    write_atomic(given.run / "outcomes.json", json.dumps(outcomes, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS, help="seeds of `a`")
+    parser.add_argument("--limit", type=int, help="judge by so few images, for a trial")
+    given = parser.parse_args()
+    for seed in given.pairs:
+        folder = given.out / f"{seed}-{seed + 1}"
+        file = folder / "outcomes.json"
+        if file.exists():
+            continue
+        train(folder, seed)
+        found = scored(Study(folder, given.limit))
+        write_atomic(file, json.dumps(found, indent=1) + "\n")
+        print(f"{folder.name}: merged and scored", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
     python studies/unknowns/tables.py --fresh runs/unknowns-fresh
 
 Writes scores.csv, or claims.csv with `--fresh`, beside this file, and fills README.md with tables.
+Without a run it fills them from what lies here.
 """
 
 from __future__ import annotations
@@ -119,16 +120,16 @@ def _shown(row: Row) -> str:
 def main() -> None:
     """Write scores.csv or claims.csv, and fill README.md."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--fresh", action="store_true", help="the run that plan.md judges")
     given = parser.parse_args()
-    if given.fresh:
+    if given.run is not None and given.fresh:
         found = {}
         for model in MODELS:
             with np.load(given.run / f"{model}.npz") as kept:
                 found[model] = dict(kept)
         write_atomic(HERE / "claims.csv", csv_text(claim_rows(found)))
-    else:
+    elif given.run is not None:
         write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(given.run))))
     rows, claims = (read_csv(HERE / f"{name}.csv") for name in ("scores", "claims"))
     fill(HERE / "README.md", from_data(rows, claims))

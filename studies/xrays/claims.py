@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from stockpot.results.contrast import Contrast, Contrasts, Verdict, every_of, minus, verdict
+from stockpot.results.few_seeds import widened
 from stockpot.results.groups import Answers, by_group
 from stockpot.results.packed import unpack_bits, unpack_groups
 
@@ -103,11 +102,7 @@ class Judge:
         found = self.contrasts.of(part.factors, [part.data], confidence)
         if found is None:
             raise ValueError("a model of the contrast has not answered")
-        n, place = self.seeds, 0.5 + confidence / 2
-        factor = stdtrit(n - 1, place) / ndtri(place) * math.sqrt(n / (n - 1))
-        value = found.value
-        return Contrast(value, value - factor * (value - found.low),
-                        value + factor * (found.high - value))  # fmt: skip
+        return widened(found, self.seeds, confidence)
 
     def verdict(self, claim: Claim) -> Verdict:
         """What all parts together say."""

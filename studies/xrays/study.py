@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from torch import Tensor
 import stockpot
 from stockpot.datasets.dataset import Dataset
 from stockpot.explain.relevance import normalised
-from stockpot.files import write_atomic
+from stockpot.files import json_once, write_atomic
 from stockpot.harden.counterfactual.masks import true_cells
 from stockpot.harden.probe import best_probe, probe_path
 from stockpot.measure.object_masks import rates
@@ -228,14 +227,6 @@ def right(model: Classifier, sets: dict[str, Dataset]) -> dict[str, NDArray[np.b
     return {cell.key.data: cell.outcome("correct") for cell in cells}
 
 
-def once(path: Path, make: Callable[[], Any]) -> Any:
-    """What a file holds, made and written first where there is none."""
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(make()) + "\n")
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def asked(study: Study, model: Classifier, name: str) -> dict[str, Any]:
     """A model's answers, and where it looks."""
     found = right(model, {k: v for k, v in study.sets.items() if k in ASKED or name in EXPOSED})
@@ -267,20 +258,20 @@ def main() -> None:
     torch.set_num_threads(1)
     study = Study(dealt(kept(given.data, given.out / "pictures.npz")), given.out)
     study.start()
-    settings = once(given.out / "chosen.json", study.choose)
+    settings = json_once(given.out / "chosen.json", study.choose)
     if given.choose:
         return
-    until = once(given.out / "begun.json", time.time) + 60 * given.minutes
-    start = once(given.out / "start.json",
+    until = json_once(given.out / "begun.json", time.time) + 60 * given.minutes
+    start = json_once(given.out / "start.json",
                  lambda: asked(study, stockpot.load_model(study.zero), "start"))  # fmt: skip
     for seed in SEEDS:
         for name in MODELS:
             path = place(given.out, seed, name)
             if time.time() < until or path.is_file():
-                once(path, lambda n=name, s=seed: answers(study, n, s, settings))
+                json_once(path, lambda n=name, s=seed: answers(study, n, s, settings))
     # What needs no seed costs none of their minutes.
-    baselines = once(given.out / "baselines.json", study.baselines)
-    cues = once(given.out / "cues.json", study.cues)
+    baselines = json_once(given.out / "baselines.json", study.baselines)
+    cues = json_once(given.out / "cues.json", study.cues)
     known = {"chosen": settings, "cues": cues, "baselines": baselines, "start": start}
     write_atomic(given.out / "outcomes.json", gathered(study, given.out, known, until))
 
@@ -308,7 +299,8 @@ def gathered(study: Study, folder: Path, known: dict[str, Any], until: float) ->
         "sets": {key: data.fingerprint[:16] for key, data in study.sets.items()},
         **known,
         "models": {
-            model: {str(s): once(place(folder, s, model), dict) for s in whole} for model in MODELS
+            model: {str(s): json_once(place(folder, s, model), dict) for s in whole}
+            for model in MODELS
         },
     }
     return json.dumps(found, indent=1) + "\n"

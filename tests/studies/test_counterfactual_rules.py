@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from stockpot.results.contrast import Contrast, minus
+from stockpot.results.few_seeds import widened
 from stockpot.results.packed import pack_bits
 
 Part = Callable[[str, str], ModuleType]
@@ -86,7 +87,7 @@ def test_of_the_last_two_parts_of_m6_one_is_enough(part: Part) -> None:
 def test_few_seeds_widen_an_interval_by_students_t(part: Part) -> None:
     rules = part("robust_finetuning", "claims")
     judge = rules.Judge(outcomes({"zero-shot": (0.3, 0.7)}, seeds=10))
-    found = judge.widened(Contrast(0.0, -0.1, 0.2), 10, 0.95)
+    found = widened(Contrast(0.0, -0.1, 0.2), 10, 0.95)
     # The quantiles of Student's t with nine degrees of freedom, and of the normal distribution.
     factor = 2.262157 / 1.959964 * math.sqrt(10 / 9)
     assert found == pytest.approx((0.0, -0.1 * factor, 0.2 * factor), abs=1e-6)
@@ -131,12 +132,6 @@ def test_nothing_that_the_first_run_judged_is_judged_again() -> None:
             for run in (first, present)
         )
         assert not seen & asked
-
-
-def test_what_is_written_is_not_made_again(part: Part, tmp_path: Path) -> None:
-    once = part("robust_finetuning", "study").once
-    assert once(tmp_path / "a" / "b.json", lambda: {"x": 1}) == {"x": 1}
-    assert once(tmp_path / "a" / "b.json", lambda: pytest.fail("made again")) == {"x": 1}
 
 
 def test_a_model_that_was_asked_too_late_does_not_count(part: Part, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ half a last digit higher. Everything but numbers must be the same.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -76,7 +77,8 @@ PLACES = {
                    *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
-    "clip_fusion": {"pools", "sweep", "generalisation", "severities", "tuned", "margin", "looks"},
+    "clip_fusion": {"tested", "pool", "pools", "sweep", "generalisation", "severities", "tuned",
+                    "margin", "looks"},
     "clip_headroom": {"gates", "pool", "claims", "merges", "chosen"},
     "fmr": {"claims", "parts", "orders", "chosen",
             *(f"{table}-mnist" for table in ("main", "transfer", "readings", "oracles", "agreed"))},
@@ -90,7 +92,8 @@ PLACES = {
     "robust_finetuning/first": {"verdicts", "parts", "drawings", "masks", "chosen"},
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
-    "trained_apart": {"accuracy", "claims"},
+    "trained_apart": {"told", "accuracy", "claims", "spread", "chosen", "first-accuracy",
+                      "first-claims"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims"},
     "xrays": {"verdicts", "parts", "scores", "overlap", "cues", "chosen"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
@@ -130,6 +133,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_finetuning": {"claims.py", "experiments.py"},
         "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
                                                     "tasks")},
+        "clip_fusion": {"searched.py"},
         "fmr": {"claims.py"},
         "unknowns": {"claims.py", "measured.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
@@ -159,3 +163,17 @@ def test_the_page_of_all_claims_says_what_the_studies_say() -> None:
     assert verdicts <= set(gather.VERDICTS)
     for finding in ("F1:", "F10:", "M1:", "M7:", "G1 ", "G6 ", "regmean < adamerging"):
         assert f"| {finding}" in text
+
+
+def test_sizes_that_were_computed_afterwards_follow_from_the_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("sizes")
+    # n = (1.96 + 0.84)^2 d / e^2 images find e: with d = 0.1 and n = 1,000 it is 2.8 points.
+    error = 100 * (0.1 / 1000) ** 0.5
+    assert module.least((1 - 1.96 * error, 1 + 1.96 * error)) == pytest.approx(2.8, abs=0.01)
+    for study, lines in module.PLANS.items():
+        page = (STUDIES / study / "plan.md").read_text(encoding="utf-8")
+        assert filled(page, {"size": module.sizes(lines())}) == page
+        assert "## Size, computed afterwards" in page

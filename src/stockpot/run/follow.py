@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -26,7 +26,7 @@ from stockpot.results.schema import CellResult
 from stockpot.results.sinks.feed import Feed, Sinks, chosen_sinks
 from stockpot.run.check import check
 from stockpot.run.folder import LOCK, clear, remember
-from stockpot.run.make import Say, keep_silent, make_models
+from stockpot.run.make import Say, keep_silent, make_model, make_models
 from stockpot.run.pictures import pictures_of
 from stockpot.run.places import beside
 from stockpot.run.plan import cells_of, checkpoint, model_spec
@@ -195,3 +195,20 @@ def _write_report(recipe: Recipe, folder: Path, results: list[CellResult]) -> Pa
         folders=[folder],
         pictures=pictures_of(results, {name: entry.source for name, entry in recipe.data.items()}),
     )
+
+
+class OneModel(NamedTuple):
+    """One model of a recipe; a plain value that another process understands."""
+
+    recipe: Recipe
+    name: str
+    folder: Path
+
+
+def make_and_measure(task: OneModel) -> None:
+    """Make a model unless it is there as asked for, then measure it.
+
+    A step for `engine.schedule`, where models should be measured as they come.
+    """
+    make_model(task.recipe, task.name, task.folder)
+    run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])

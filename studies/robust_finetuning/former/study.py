@@ -21,13 +21,12 @@ from stockpot.engine.processes import Processes
 from stockpot.engine.schedule import Step, schedule
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
-from stockpot.measure.run import run_cells
-from stockpot.recipe import Recipe, load_recipe
+from stockpot.recipe import load_recipe
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 from stockpot.run.check import check
-from stockpot.run.make import make_model
-from stockpot.run.plan import build_order, cells_of, parents
+from stockpot.run.follow import OneModel, make_and_measure
+from stockpot.run.plan import build_order, parents
 
 MAIN, DOMAINS = "recipes/robust_finetuning.yaml", "recipes/robust_finetuning_domains.yaml"
 TUNING = "studies/robust_finetuning/former/tuning.yaml"
@@ -83,20 +82,6 @@ def choose(results: Sequence[CellResult]) -> Chosen:
     return Chosen({kind: RATES[rate] for kind, rate in best.items()}, max(BETAS, key=both))
 
 
-class Task(NamedTuple):
-    """One model of a recipe, as plain values that a worker can be sent."""
-
-    recipe: Recipe
-    name: str
-    folder: Path
-
-
-def carry_out(task: Task) -> None:
-    """Make a model unless it is there as asked for, then measure it."""
-    make_model(task.recipe, task.name, task.folder)
-    run_cells([c for c in cells_of(task.recipe, task.folder) if c.model.name == task.name])
-
-
 def follow(path: str, folder: Path, overrides: list[str], engine: Processes, until: float) -> None:
     """Make and measure the models of a recipe, the first seed of each first."""
     file = load_recipe(path, overrides)
@@ -105,8 +90,8 @@ def follow(path: str, folder: Path, overrides: list[str], engine: Processes, unt
     made_from = parents(file.recipe)
     names = [name for name in build_order(file) if name not in file.recipe.models]
     names.sort(key=lambda name: file.recipe.variant(name).seed or 0)
-    steps = [Step(name, made_from[name], Task(file.recipe, name, folder)) for name in names]
-    for end in schedule(carry_out, steps, engine=engine, deadline=until):
+    steps = [Step(name, made_from[name], OneModel(file.recipe, name, folder)) for name in names]
+    for end in schedule(make_and_measure, steps, engine=engine, deadline=until):
         print(f"{time.monotonic():.0f}  {end.name}: {end.state} {end.error or ''}", flush=True)
 
 
