@@ -254,7 +254,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     for name, text in CLAIMS.items():
         row = known.get(name)
         if row is None:
-            body.append([name, text, "", "", "not run yet"])
+            body.append([name, text, "", "", "", "not run yet"])
             continue
         weights = name.startswith("F8")
         shown = "; ".join(
@@ -266,8 +266,10 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             ", ".join(f"{factor * value:+.{decimals}f}" for value in p["seeds"])
             for p in row["parts"]
         )
-        body.append([name, text, shown, each, f"**{row['verdict']}**"])
-    return markdown(["finding", "claim", "difference, 95 %", "each seed", "verdict"], body)
+        count = len(row["parts"][0]["seeds"])
+        of = f"{count} pair" if name == "F10" and count == 1 else str(count)
+        body.append([name, text, shown, each, of, f"**{row['verdict']}**"])
+    return markdown(["finding", "claim", "difference, 95 %", "each seed", "seeds", "verdict"], body)
 
 
 def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:

@@ -24,7 +24,7 @@ ELSEWHERE = {
         "26.9": "what the measure says since, said there",
     },
     "robust_finetuning": {"1.6": "millions of weights", "14.2": "the first run's page"},
-    "robust_soups": {"0.27": "a weight, claim F8"},
+    "robust_soups": dict.fromkeys(("0.4", "0.6"), "weights of the chosen soups, claims.json"),
     "xrays": {"4.0": "a licence"},
 }  # fmt: skip
 """Numbers that no table of the page has, and where they come from."""
