@@ -51,8 +51,16 @@ MANY = 50_000
 NETWORKS: dict[str, tuple[str, int, dict[str, object]]] = {
     "resnet50": ("resnet", 224, {}),
     "vit-b16": ("vit", 224, {}),
-    "vit-l16": ("vit", 224, {"hidden_size": 1024, "num_hidden_layers": 24,
-                             "num_attention_heads": 16, "intermediate_size": 4096}),
+    "vit-l16": (
+        "vit",
+        224,
+        {
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+    ),
     "tiny": ("resnet", 64, {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16}),
 }
 """Architecture, size of pictures, and what is not as transformers has it."""
