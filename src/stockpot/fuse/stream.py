@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
@@ -174,6 +174,8 @@ class Stream:
             except BaseException as problem:
                 errors.append(self._too_small() if _is_memory(problem) else problem)
 
+        if torch.device(self.device).type == "cuda":
+            _open_linear_algebra(self.device)
         threads = [Thread(target=run, name="fuse") for _ in range(self.workers)]
         with _one_torch_thread(), ahead:
             for thread in threads:
@@ -239,6 +241,12 @@ class Stream:
             results = dict(zip(distinct, found, strict=True))
             going = [(index, stages, results[look]) for index, stages, look in waiting]
         return [ready[index] for index in range(len(fusers))]
+
+
+@cache
+def _open_linear_algebra(device: str) -> None:
+    """Let torch load its library of decompositions for GPUs, which two threads at once cannot."""
+    torch.linalg.eigh(torch.eye(2, dtype=torch.float64, device=device))
 
 
 def _is_memory(problem: BaseException) -> bool:
