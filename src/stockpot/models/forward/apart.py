@@ -28,6 +28,7 @@ _PURE = (
     "stockpot.models.forward.",
     "stockpot.models.huggingface",
     "stockpot.models.plain.",
+    "stockpot.models.zero_shot",
 )
 """Where modules are written of which is known that a pass leaves nothing behind in them."""
 _LISTENERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
