@@ -37,7 +37,7 @@ def attacked(
     ours = function.__module__.startswith("stockpot.attack.")
     if not ours or len(task) < _FEWEST or not victim.apart(task.images):
         return function(victim, task, **settings)
-    rows = torch.arange(len(task)).split(part_size(len(task), CPU_PIECE))
+    rows = torch.split(torch.arange(len(task)), part_size(len(task), CPU_PIECE))
     return joined(side_by_side(lambda own: function(victim, task.take(own), **settings), rows))
 
 

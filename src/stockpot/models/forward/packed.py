@@ -132,7 +132,7 @@ def _is_known(module: nn.Module) -> bool:
 def _has_products() -> bool:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    if not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     try:
         _Product.of(nn.Linear(16, 16))(torch.zeros(2, 3, 16), "gelu")
