@@ -72,12 +72,13 @@ def test_who_watches_counts_every_answer_of_both() -> None:
     assert (watch.seen, watch.broken) == (3000, 5 * len(pixels[::7]))
 
 
+@pytest.mark.parametrize("name", ["icons-vit", "icons-convnext"])
 @pytest.mark.parametrize("count", [1, 3, 37])
-def test_packed_weights_answer_as_transformers(count: int) -> None:
+def test_packed_weights_answer_as_transformers(name: str, count: int) -> None:
     data = stockpot.load_dataset("icons", split="test", limit=count)
     pixels = data.images.pixels
-    theirs = load_model("icons-vit").eval()  # with the module of transformers
-    ours = load_for("icons-vit", data, keep=True).eval()
+    theirs = load_model(name).eval()  # with the module of transformers
+    ours = load_for(name, data, keep=True).eval()
     passes = Passes(ours)
     with evaluating(ours), evaluating(theirs):
         expected, found = theirs(pixels), passes(pixels)

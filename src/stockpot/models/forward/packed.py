@@ -1,4 +1,4 @@
-"""Vision transformers on a processor: weights in the order in which its library reads them.
+"""Vision transformers and ConvNeXt on a processor: weights as its library wants to read them.
 
 A product with such weights need not reorder them at every pass, and does what follows it while the
 result is in the cache: the bias, GELU, the sum with what went around it. Queries, keys and values
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from stockpot.models.plain import vit
 from stockpot.models.plain.answer import Answer
 
+_CONVNEXT = "transformers.models.convnext.modeling_convnext"
 _ROWS = 4096
 """Tokens of a piece; the order of weights is chosen for about so many."""
 
@@ -30,12 +31,15 @@ class _Product(NamedTuple):
     bias: Tensor | None
 
     @classmethod
-    def of(cls, *layers: nn.Linear) -> _Product:
-        """Several layers that read the same as one."""
+    def of(cls, *layers: nn.Linear, times: Tensor | None = None) -> _Product:
+        """Several layers that read the same as one; what they give may be scaled."""
         weight = torch.cat([layer.weight.detach() for layer in layers])
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
-        return cls(packed, torch.cat(biases) if biases else None)
+        bias = torch.cat(biases) if biases else None
+        if times is not None:
+            weight = weight * times.detach()[:, None]
+            bias = None if bias is None else bias * times.detach()
+        return cls(torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS), bias)
 
     def __call__(self, values: Tensor, bends: str = "none") -> Tensor:
         run: Any = torch.ops.mkldnn._linear_pointwise
@@ -93,12 +97,28 @@ class PackedViT(nn.Module):
         return Answer(self.classifier(self.layernorm(tokens[:, 0])))
 
 
+class PackedBlock(nn.Module):
+    """A block of ConvNeXt, whose maps have their channels last."""
+
+    def __init__(self, like: Any) -> None:
+        super().__init__()
+        self.dwconv, self.layernorm = like.dwconv, like.layernorm
+        self.first = _Product.of(like.pwconv1)
+        self.second = _Product.of(like.pwconv2, times=like.layer_scale_parameter)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maps to maps."""
+        read = self.layernorm(self.dwconv(maps).permute(0, 2, 3, 1).contiguous())
+        around = maps.permute(0, 2, 3, 1).contiguous()
+        return self.second.added(self.first(read, "gelu"), around).permute(0, 3, 1, 2)
+
+
 def pack(model: nn.Module) -> None:
-    """Change the vision transformers of a copy in place."""
-    names = [name for name, module in model.named_modules() if _is_known(module)]
-    for name in names:
-        like: Any = model.get_submodule(name)
-        model.set_submodule(name, PackedViT(like).eval())
+    """Change the vision transformers and ConvNeXt blocks of a copy in place."""
+    for name, module in list(model.named_modules()):
+        if _is_known(module):
+            made = PackedViT(module) if isinstance(module, vit.ViT) else PackedBlock(module)
+            model.set_submodule(name, made.eval())
 
 
 def can_pack(model: nn.Module) -> bool:
@@ -110,8 +130,10 @@ def can_pack(model: nn.Module) -> bool:
 
 
 def _is_known(module: nn.Module) -> bool:
-    """Ours as it was made, in evaluation mode and in full precision, and nobody listens inside."""
-    if type(module) is not vit.ViT or module.config._attn_implementation != "sdpa":
+    """As it was made, in evaluation mode and in full precision, and nobody listens inside."""
+    block = type(module).__name__ == "ConvNextLayer" and type(module).__module__ == _CONVNEXT
+    ours = type(module) is vit.ViT and module.config._attn_implementation == "sdpa"
+    if not ours and not (block and _bends_so(module.act)):
         return False
     known = {
         *(vit.Tower, vit.Embeddings, vit.PatchEmbeddings, vit.Layer, vit.Attention, vit.TwoLayers),
@@ -119,13 +141,21 @@ def _is_known(module: nn.Module) -> bool:
     }
     listens = ("_forward_hooks", "_forward_pre_hooks")
     plain = all(
-        type(part) in known and not part.training and not any(getattr(part, own) for own in listens)
+        (block or type(part) in known)
+        and not part.training
+        and not any(getattr(part, own) for own in listens)
         for part in module.modules()
     )
     return plain and all(
         weight.dtype == torch.float32 and weight.device.type == "cpu"
         for weight in module.parameters()
     )
+
+
+def _bends_so(act: Any) -> bool:
+    """Whether it is the GELU that a product can do."""
+    plain = isinstance(act, nn.GELU) and act.approximate == "none"
+    return plain or getattr(act, "act", None) is F.gelu  # as transformers writes it
 
 
 @cache

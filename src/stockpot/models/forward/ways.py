@@ -42,8 +42,9 @@ def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[lis
         yield [(*copied, "tokens", "triton", "graph")]
     if records:
         yield [(*copied, "graph")]
-    if not (records or copied or torch.is_grad_enabled()) and can_pack(model):
-        yield [("packed",)]
+    full = forward.precision == "fp32"
+    if full and not records and not torch.is_grad_enabled() and can_pack(model):
+        yield [(*copied, "packed")]
     if copied:
         yield [copied]
     if len(copied) > 1 and forward.precision != "fp32":
