@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from stockpot.attack import attacks
-from stockpot.attack.beside import attacked
 from stockpot.attack.checks.flags import Flags
 from stockpot.attack.checks.forward_pass import in_training, optimises
 from stockpot.attack.checks.outputs import is_randomised, is_softmax
@@ -129,7 +128,7 @@ def attack(
         part = task.take(rows)
         outcome, disputed = untouched(part), 0
         if len(rows) and aim.radius > 0:
-            outcome = attacked(entry.function, victim, part, settings)
+            outcome = entry.function(victim, part, **settings)
             if not victim.exact:
                 outcome, disputed = _verified(entry.function, victim, part, outcome, settings)
         flags = _flags(victim, pixels, clean, outcome, disputed) if check else Flags()
