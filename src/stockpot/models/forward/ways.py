@@ -19,6 +19,7 @@ KERNELS: tuple[Kernel, ...] = ("cudnn", "triton", "torch")
 TOLD = ("compiled", "bf16", "tf32")
 """Steps whose loss a reader must hear of."""
 _COPIED = ("nhwc", "bf16", "joined", "tokens", "packed")
+"""Steps that change the weights of a copy."""
 _REPLAYS = 3
 """By which ways are compared that differ in their kernels alone."""
 
@@ -58,9 +59,7 @@ def named(steps: Steps) -> str:
 
 def wanted(steps: Steps) -> str:
     """What is done to the weights; ways that agree in it use one copy."""
-    return "+".join(
-        step for step in steps if step in ("nhwc", "bf16", "joined", "tokens", "packed")
-    )
+    return "+".join(step for step in steps if step in _COPIED)
 
 
 def seconds(run: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
