@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 import stockpot
 from stockpot.attack.run import attack
 from stockpot.models.classifier import evaluating
-from stockpot.models.forward import packed
+from stockpot.models.forward import packed, passes
 from stockpot.models.forward.apart import in_parts, keeps_nothing
 from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_for, load_model
@@ -117,3 +118,23 @@ def test_an_attack_finds_the_same_in_parts_as_in_one_thread() -> None:
         assert torch.equal(getattr(both, name), getattr(one, name))
     assert both.saved == one.saved
     torch.testing.assert_close(both.images, one.images, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["icons-vit", "icons-resnet"])
+def test_a_setting_of_the_process_is_made_by_one_thread(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that set it and put it back in turns would leave it as neither of them found it."""
+    icons = stockpot.load_dataset("icons", split="test", limit=80)
+    model = load_for(name, icons, keep=True)
+    made: set[str] = set()
+    plain = passes.products
+
+    def products(tf32: bool) -> AbstractContextManager[None]:
+        made.add(threading.current_thread().name)
+        return plain(tf32)
+
+    monkeypatch.setattr(passes, "products", products)
+    with evaluating(model), torch.inference_mode():
+        Passes(model)(icons.images.pixels)
+    assert made == {threading.current_thread().name}

@@ -227,16 +227,17 @@ class Passes:
         for kernel in set(KERNELS) & set(steps):
             by_kernel(network, kernel)
 
+        pieces = {"nhwc", "packed"} & set(steps) and "compiled" not in steps
+
         def eager(images: Tensor) -> Tensor:
+            # A setting of the whole process: around all parts, which may run side by side.
             with products(tf32=not exact):
+                if images.device.type == "cpu" and pieces:
+                    apart = keeps_nothing(network)
+                    return in_parts(run, images, CPU_PIECE, apart=apart).float()
                 return run(images).float()
 
-        if "graph" in steps:
-            return Captured(eager, pixels)
-        parts = {"nhwc", "packed"} & set(steps) and "compiled" not in steps
-        if pixels.device.type == "cpu" and parts:
-            return lambda images: in_parts(eager, images, CPU_PIECE, apart=keeps_nothing(network))
-        return eager
+        return Captured(eager, pixels) if "graph" in steps else eager
 
     def _copy(self, steps: Steps, few: Tensor, looked: Looked, *, shares: bool) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
