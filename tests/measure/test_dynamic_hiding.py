@@ -125,7 +125,7 @@ class Tiring(Plain):
 
     def forward(self, pixels):
         self.calls += 1
-        return super().forward(pixels) * (1 if self.calls < 20 else -1)
+        return super().forward(pixels) * (1 if self.calls < 14 else -1)
 
 
 def run(network: nn.Module, **params: Any) -> CellResult:

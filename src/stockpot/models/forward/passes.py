@@ -221,7 +221,6 @@ class Passes:
 
     def _way(self, steps: Steps, network: nn.Module, pixels: Tensor) -> Run:
         run: Run = network.forward if network is self.model else network
-        exact = self.forward.precision != "tf32"
         if "compiled" in steps:
             run = compiled(network, len(pixels))
         for kernel in set(KERNELS) & set(steps):
@@ -231,7 +230,7 @@ class Passes:
 
         def eager(images: Tensor) -> Tensor:
             # A setting of the whole process: around all parts, which may run side by side.
-            with products(tf32=not exact):
+            with products(tf32=self.forward.precision == "tf32"):
                 if images.device.type == "cpu" and pieces:
                     apart = keeps_nothing(network)
                     return in_parts(run, images, CPU_PIECE, apart=apart).float()
