@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from study import DATA, LEARNED, PAIR, pixels_of, searched_images
+from searches import PAIR, pixels_of
+from study import DATA, LEARNED, searched_images
 
 from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
