@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 from claims import ALIKE, FALLEN, IMMUNE, Answers, findings
-from searches import PAIR, SEEDS, cell_name
+from figures import draw
+from searches import PAIR, SEEDS, cell_name, pixels_of
 from shown import (
     NAMES,
     cells_of,
@@ -193,10 +194,11 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
 def main() -> None:
     place = HERE / "outcomes.json"
     if len(sys.argv) > 1:
-        from figures import draw
-
-        write_atomic(place, json.dumps(gathered(Path(sys.argv[1])), separators=(",", ":")) + "\n")
-        draw(Path(sys.argv[1]))
+        run = Path(sys.argv[1])
+        write_atomic(place, json.dumps(gathered(run), separators=(",", ":")) + "\n")
+        for data in (data for data in DATA if (run / data / "made").is_dir()):
+            pixels = pixels_of(searched_images(load_dataset(data, split="test")))
+            draw(run / data, pixels, HERE / f"pictures-{data}.png")
     fill(HERE / "README.md", from_data(json.loads(place.read_text(encoding="utf-8"))))
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))
 from claims import ALIKE, FALLEN, IMMUNE, VALIDATED, Answers, findings
-from searches import AUTOENCODERS, SEEDS, cell_name
+from figures import draw
+from searches import AUTOENCODERS, SEEDS, cell_name, pixels_of
 from shown import (
     cells_of,
     chosen_table,
@@ -172,8 +173,10 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
 def main() -> None:
     place = HERE / "outcomes.json"
     if len(sys.argv) > 1:
-        found = gathered(Path(sys.argv[1]), Size())
-        write_atomic(place, json.dumps(found, separators=(",", ":")) + "\n")
+        run, size = Path(sys.argv[1]), Size()
+        write_atomic(place, json.dumps(gathered(run, size), separators=(",", ":")) + "\n")
+        images = searched_images(load_dataset(DATA, split="test"), size.images)
+        draw(run, pixels_of(images), HERE / "pictures.png")
     fill(HERE / "README.md", from_data(json.loads(place.read_text(encoding="utf-8"))))
 
 
