@@ -49,7 +49,7 @@ def from_page(study: str, place: str, column: str, begins: str = "") -> list[End
 
 
 def adaptation() -> list[Line]:
-    lines = []
+    lines: list[Line] = []
     streams = {(row["data"], row["stream"]) for row in read_csv(HERE / "adaptation" / "scores.csv")}
     for data, stream in sorted(streams):
         of = {"data": data, "stream": stream}

@@ -3,8 +3,8 @@
     python studies/trained_apart/tables.py [runs/trained_apart]
 
 Gathers the outcomes of the pairs into outcomes.json here, and fills README.md from it and
-from first.json, which holds the first run. Without a run it fills from what lies here. Verdicts
-follow plan.md.
+from first.json and again.json, which hold the first run and its seeds again. Without a run it fills
+from what lies here. Verdicts follow plan.md.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _listed(shares: Sequence[float]) -> str:
     return ", ".join(f"{100 * share:.1f}" for share in shares)
 
 
-def first_run(pair: Pair) -> dict[str, str]:
+def first_run(pair: Pair, again: Pair) -> dict[str, str]:
     """The tables of the one pair that was there first; its intervals are over images alone."""
     rows = []
     for name in ORDER:
@@ -150,10 +150,12 @@ def first_run(pair: Pair) -> dict[str, str]:
         shown = percent(float(flags.mean()), interval.low, interval.high)
         less = "" if name == "permuted" else str(paired(flags, right(pair, "permuted")))
         rows.append((f"`{name}`", settings(pair, name), shown, less))
-    claims = []
+    claims, repeated = [], []
     for claim in CLAIMS:
         names = sides(claim, pair)
         found = paired(*(right(pair, name) for name in names))
+        anew = paired(*(right(again, name) for name in sides(claim, again)))
+        repeated.append((claim.text, str(found), str(anew)))
         told = "" if claim.first else f" (`{names[0]}`, `{names[1]}`)"
         said = verdict(found.low, found.high, claim.margin)
         claims.append((f"{claim.text}{told}", str(found), said))
@@ -161,13 +163,17 @@ def first_run(pair: Pair) -> dict[str, str]:
     return {
         "first-accuracy": markdown(columns, rows),
         "first-claims": markdown(("claim", "statistic [95 %]", "verdict"), claims),
+        "again": markdown(("claim", "first run", "the same seeds again"), repeated),
     }
 
 
 def from_data(outcomes: Mapping[str, Pair]) -> dict[str, str]:
-    """The places of README.md that follow from outcomes.json and first.json."""
-    first = json.loads((HERE / "first.json").read_text(encoding="utf-8"))
-    return several(outcomes) | first_run(first)
+    """The places of README.md that follow from outcomes.json, first.json and again.json."""
+    first, again = (
+        json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("first", "again")
+    )
+    return several(outcomes) | first_run(first, again)
 
 
 def main(run: str | None = None) -> None:

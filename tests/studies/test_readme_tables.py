@@ -98,7 +98,7 @@ PLACES = {
     "robust_finetuning/former": {"contexts", "photographs", "drawings", "masks"},
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"told", "accuracy", "claims", "spread", "chosen", "first-accuracy",
-                      "first-claims"},
+                      "first-claims", "again"},
     "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims"},
     "xrays": {"verdicts", "parts", "scores", "overlap", "cues", "chosen"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",

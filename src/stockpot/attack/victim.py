@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from threading import Lock
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +15,25 @@ from stockpot.attack.blocks import Blocks
 from stockpot.attack.captured import Graphs, graphs_for
 from stockpot.attack.copies import Copies, Forward, Precision, faster
 from stockpot.attack.losses import Criterion
+from stockpot.engine.lanes import LANES, part_size, side_by_side
 from stockpot.errors import BadParameterError
+from stockpot.models.forward.apart import CPU_PIECE, keeps_nothing
 from stockpot.models.forward.folding import Model
 from stockpot.models.shipped.answers import only_asked
 from stockpot.score.predictions import predictions
 
 _HALF = (torch.float16, torch.bfloat16)
-# On a CPU activations of small pieces stay in the cache, and NHWC spares convolutions a reorder.
-_CPU_PIECE = 64
 _GPU_PIECE = 1024
+_SMALL = 3 * 128 * 128
+"""Values of a picture of which so many more at a time are no matter for the memory."""
+T = TypeVar("T")
+
+
+class Piece(NamedTuple):
+    """Some images of a batch, and their places in it."""
+
+    rows: slice
+    pixels: Tensor
 
 
 class Ascent(NamedTuple):
@@ -62,6 +73,7 @@ class Victim:
         self._look: Model | None = None
         self._door: torch.dtype | None = None
         self._graphs: Graphs | None = None
+        self._counting = Lock()
 
     def prepare(
         self,
@@ -121,11 +133,11 @@ class Victim:
         with torch.no_grad():
             if self._look is not None:
                 return self._logits(self._look, pixels)
-            parts = [
-                sum(self._forward(part) for _ in range(self.eot)) / self.eot
-                for part in self._pieces(pixels)
-            ]
-        return torch.cat(cast("list[Tensor]", parts))
+            return torch.cat(self._each(self._answers, pixels))
+
+    def _answers(self, piece: Piece) -> Tensor:
+        seen = sum(self._forward(piece.pixels) for _ in range(self.eot))
+        return cast(Tensor, seen) / self.eot
 
     def _logits(self, graph: Model, pixels: Tensor) -> Tensor:
         """By a frozen graph, which is the same in every pass and knows its own layout."""
@@ -135,42 +147,39 @@ class Victim:
 
     def ascend(self, pixels: Tensor, criterion: Criterion, *fields: Tensor) -> Ascent:
         """Loss, its gradient with respect to the pixels, and the logits."""
-        losses, gradients, logits = [], [], []
-        start = 0
-        for part in self._pieces(pixels):
-            rows = slice(start, start + len(part))
-            start += len(part)
-            part = part.detach().requires_grad_()
+
+        def look(piece: Piece) -> Ascent:
+            rows, part = piece.rows, piece.pixels.detach().requires_grad_()
             with torch.enable_grad():
                 seen = [self._forward(part) for _ in range(self.eot)]
                 loss = sum(criterion(each, *(field[rows] for field in fields)) for each in seen)
             # All else is in the usual layout; operations on mixed layouts are slow.
-            gradients.append(self._gradient(cast(Tensor, loss).sum(), part).contiguous())
-            losses.append(cast(Tensor, loss).detach())
-            logits.append(cast(Tensor, sum(each.detach() for each in seen)))
-        whole = Ascent(_joined(losses), _joined(gradients), _joined(logits))
+            gradient = self._gradient(cast(Tensor, loss).sum(), part).contiguous()
+            answers = cast(Tensor, sum(each.detach() for each in seen))
+            return Ascent(cast(Tensor, loss).detach(), gradient, answers)
+
+        looks = self._each(look, pixels)
+        whole = Ascent(*(_joined(list(values)) for values in zip(*looks, strict=True)))
         return whole if self.eot == 1 else Ascent(*(value / self.eot for value in whole))
 
     def slopes(self, pixels: Tensor, labels: Tensor, classes: Tensor) -> Slopes:
         """Linearise the gaps between the true class and some others, `classes` being N x K."""
-        gaps, gradients, wrong = [], [], []
-        start = 0
-        for part in self._pieces(pixels):
-            rows = slice(start, start + len(part))
-            start += len(part)
-            part = part.detach().requires_grad_()
+
+        def look(piece: Piece) -> Slopes:
+            rows, part = piece.rows, piece.pixels.detach().requires_grad_()
             with torch.enable_grad():
-                logits = cast(Tensor, sum(self._forward(part) for _ in range(self.eot))) / self.eot
+                logits = self._answers(piece._replace(pixels=part))
                 gap = logits.gather(1, classes[rows]) - logits.gather(1, labels[rows, None])
             count = gap.shape[1]
             columns = [
                 self._gradient(gap[:, column].sum(), part, keep=column + 1 < count)
                 for column in range(count)
             ]
-            gaps.append(gap.detach())
-            gradients.append(torch.stack(columns, dim=1))
-            wrong.append(predictions(logits.detach()) != labels[rows])
-        return Slopes(_joined(gaps), _joined(gradients), _joined(wrong))
+            wrong = predictions(logits.detach()) != labels[rows]
+            return Slopes(gap.detach(), torch.stack(columns, dim=1), wrong)
+
+        looks = self._each(look, pixels)
+        return Slopes(*(_joined(list(values)) for values in zip(*looks, strict=True)))
 
     def _gradient(self, loss: Tensor, pixels: Tensor, keep: bool = False) -> Tensor:
         if not loss.requires_grad:
@@ -179,13 +188,15 @@ class Victim:
                 hint="Use method='square', which needs none.",
             )
         (gradient,) = torch.autograd.grad(loss, pixels, retain_graph=keep, allow_unused=True)
-        self.backwards += len(pixels)
+        with self._counting:
+            self.backwards += len(pixels)
         # A slope that is no number leads nowhere; followed, it would make a picture of NaNs.
         return torch.zeros_like(pixels) if gradient is None else gradient.nan_to_num(0, 0, 0)
 
     def _forward(self, pixels: Tensor) -> Tensor:
-        self.forwards += len(pixels)
         n = len(pixels)
+        with self._counting:
+            self.forwards += n
         if self.forward == "compiled" and n < self._size(pixels):
             # One shape only: every new batch size would compile the model again.
             filler = pixels[-1:].detach().expand(self._size(pixels) - n, *pixels.shape[1:])
@@ -200,13 +211,30 @@ class Victim:
         return outputs.float() if outputs.dtype in _HALF else outputs
 
     def _size(self, pixels: Tensor) -> int:
-        return self.piece or (_CPU_PIECE if pixels.device.type == "cpu" else _GPU_PIECE)
+        if self.piece or pixels.device.type != "cpu":
+            return self.piece or _GPU_PIECE
+        # Two pieces at a time: of large pictures they take the memory of one.
+        return CPU_PIECE if pixels[:1].numel() <= _SMALL else CPU_PIECE // LANES
 
-    def _pieces(self, pixels: Tensor) -> Iterator[Tensor]:
-        for part in torch.split(pixels, self._size(pixels)):
+    def apart(self, pixels: Tensor) -> bool:
+        """Whether two threads may look at a time."""
+        plain = self._look is None and self._graphs is None and self.forward != "compiled"
+        return plain and pixels.device.type == "cpu" and keeps_nothing(self._run)
+
+    def _each(self, look: Callable[[Piece], T], pixels: Tensor) -> list[T]:
+        """What every piece gives, two at a time where the model can be asked so."""
+        most = self._size(pixels)
+        apart = self.apart(pixels)
+        size = part_size(len(pixels), most) if apart else most
+        pieces, start = [], 0
+        for part in torch.split(pixels, size):
+            # NHWC spares convolutions on a processor a reorder.
             nhwc = part.device.type == "cpu" and part.ndim == 4
             layout = torch.channels_last if nhwc else torch.contiguous_format
-            yield part.contiguous(memory_format=layout)
+            rows = slice(start, start + len(part))
+            pieces.append(Piece(rows, part.contiguous(memory_format=layout)))
+            start += len(part)
+        return side_by_side(look, pieces) if apart else [look(piece) for piece in pieces]
 
 
 def _door(model: Model, images: Tensor, given: torch.dtype) -> torch.dtype | None:

@@ -108,7 +108,8 @@ class Contrasts:
             drawn = drawn + factor * resampled(runs, data, self._draws)
         outside = round(50 * (1 - confidence), 9)
         low, high = np.percentile(drawn, [outside, 100 - outside])
-        return Contrast(value, float(low), float(high))
+        # Products in single precision end otherwise with other threads; a page must not.
+        return Contrast(value, round(float(low), 5), round(float(high), 5))
 
 
 Choice = TypeVar("Choice")

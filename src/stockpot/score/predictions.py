@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 import torch
@@ -61,8 +62,10 @@ class Watch:
         """
         if outputs.is_cuda and torch.cuda.is_current_stream_capturing():
             return
-        self.seen += len(outputs)
-        self._broken = self._broken + (~finite(outputs)).sum()
+        broken = (~finite(outputs)).sum()
+        with _counting:  # parts of a batch may be answered by two threads
+            self.seen += len(outputs)
+            self._broken = self._broken + broken
 
     def recall(self, seen: int, broken: int) -> None:
         """Count what was seen at another time."""
@@ -70,6 +73,7 @@ class Watch:
         self._broken = self._broken + broken
 
 
+_counting = Lock()
 _watches: WeakKeyDictionary[nn.Module, list[Watch]] = WeakKeyDictionary()
 
 
@@ -89,6 +93,7 @@ def watching(model: nn.Module) -> Iterator[Watch]:
         if isinstance(outputs, Tensor) and outputs.ndim == 2:
             watch.add(outputs.detach())
 
+    see.takes_turns = True  # type: ignore[attr-defined]  # any thread may call it
     handle = model.register_forward_hook(see)
     watches = _watches.setdefault(model, [])
     watches.append(watch)

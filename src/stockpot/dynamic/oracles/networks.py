@@ -17,6 +17,7 @@ from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadDataError, UserError
 from stockpot.models.classifier import Classifier, seeing_all
+from stockpot.models.forward import first_token
 from stockpot.models.load import load_for, takes_classes
 from stockpot.score.class_space import ClassMap, match_classes
 from stockpot.types import ModelRef
@@ -62,7 +63,7 @@ class NetworkOracle:
     def judge(self, pixels: Tensor) -> Tensor:
         """Probabilities, renormalised over the classes that it chooses among."""
         with torch.no_grad():
-            outputs = self.classifier(pixels).float()
+            outputs = self._answers(pixels).float()
             if self.mapping.combine == "mean":
                 outputs = outputs.log_softmax(dim=1)
             own = self.mapping.logits(outputs)
@@ -72,6 +73,13 @@ class NetworkOracle:
         count = own.shape[1]
         best = F.pad(shares[:, count:], (0, 1)).amax(dim=1, keepdim=True)
         return torch.cat([shares[:, :count], best], dim=1)
+
+    def _answers(self, pixels: Tensor) -> Tensor:
+        """What the classifier says, by what its answer is made of where that is known."""
+        if pixels.device.type == "cpu" and first_token.is_known(self.classifier):
+            return first_token.answers(self.classifier, pixels)
+        answers: Tensor = self.classifier(pixels)
+        return answers
 
 
 def _rivals(known: tuple[str, ...], mapping: ClassMap, setting: Setting) -> list[int]:

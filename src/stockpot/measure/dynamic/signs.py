@@ -76,7 +76,10 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
         outputs = victim.logits(few)
         stateful = changes(model, few)
         missing, misled, led = _followed(task, few)
-        _, lost, _ = _followed(replace(task, way=StraightThroughGradient()), few)
+        # Past its own cuts (those of ReLU6, say) an honest network is misled too: that says nothing
+        # where the plain gradient leads, and is not looked at.
+        past = replace(task, way=StraightThroughGradient())
+        lost = not led and _followed(past, few)[1]
         return Signs(
             outputs=outputs,
             randomised=is_randomised(victim, few) and not stateful,
@@ -86,9 +89,7 @@ def look_for_signs(model: Classifier, task: Task, few: Tensor) -> Signs:
             optimises=optimises(model, few),
             missing_gradients=missing,
             gradients_mislead=misled,
-            # Past its own cuts (those of ReLU6, say) an honest network is misled too: that says
-            # nothing where the plain gradient leads.
-            no_way_through=lost and not led,
+            no_way_through=lost,
         )
 
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.apart import CPU_PIECE, in_parts
 from stockpot.models.zero_shot import ZeroShotNetwork
 
-_PIECE = 64
-"""Images whose activations stay in a processor's cache."""
 _QUICK = 1.702
 """Of `quick_gelu`."""
 
@@ -51,11 +49,13 @@ def is_known(model: nn.Module) -> bool:
 def answers(model: Classifier, pixels: Tensor) -> Tensor:
     """The logits of a model that `is_known`, without gradients, in evaluation mode."""
     network: Any = model.network
-    found = []
-    for part in torch.split(pixels, _PIECE):
-        first = _first(network.vision_tower, model.seen(part))
-        found.append(network.logits(F.normalize(network.model.visual_projection(first), dim=-1)))
-    return torch.cat(found)
+
+    def part(some: Tensor) -> Tensor:
+        first = _first(network.vision_tower, model.seen(some))
+        logits: Tensor = network.logits(F.normalize(network.model.visual_projection(first), dim=-1))
+        return logits
+
+    return in_parts(part, pixels, CPU_PIECE)
 
 
 def _first(tower: Any, pixels: Tensor) -> Tensor:

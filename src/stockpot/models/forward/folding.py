@@ -49,7 +49,7 @@ def folded_copy(model: nn.Module, pairs: list[tuple[str, str]]) -> nn.Module:
         layer: Any = twin.get_submodule(convolution)
         statistics: Any = twin.get_submodule(norm)
         twin.set_submodule(convolution, fuse_conv_bn_eval(layer, statistics))
-        twin.set_submodule(norm, nn.Identity())
+        twin.set_submodule(norm, nn.Identity().train(statistics.training))
     twin = twin.requires_grad_(False)
     return twin.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
 

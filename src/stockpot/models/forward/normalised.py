@@ -25,6 +25,7 @@ class Normalised(nn.Module):
 
     def __init__(self, model: Classifier, dtype: torch.dtype) -> None:
         super().__init__()
+        self.training = model.training
         self.network = model.network
         self.preprocess = model.preprocess
         self.dtype = dtype

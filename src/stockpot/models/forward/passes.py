@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward import first_token
 from stockpot.models.forward.alike import likeness
+from stockpot.models.forward.apart import CPU_PIECE, in_parts, keeps_nothing
 from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
@@ -37,6 +38,7 @@ from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
+from stockpot.models.forward.packed import pack
 from stockpot.models.forward.turns import Copy, Recorded, Run, Turn, recorded
 from stockpot.models.forward.ways import KERNELS, TOLD, Steps, groups, named, seconds, wanted
 from stockpot.results.schema import ForwardFacts
@@ -44,8 +46,6 @@ from stockpot.results.schema import ForwardFacts
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 """The most by which a logit may differ from full precision, as a share of the largest one."""
 _FEW = 16
-_CPU_PIECE = 64
-"""Images whose activations stay in a processor's cache."""
 _NAMES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
@@ -227,17 +227,17 @@ class Passes:
         for kernel in set(KERNELS) & set(steps):
             by_kernel(network, kernel)
 
+        pieces = {"nhwc", "packed"} & set(steps) and "compiled" not in steps
+
         def eager(images: Tensor) -> Tensor:
+            # A setting of the whole process: around all parts, which may run side by side.
             with products(tf32=not exact):
+                if images.device.type == "cpu" and pieces:
+                    apart = keeps_nothing(network)
+                    return in_parts(run, images, CPU_PIECE, apart=apart).float()
                 return run(images).float()
 
-        if "graph" in steps:
-            return Captured(eager, pixels)
-        if pixels.device.type == "cpu" and "nhwc" in steps and "compiled" not in steps:
-            return lambda images: torch.cat(
-                [eager(part) for part in torch.split(images, _CPU_PIECE)]
-            )
-        return eager
+        return Captured(eager, pixels) if "graph" in steps else eager
 
     def _copy(self, steps: Steps, few: Tensor, looked: Looked, *, shares: bool) -> nn.Module:
         """The model with all that is done to its weights; made once for all ways."""
@@ -255,6 +255,8 @@ class Passes:
                         with_pools(copy)
                 if "tokens" in steps and not with_tokens(copy):
                     raise ValueError("no tower that is known")
+                if "packed" in steps:
+                    pack(copy)
             module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
             pairs = looked.pairs if folds else []
             turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
@@ -275,6 +277,8 @@ class Passes:
         with products(tf32=False):
             if quick and first_token.is_known(self.model):
                 return first_token.answers(self.model, pixels).float()
+            if quick and keeps_nothing(self.model):
+                return in_parts(self.model.forward, pixels, CPU_PIECE).float()
             return self.model.forward(pixels).float()
 
     def _say(self, words: str, steps: Steps) -> None:

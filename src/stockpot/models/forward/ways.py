@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from stockpot.models.forward.ends import Kernel
 from stockpot.models.forward.fused.tokens import has_tower
 from stockpot.models.forward.options import Forward
+from stockpot.models.forward.packed import can_pack
 
 Steps = tuple[str, ...]
 
 KERNELS: tuple[Kernel, ...] = ("cudnn", "triton", "torch")
 TOLD = ("compiled", "bf16", "tf32")
 """Steps whose loss a reader must hear of."""
+_COPIED = ("nhwc", "bf16", "joined", "tokens", "packed")
+"""Steps that change the weights of a copy."""
 _REPLAYS = 3
 """By which ways are compared that differ in their kernels alone."""
 
@@ -40,6 +43,9 @@ def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[lis
         yield [(*copied, "tokens", "triton", "graph")]
     if records:
         yield [(*copied, "graph")]
+    full = forward.precision == "fp32"
+    if full and not records and not torch.is_grad_enabled() and can_pack(model):
+        yield [(*copied, "packed")]
     if copied:
         yield [copied]
     if len(copied) > 1 and forward.precision != "fp32":
@@ -53,7 +59,7 @@ def named(steps: Steps) -> str:
 
 def wanted(steps: Steps) -> str:
     """What is done to the weights; ways that agree in it use one copy."""
-    return "+".join(step for step in steps if step in ("nhwc", "bf16", "joined", "tokens"))
+    return "+".join(step for step in steps if step in _COPIED)
 
 
 def seconds(run: Callable[[Tensor], Tensor], pixels: Tensor) -> float:

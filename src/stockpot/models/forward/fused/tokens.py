@@ -8,6 +8,7 @@ all others reach nothing. In bfloat16 what bends the inner tokens is part of the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -84,7 +85,7 @@ class Attention(nn.Module):
         return known, self._bias
 
 
-def _below_each_other(parts: list[Tensor]) -> Tensor:
+def _below_each_other(parts: Sequence[Tensor]) -> Tensor:
     whole = torch.cat([part.detach() for part in parts])
     start = 0
     for part in parts:
@@ -135,7 +136,8 @@ class Tokens(nn.Module):
         self.layernorm = like.layernorm
         embeddings: Any = self.embeddings
         embeddings.patch_embeddings = Patches(embeddings.patch_embeddings)
-        for layer in self.layers:
+        layers: list[Any] = list(self.layers)
+        for layer in layers:
             layer.attention = Attention(layer.attention)
             layer.mlp = TwoLayers(layer.mlp)
 
