@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import load_file
 from searches import AUTOENCODERS, PAIR
@@ -16,13 +17,22 @@ from stockpot.files import write_atomic
 SHOWN, ZOOM = 14, 2
 
 
-def draw(run: Path, images: torch.Tensor, file: Path) -> None:
-    """Above the images, below what the search made of them for both autoencoders and two kinds."""
+def draw(
+    run: Path, images: torch.Tensor, file: Path, rows: NDArray[np.intp] | slice = slice(None)
+) -> None:
+    """Above the images, below what the search made of them for both autoencoders and two kinds.
+
+    Args:
+        run: where the images lie that were made.
+        images: as they were.
+        file: the picture.
+        rows: of which images the first few are shown.
+    """
     made = [run / "made" / f"{generator}-{kind}-0.safetensors"
             for generator in AUTOENCODERS for kind in PAIR]  # fmt: skip
     if all(path.is_file() for path in made):
-        rows = [images[:SHOWN], *(load_file(path)["images"][:SHOWN] for path in made)]
-        write_atomic(file, sheet(rows))
+        sets = [images, *(load_file(path)["images"] for path in made)]
+        write_atomic(file, sheet([pixels[rows][:SHOWN] for pixels in sets]))
 
 
 def sheet(rows: list[torch.Tensor]) -> bytes:

@@ -45,7 +45,7 @@ def test_a_toy_run_goes_from_training_to_tables(
     toy.trained()
     toy.measured(float("inf"))
     cells = {path.stem for path in (tmp_path / "cells").glob("*.json")}
-    assert len(cells) == 2 + 2 * 3 * 2 + 2
+    assert len(cells) == 2 + 2 * 3 * 2 + 2 + 1
     kept = (tmp_path / "cells" / "clean.json").stat().st_mtime_ns
     toy.measured(float("inf"))
     assert (tmp_path / "cells" / "clean.json").stat().st_mtime_ns == kept  # nothing was done again

@@ -44,9 +44,20 @@ from stockpot.models.autoencoder.model import Autoencoder
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
 from stockpot.models.new import new_model
+from stockpot.results.packed import pack_bits
 
 sys.path.append(str(Path(__file__).parents[1]))
-from searches import AUTOENCODERS, BUDGET, ORACLES, SEEDS, Record, Searches, all_made, cell_name
+from searches import (
+    AUTOENCODERS,
+    BUDGET,
+    ORACLES,
+    SEEDS,
+    Record,
+    Searches,
+    all_made,
+    cell_name,
+    judged,
+)
 
 DATA = "cifar10"
 SIDE = 32
@@ -189,6 +200,16 @@ class Study(Searches):
             yield name, lambda k=kind, s=seed, g=generator: self.main(k, s, g)
         for kind in KINDS:
             yield cell_name(kind, 0, "vqgan", "second"), lambda k=kind: self.second(k)
+        yield "reconstructed", self.rejudged
+
+    def rejudged(self) -> Record:
+        """Added after the results: what the oracles say of plain reconstructions."""
+        return {
+            f"{generator} oracle-{name}": pack_bits(
+                judged(self.oracle(name), self.reconstructed(generator), self.images.labels)
+            )
+            for generator, name in product(AUTOENCODERS, ORACLES)
+        }
 
 
 def searched_images(test: Dataset, count: int) -> Dataset:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from shown import (
     transfer_table,
 )
 from study import DATA, KINDS, Size, searched_images
-from verdicts import DRAWN, Quantity, correlation
+from verdicts import DRAWN, Part, Quantity, correlation
 
 from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
@@ -125,21 +125,49 @@ def agreed_table(known: Answers) -> str:
 
 def oracles_table(known: Answers) -> str:
     """How strong the oracles are, and what they say of each other's images."""
-    names = {g: [cell_name(k, s, g) for k in known.kinds for s in SEEDS] for g in AUTOENCODERS}
-    asked = [share(known, cells, "seen oracle-second") for cells in names.values()]
-    rows = [
-        ["first", interval(known.clean("oracle-first")), "", "", ""],
-        ["second", interval(known.clean("oracle-second")), *asked, ""],
-    ]
+    rows = [["first", interval(known.clean("oracle-first"))],
+            ["second", interval(known.clean("oracle-second"))]]  # fmt: skip
+    for generator in AUTOENCODERS:
+        cells = [cell_name(k, s, generator) for k in known.kinds for s in SEEDS]
+        rows[0] += ["", ""]
+        rows[1] += [again(known, generator), share(known, cells, "seen oracle-second")]
     searched = [cell_name(kind, 0, "vqgan", "second") for kind in known.kinds]
+    order = ""
     if known.has(*searched):
-        rows[0][2] = share(known, searched, "seen oracle-first") + " (of the second, seed 0)"
+        rows[0][3] = share(known, searched, "seen oracle-first") + " (of the second, seed 0)"
         pairs = [[np.array([ratio(known, cell_name(kind, 0, "vqgan", part))])
                   for kind in known.kinds] for part in ("main", "second")]  # fmt: skip
-        rows[1][-1] = f"{correlation(*pairs)[0]:.2f}"
-    columns = ("oracle", "right on images as they are", "on accepted images, `vqgan`", "`kl`",
-               "order of six kinds under `vqgan`, seed 0, correlation with the first")  # fmt: skip
-    return markdown(columns, rows)
+        order = f"{correlation(*pairs)[0]:.2f}"
+    columns = ["oracle", "right on images as they are"]
+    for generator in AUTOENCODERS:
+        columns += [f"`{generator}`: on reconstructions (added)", "on what was made of them"]
+    columns.append("order of six kinds under `vqgan`, seed 0, correlation with the first")
+    return markdown(columns, [[*rows[0], ""], [*rows[1], order]])
+
+
+def stronger_table(known: Answers) -> str:
+    """O2: by how much the second oracle beats each kind on images made against another."""
+    found = dict(zip(permutations(known.kinds, 2), known.o2(), strict=True))
+    rows = []
+    for maker in known.kinds:
+        parts = [found.get((maker, viewer)) for viewer in known.kinds]
+        rows.append([f"`{maker}`", *(mark(part) if part else "" for part in parts)])
+    return markdown(["made against", *(f"less `{kind}`" for kind in known.kinds)], rows)
+
+
+def mark(part: Part) -> str:
+    """A difference, bold where it held."""
+    bold = "**" * (part.said() == "held")
+    return f"{bold}{part.contrast()}{bold}"
+
+
+def again(known: Answers, generator: str) -> str:
+    """The second oracle on the reconstructions that the first one accepts."""
+    if not known.has("reconstructed"):
+        return ""
+    kept = known.flags(cell_name("plain", 0, generator), "validated") > 0
+    right = known.flags("reconstructed", f"{generator} oracle-second")
+    return f"{100 * float(right[kept].mean()):.1f}"
 
 
 def orders_table(known: Answers) -> str:
@@ -164,9 +192,9 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
     return {
         "claims": claims_table(found), "parts": parts_table(found, WHAT),
         "main": main_table(known), "transfer": transfer_table(known),
-        "oracles": oracles_table(known), "agreed": agreed_table(known),
-        "orders": orders_table(known), "chosen": chosen_table(outcomes),
-        "readings": readings_table(known),
+        "oracles": oracles_table(known), "stronger": stronger_table(known),
+        "agreed": agreed_table(known), "orders": orders_table(known),
+        "chosen": chosen_table(outcomes), "readings": readings_table(known),
     }  # fmt: skip
 
 
@@ -174,9 +202,13 @@ def main() -> None:
     place = HERE / "outcomes.json"
     if len(sys.argv) > 1:
         run, size = Path(sys.argv[1]), Size()
-        write_atomic(place, json.dumps(gathered(run, size), separators=(",", ":")) + "\n")
+        found = gathered(run, size)
+        write_atomic(place, json.dumps(found, separators=(",", ":")) + "\n")
         images = searched_images(load_dataset(DATA, split="test"), size.images)
-        draw(run, pixels_of(images), HERE / "pictures.png")
+        known = Answers(DATA, found, tuple(KINDS), READINGS)
+        kept = [known.flags(cell_name("plain", 0, name), "validated") for name in AUTOENCODERS]
+        rows = np.flatnonzero(np.prod(kept, axis=0))
+        draw(run, pixels_of(images), HERE / "pictures.png", rows)
     fill(HERE / "README.md", from_data(json.loads(place.read_text(encoding="utf-8"))))
 
 
