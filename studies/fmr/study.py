@@ -46,7 +46,7 @@ from stockpot.results.packed import pack_bits
 DATA = ("mnist", "fashion_mnist")
 IMAGES = 200
 """Test images that are searched around."""
-PILOT = 60
+PILOT = range(59_000, 59_060)
 """Validation images by which steps are chosen."""
 # Rows of the 60,000 training images. The last 1,000 are the validation images.
 TESTED, JUDGING = range(6_000), range(40_000)
@@ -131,7 +131,7 @@ class Study(Searches):
         self.train = load_dataset(data, split="train")
         self.test = load_dataset(data, split="test")
         self.images, self.asked, self.kinds = searched_images(self.test), self.test, tuple(KINDS)
-        self.pilot = self.train.take(range(59_000, 59_000 + PILOT))
+        self.pilot = self.train.take(PILOT)
 
     # What is trained.
 

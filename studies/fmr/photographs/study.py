@@ -192,6 +192,10 @@ class Study(Searches):
 
     # What is measured.
 
+    def chosen(self) -> None:
+        """Choose the steps, which are kept: one process does it for all."""
+        print(self.steps, flush=True)
+
     def cells(self) -> Iterator[tuple[str, Callable[[], Record]]]:
         yield "clean", self.clean
         yield "static", self.static
@@ -227,7 +231,7 @@ def main() -> None:
     study = Study(given.run)
     study.trained()
     if given.part == "search":
-        all_made({given.run / "steps.json": lambda: study.steps and None})
+        all_made({given.run / "steps.json": study.chosen})
         study.measured(until)
 
 
