@@ -52,6 +52,8 @@ PAPERS = {
     ),
     "fmr": (
         Source("fmr", "claims", ("claim",), "the lowest [95 %]", "verdict", but=r"O\d "),
+        Source("fmr/photographs", "claims", ("claim",), "the lowest [95 %]", "verdict",
+               but=r"O\d "),
         Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
                but=r"(?!(22|24) )"),
     ),

@@ -1,82 +1,40 @@
-"""The differences of plan.md and their verdicts, from who was right on which image.
-
-A quantity is a row of numbers: its value over all images and seeds, its value for each seed, and
-its value in every resample of images and seeds together. What is computed from several quantities,
-number by number, is again one; so ratios and rank correlations need nothing of their own.
-"""
+"""The differences of plan.md, from who was right on which image."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
-from study import CORRUPTIONS, DATA, KINDS, LEARNED, ORACLES, PAIR, SEEDS, cell_name
+from searches import AUTOENCODERS, CORRUPTIONS, ORACLES, PAIR, SEEDS, cell_name
+from verdicts import Finding, Part, Quantity, correlation
 
-from stockpot.results.contrast import Contrast, Verdict, every_of, verdict
 from stockpot.results.groups import Draws, resampled
 from stockpot.results.packed import unpack_bits
 
-Quantity = NDArray[np.float64]
 ALIKE = 0.8
 """From this correlation on two rankings count as the same."""
 IMMUNE, FALLEN = 0.9, 0.8
 """Shares of its accuracy that a network keeps: nearly immune, and surely not."""
-ONE, DRAWN = 1, 1 + len(SEEDS)
-"""Where the seeds' own values begin, and where the resamples do."""
-
-
-class Part(NamedTuple):
-    """One difference, less its margin."""
-
-    data: str
-    label: str
-    values: Quantity
-
-    def contrast(self, confidence: float = 0.95) -> Contrast:
-        outside = 50 * (1 - confidence)
-        low, high = np.percentile(self.values[DRAWN:], [outside, 100 - outside])
-        return Contrast(float(self.values[0]), float(low), float(high))
-
-    def said(self, confidence: float = 0.95) -> Verdict:
-        """By the interval; and every seed must be on that side."""
-        found = self.contrast(confidence)
-        told = verdict(found.low, found.high)
-        sides = [(value > 0) == (told == "held") for value in self.values[ONE:DRAWN]]
-        return told if told == "not told apart" or all(sides) else "not told apart"
-
-
-class Finding(NamedTuple):
-    """A claim with all of its differences."""
-
-    claim: str
-    parts: tuple[Part, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """All must hold at 95 % each; one does not at 95 % for all of them together."""
-        together = [part.said(1 - 0.05 / len(self.parts)) for part in self.parts]
-        return every_of(together, [part.said() for part in self.parts])
-
-    @property
-    def worst(self) -> Part:
-        """The difference that lies lowest."""
-        return min(self.parts, key=lambda part: float(part.values[0]))
-
-    @property
-    def data(self) -> list[str]:
-        return list(dict.fromkeys(part.data for part in self.parts))
+VALIDATED = {"reconstruction": "validated", "perturbation": "perturbed"}
+"""Which images count, by the reading of the first candidate."""
 
 
 class Answers:
     """One dataset: who was right on which image, in every cell."""
 
-    def __init__(self, data: str, outcomes: Mapping[str, Any]) -> None:
-        self.data = data
+    def __init__(
+        self,
+        data: str,
+        outcomes: Mapping[str, Any],
+        kinds: Sequence[str],
+        readings: Sequence[str] = ("reconstruction",),
+    ) -> None:
+        """Take outcomes; `readings` of the first candidate are those that G1, G5 and G6 ask."""
+        self.data, self.kinds, self.readings = data, tuple(kinds), tuple(readings)
         own = outcomes["data"][data]
         self.images, self.tested = outcomes["images"], own["tested"]
         self.cells: Mapping[str, Mapping[str, Any]] = own["cells"]
@@ -102,10 +60,11 @@ class Answers:
         cell: Callable[[int], str],
         key: Callable[[int], str] | str,
         among: NDArray[np.bool_] | None = None,
+        reading: str = "reconstruction",
     ) -> Quantity:
         """The mean over the validated images (of those among them) of each seed's cell."""
         keys = key if callable(key) else lambda seed: key
-        kept = [self.flags(cell(seed), "validated") for seed in SEEDS]
+        kept = [self.flags(cell(seed), VALIDATED[reading]) for seed in SEEDS]
         if among is not None:
             kept = [flags * among for flags in kept]
         right = [self.flags(cell(seed), keys(seed)) * flags
@@ -116,14 +75,18 @@ class Answers:
     # What stands in the tables.
 
     @cache  # noqa: B019
-    def accuracy(self, kind: str, generator: str, key: str = "correct") -> Quantity:
+    def accuracy(
+        self, kind: str, generator: str, key: str = "correct", reading: str = "reconstruction"
+    ) -> Quantity:
         """SA (`correct`) or PA (`withstood`) over the validated images."""
-        return self.share(lambda seed: cell_name(kind, seed, generator), key)
+        return self.share(lambda seed: cell_name(kind, seed, generator), key, reading=reading)
 
     @cache  # noqa: B019
-    def fmr(self, kind: str, generator: str) -> Quantity:
+    def fmr(self, kind: str, generator: str, reading: str = "reconstruction") -> Quantity:
         """Matched FMR: both accuracies over the validated images."""
-        return self.accuracy(kind, generator, "withstood") / self.accuracy(kind, generator)
+        stood, whole = (self.accuracy(kind, generator, key, reading)
+                        for key in ("withstood", "correct"))  # fmt: skip
+        return stood / whole
 
     @cache  # noqa: B019
     def seen(self, maker: str, viewer: str, generator: str) -> Quantity:
@@ -178,17 +141,19 @@ class Answers:
     @cache  # noqa: B019
     def clean(self, name: str) -> Quantity:
         """Accuracy on all test images; an oracle has one training for all seeds."""
-        seeds = [f"{name}-{seed}" if name in KINDS else name for seed in SEEDS]
+        seeds = [f"{name}-{seed}" if name in self.kinds else name for seed in SEEDS]
         return self.mean([self.flags("clean", each) for each in seeds])
 
     # The claims.
 
     def g1(self) -> list[Part]:
-        return [
-            self.part(f"`{kind}`, {generator}",
-                      self.accuracy(kind, generator) - self.accuracy(kind, generator, "withstood"))
-            for kind, generator in product(KINDS, LEARNED)
-        ]  # fmt: skip
+        def lost(kind: str, generator: str, reading: str) -> Quantity:
+            whole, stood = (self.accuracy(kind, generator, key, reading)
+                            for key in ("correct", "withstood"))  # fmt: skip
+            return whole - stood
+
+        return [self.part(f"`{k}`, {g}{self.told(r)}", lost(k, g, r))
+                for r, k, g in product(self.readings, self.kinds, AUTOENCODERS)]  # fmt: skip
 
     def g2(self) -> list[Part]:
         def gain(viewer: str, maker: str, generator: str) -> Quantity:
@@ -197,7 +162,7 @@ class Answers:
         return [
             self.part(f"`{viewer}` on images of `{maker}`",
                       over(lambda g, v=viewer, m=maker: gain(v, m, g)))
-            for viewer, maker in permutations(KINDS, 2)
+            for viewer, maker in permutations(self.kinds, 2)
         ]  # fmt: skip
 
     def g3(self) -> list[Part]:
@@ -210,7 +175,7 @@ class Answers:
 
     def g4(self) -> list[Part]:
         rates, spreads = (
-            np.mean([of(kind, generator) for kind, generator in product(PAIR, LEARNED)], axis=0)
+            np.mean([of(*each) for each in product(PAIR, AUTOENCODERS)], axis=0)
             for of in (
                 lambda k, g: self.rate(k, g, "own") - self.rate(k, g, "larger"),
                 lambda k, g: self.spread(k, g, "larger") - self.spread(k, g, "main"),
@@ -219,18 +184,26 @@ class Answers:
         return [self.part("VR", rates), self.part("spread", spreads)]
 
     def g5(self) -> list[Part]:
-        static = [self.static(kind) for kind in KINDS]
-        return [self.part(generator, ALIKE - correlation(self.scores(generator), static))
-                for generator in LEARNED]  # fmt: skip
+        static = [self.static(kind) for kind in self.kinds]
+        return [self.part(f"{g}{self.told(r)}", ALIKE - correlation(self.scores(g, r), static))
+                for r, g in product(self.readings, AUTOENCODERS)]  # fmt: skip
 
     def g6(self) -> list[Part]:
-        first, second = (self.scores(generator) for generator in LEARNED)
-        return [self.part(" and ".join(LEARNED), correlation(first, second) - ALIKE)]
+        found = []
+        for reading in self.readings:
+            first, second = (self.scores(generator, reading) for generator in AUTOENCODERS)
+            label = f"{' and '.join(AUTOENCODERS)}{self.told(reading)}"
+            found.append(self.part(label, correlation(first, second) - ALIKE))
+        return found
+
+    def told(self, reading: str) -> str:
+        """A reading, where there are several."""
+        return f", {reading} first" if len(self.readings) > 1 else ""
 
     def o1(self) -> list[Part]:
         return [self.part(f"{name} oracle less `{kind}`",
                           self.clean(f"oracle-{name}") - self.clean(kind))
-                for name, kind in product(ORACLES, KINDS)]  # fmt: skip
+                for name, kind in product(ORACLES, self.kinds)]  # fmt: skip
 
     def o2(self) -> list[Part]:
         def gain(maker: str, viewer: str, generator: str) -> Quantity:
@@ -239,7 +212,7 @@ class Answers:
         return [
             self.part(f"images of `{maker}`, less `{viewer}`",
                       over(lambda g, v=viewer, m=maker: gain(m, v, g)))
-            for maker, viewer in permutations(KINDS, 2)
+            for maker, viewer in permutations(self.kinds, 2)
         ]  # fmt: skip
 
     @cache  # noqa: B019
@@ -247,8 +220,8 @@ class Answers:
         """Accuracy of the second oracle on images that the first one accepted."""
         return self.share(lambda seed: cell_name(maker, seed, generator), "seen oracle-second")
 
-    def scores(self, generator: str) -> list[Quantity]:
-        return [self.fmr(kind, generator) for kind in KINDS]
+    def scores(self, generator: str, reading: str = "reconstruction") -> list[Quantity]:
+        return [self.fmr(kind, generator, reading) for kind in self.kinds]
 
     def part(self, label: str, values: Quantity) -> Part:
         return Part(self.data, label, values)
@@ -256,12 +229,12 @@ class Answers:
     def complete(self, claim: str) -> bool:
         """Whether all cells are there that a claim asks for."""
         names = ["clean"] if claim == "O1" else [
-            cell_name(*each) for each in product(KINDS, SEEDS, LEARNED)
+            cell_name(*each) for each in product(self.kinds, SEEDS, AUTOENCODERS)
         ]  # fmt: skip
         names += ["static"] * (claim == "G5")
         if claim == "G4":
             names += [
-                cell_name(*each) for each in product(PAIR, SEEDS, LEARNED, ("larger", "first"))
+                cell_name(*each) for each in product(PAIR, SEEDS, AUTOENCODERS, ("larger", "first"))
             ]
         return self.has(*names)
 
@@ -274,21 +247,11 @@ CLAIMS: dict[str, Callable[[Answers], list[Part]]] = {
 
 def over(of: Callable[[str], Quantity]) -> Quantity:
     """The mean over both autoencoders."""
-    return np.mean([of(generator) for generator in LEARNED], axis=0)
+    return np.mean([of(generator) for generator in AUTOENCODERS], axis=0)
 
 
-def correlation(first: Sequence[Quantity], second: Sequence[Quantity]) -> Quantity:
-    """Spearman's, over kinds, number by number."""
-    ranks = [rankdata(np.array(side), axis=0) for side in (first, second)]
-    one, two = (each - each.mean(axis=0) for each in ranks)
-    with np.errstate(invalid="ignore"):
-        found = (one * two).sum(axis=0) / np.sqrt((one**2).sum(axis=0) * (two**2).sum(axis=0))
-    return np.nan_to_num(found)  # a ranking in which all are equal says nothing
-
-
-def findings(outcomes: Mapping[str, Any]) -> list[Finding]:
+def findings(known: Sequence[Answers]) -> list[Finding]:
     """Every claim with its differences on the data for which all cells are there."""
-    known = [Answers(data, outcomes) for data in DATA if data in outcomes["data"]]
     found = []
     for claim, make in CLAIMS.items():
         parts = [part for answers in known if answers.complete(claim) for part in make(answers)]

@@ -7,27 +7,32 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import load_file
-from study import DATA, LEARNED, PAIR, pixels_of, searched_images
+from searches import AUTOENCODERS, PAIR
 
-from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
 
-HERE = Path(__file__).parent
 SHOWN, ZOOM = 14, 2
 
 
-def draw(run: Path) -> None:
-    """For each dataset one picture: above the images, below what was made of them."""
-    for data in DATA:
-        made = [run / data / "made" / f"{generator}-{kind}-0.safetensors"
-                for generator in LEARNED for kind in PAIR]  # fmt: skip
-        if not all(path.is_file() for path in made):
-            continue
-        rows = [pixels_of(searched_images(load_dataset(data, split="test")))[:SHOWN]]
-        rows += [load_file(path)["images"][:SHOWN] for path in made]
-        write_atomic(HERE / f"pictures-{data}.png", sheet(rows))
+def draw(
+    run: Path, images: torch.Tensor, file: Path, rows: NDArray[np.intp] | slice = slice(None)
+) -> None:
+    """Above the images, below what the search made of them for both autoencoders and two kinds.
+
+    Args:
+        run: where the images lie that were made.
+        images: as they were.
+        file: the picture.
+        rows: of which images the first few are shown.
+    """
+    made = [run / "made" / f"{generator}-{kind}-0.safetensors"
+            for generator in AUTOENCODERS for kind in PAIR]  # fmt: skip
+    if all(path.is_file() for path in made):
+        sets = [images, *(load_file(path)["images"] for path in made)]
+        write_atomic(file, sheet([pixels[rows][:SHOWN] for pixels in sets]))
 
 
 def sheet(rows: list[torch.Tensor]) -> bytes:

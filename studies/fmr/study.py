@@ -19,13 +19,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import load_file, save
-from torch import Tensor
+from safetensors.torch import load_file
+from searches import PAIR, SEEDS, Record, Searches, cell_name, outcomes, right
 
-from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.generator import Generator
@@ -33,14 +30,11 @@ from stockpot.dynamic.generators import generators
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.oracles.networks import expert_for
-from stockpot.dynamic.task import First, Rules, Task
 from stockpot.dynamic.training.corpus import Corpus, Source, gather
 from stockpot.dynamic.training.fit import Plan, fit
 from stockpot.dynamic.training.quality import quality
 from stockpot.files import write_atomic
 from stockpot.harden.run import harden
-from stockpot.measure.dynamic.evaluate import Evaluation, evaluate
-from stockpot.measure.measurement import Context
 from stockpot.models.autoencoder.coders import Architecture
 from stockpot.models.autoencoder.files import save_autoencoder
 from stockpot.models.autoencoder.model import Autoencoder
@@ -48,24 +42,17 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
 from stockpot.models.new import new_model
 from stockpot.results.packed import pack_bits
-from stockpot.score.scorer import scorer_for
 
 DATA = ("mnist", "fashion_mnist")
-SEEDS = (0, 1, 2)
-IMAGES, BUDGET = 200, 20
-"""Test images that are searched around, and candidates for each."""
-PILOT = 60
+IMAGES = 200
+"""Test images that are searched around."""
+PILOT = range(59_000, 59_060)
 """Validation images by which steps are chosen."""
 # Rows of the 60,000 training images. The last 1,000 are the validation images.
 TESTED, JUDGING = range(6_000), range(40_000)
 LEARNED = {"vqgan": range(10_000, 30_000), "kl": range(30_000, 50_000)}
-STEPS = {"vqgan": (0.01, 0.03, 0.1, 0.3), "kl": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
 LARGER = 10
 """The larger step of G4, in own steps."""
-PAIR = ("plain", "pgd")
-"""Kinds that G3 and G4 are about."""
-CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate", "jpeg_compression")
-SEVERITY = 3
 
 LENET: dict[str, Any] = {"architecture": "lenet", "image_size": 28}
 RESNET: dict[str, Any] = {"architecture": "small_resnet", "stem_stride": 2, "layer_type": "basic",
@@ -91,18 +78,10 @@ JUDGES: dict[str, dict[str, Any]] = {
     "judge-2": JUDGE | {"augmentations": ALL, "seed": 101},
     "judge-3": JUDGE | {"augmentations": ("crop",), "seed": 102},
 }
-ORACLES = {"first": ("judge-1", "judge-2"), "second": ("judge-3",)}
+MEMBERS = {"first": ("judge-1", "judge-2"), "second": ("judge-3",)}
 LATENTS = Architecture(channels=8, multipliers=(1, 2, 4), groups=4, latent_channels=8,
                        code_size=8, codes=256, middle_attention=False)  # fmt: skip
 FITTING = Plan(steps=1000, batch=32, lr=4e-3, fooling=0.0)
-
-Flags = NDArray[np.bool_]
-Record = dict[str, Any]
-"""What is kept of a cell: packed flags by name, and a few numbers."""
-
-
-def cell_name(kind: str, seed: int, generator: str, part: str = "main") -> str:
-    return f"{part}/{generator}/{kind}/{seed}"
 
 
 class Learned:
@@ -144,15 +123,15 @@ class Learned:
         return generators.get(name)(autoencoder=str(self.folder(name)))
 
 
-class Study:
+class Study(Searches):
     """One dataset."""
 
     def __init__(self, run: Path, data: str, learned: Learned) -> None:
         self.run, self.data, self.learned = run / data, data, learned
         self.train = load_dataset(data, split="train")
         self.test = load_dataset(data, split="test")
-        self.images = searched_images(self.test)
-        self.pilot = self.train.take(range(59_000, 59_000 + PILOT))
+        self.images, self.asked, self.kinds = searched_images(self.test), self.test, tuple(KINDS)
+        self.pilot = self.train.take(PILOT)
 
     # What is trained.
 
@@ -189,60 +168,20 @@ class Study:
     def oracle(self, name: str) -> Oracle:
         setting = Setting(self.test.classes, self.test.templates, torch.device("cpu"), self.data)
         members = [{"oracle": "classifier", "model": str(self.run / "models" / judge)}
-                   for judge in ORACLES[name]]  # fmt: skip
+                   for judge in MEMBERS[name]]  # fmt: skip
         if len(members) == 1:
             return oracles.get("classifier")(setting, model=members[0]["model"])
         return oracles.get("ensemble")(setting, members=members, combine="margin")
 
-    # What is measured.
+    def generator(self, name: str) -> Generator:
+        return self.learned.generator(name)
 
-    def searched(
-        self,
-        model: str,
-        generator: str,
-        step: float,
-        images: Dataset,
-        *,
-        budget: int = BUDGET,
-        oracle: str = "first",
-        first: First = "reconstruction",
-    ) -> Evaluation:
-        """One search as published, but for the first candidate where that is said."""
-        tested = self.model(model)
-        rules = Rules(budget=budget, step=step, first=first)
-        maker = self.learned.generator(generator)
-        task = Task(tested, maker, self.oracle(oracle), rules)
-        scorer = scorer_for(tested.classes, images, "all")
-        return evaluate(tested, images, task, scorer, Context(batch_size=100), keep_images=True)
+    # What is measured.
 
     @cached_property
     def steps(self) -> dict[str, float]:
-        """Each generator's own step, chosen on validation images against one plain network.
-
-        The VQGAN's fools it most. The other's moves images as far as the VQGAN's does.
-        """
-        path = self.run / "steps.json"
-        if not path.is_file():
-            tried = {}
-            for name, steps in STEPS.items():
-                for step in steps:
-                    found = self.searched("plain-0", name, step, self.pilot)
-                    kept = found.outcomes.validated
-                    moved = float(self.moved(found, self.pilot)[kept].mean())
-                    tried[f"{name} {step:g}"] = {"kept": matched(found), "moved": moved}
-                    print(self.data, name, step, tried[f"{name} {step:g}"], flush=True)
-            own = {"vqgan": min(STEPS["vqgan"], key=lambda s: tried[f"vqgan {s:g}"]["kept"])}
-            far = tried[f"vqgan {own['vqgan']:g}"]["moved"]
-            own["kl"] = min(STEPS["kl"], key=lambda s: abs(tried[f"kl {s:g}"]["moved"] - far))
-            write_atomic(path, json.dumps({"own": own, "tried": tried}, indent=1) + "\n")
-        own_steps: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))["own"]
-        return own_steps | {"warp": self.learned.generator("warp").step}
-
-    def moved(self, found: Evaluation, images: Dataset) -> NDArray[np.float64]:
-        """How far each returned image lies from its original: root mean square over pixels."""
-        before = torch.cat([batch.images for batch in images.batches()]).float() / 255
-        after = torch.stack(list(found.images(range(len(images))))).float() / 255
-        return (after - before).square().mean(dim=(1, 2, 3)).sqrt().double().numpy()
+        """The steps that were chosen, and that of a formula, which brings its own."""
+        return super().steps | {"warp": self.generator("warp").step}
 
     def cells(self) -> Iterator[tuple[str, Callable[[], Record]]]:
         """Every cell in the order of plan.md."""
@@ -264,56 +203,15 @@ class Study:
             yield name, lambda k=kind: self.second(k)
         yield "crossed", self.crossed
 
-    def clean(self) -> Record:
-        """All test images as they are, by every network and oracle."""
-        pixels, labels = pixels_of(self.test), self.test.labels
-        names = [f"{kind}-{seed}" for kind in KINDS for seed in SEEDS]
-        found = {name: pack_bits(right(self.model(name), pixels, labels)) for name in names}
-        for name in ORACLES:
-            found[f"oracle-{name}"] = pack_bits(judged(self.oracle(name), pixels, labels))
-        return found
-
-    def static(self) -> Record:
-        """The searched images under six corruptions."""
-        pixels, found = pixels_of(self.images), {}
-        for corruption in CORRUPTIONS:
-            seen = corrupt(pixels, corruption, SEVERITY, seed=0)
-            for kind, seed in product(KINDS, SEEDS):
-                model = self.model(f"{kind}-{seed}")
-                flags = right(model, seen, self.images.labels)
-                found[f"{corruption} {kind}-{seed}"] = pack_bits(flags)
-        return found
-
     def main(self, kind: str, seed: int, generator: str) -> Record:
-        """A search, and its images shown to the others."""
-        found = self.searched(f"{kind}-{seed}", generator, self.steps[generator], self.images)
-        pixels = torch.stack(list(found.images(range(IMAGES))))
-        record = outcomes(found) | {"moved": self.far(found)}
-        kept = self.run / "made" / f"{generator}-{kind}-{seed}.safetensors"
-        write_atomic(kept, save({"images": pixels}))
-        viewers = [f"{other}-{seed}" for other in KINDS]
-        viewers += [f"{kind}-{other}" for other in SEEDS if other != seed]
-        labels = self.images.labels
-        for viewer in viewers:
-            record[f"seen {viewer}"] = pack_bits(right(self.model(viewer), pixels, labels))
-        record["seen oracle-second"] = pack_bits(judged(self.oracle("second"), pixels, labels))
+        """And what the zoo's expert says of the images."""
+        record = super().main(kind, seed, generator)
         if generator in LEARNED and seed == 0:
             expert = load_model(expert_for(self.data), classes=self.test.classes)
-            record["seen expert"] = pack_bits(right(expert, pixels, labels))
-        if generator in LEARNED:
-            made = self.reconstructed(generator)
-            flags = right(self.model(f"{kind}-{seed}"), made, labels)
-            record["reconstruction"] = pack_bits(flags)
+            kept = self.run / "made" / f"{generator}-{kind}-{seed}.safetensors"
+            flags = right(expert, load_file(kept)["images"], self.images.labels)
+            record["seen expert"] = pack_bits(flags)
         return record
-
-    @cache  # noqa: B019
-    def reconstructed(self, generator: str) -> Tensor:
-        """The searched images as an autoencoder gives them back."""
-        with torch.no_grad():
-            maker = self.learned.generator(generator)
-            encoded = maker.encode(pixels_of(self.images).float() / 255, torch.arange(IMAGES))
-            made = maker.decode(*encoded).clamp(0, 1)
-        return (made * 255).round().byte()
 
     def larger(self, kind: str, seed: int, generator: str) -> Record:
         """The same with larger steps."""
@@ -332,15 +230,6 @@ class Study:
             record[name] = pack_bits(found.outcomes.validated)
         return record
 
-    def second(self, kind: str) -> Record:
-        """The search with the other oracle, and what the first one says of its images."""
-        found = self.searched(
-            f"{kind}-0", "vqgan", self.steps["vqgan"], self.images, oracle="second"
-        )
-        pixels = torch.stack(list(found.images(range(IMAGES))))
-        flags = judged(self.oracle("first"), pixels, self.images.labels)
-        return outcomes(found) | {"moved": self.far(found), "seen oracle-first": pack_bits(flags)}
-
     def crossed(self) -> Record:
         """Added after the results: images shown to kinds of the next seed.
 
@@ -355,59 +244,10 @@ class Study:
                 found[f"{generator} {kind}-{seed} {viewer}-{other}"] = pack_bits(flags)
         return found
 
-    def far(self, found: Evaluation) -> float:
-        kept = found.outcomes.validated
-        return round(float(self.moved(found, self.images)[kept].mean()), 5)
-
-    def measured(self, until: float) -> None:
-        """Every cell that is not there yet, as long as there is time."""
-        for name, make in self.cells():
-            path = self.run / "cells" / f"{name.replace('/', '-')}.json"
-            if path.is_file():
-                continue
-            if time.time() > until:
-                return
-            start = time.process_time()
-            record = make()
-            told = {"name": name, "cpu_seconds": round(time.process_time() - start, 1), **record}
-            write_atomic(path, json.dumps(told, indent=1) + "\n")
-            print(f"{self.data} {name}: {told['cpu_seconds']} s", flush=True)
-
 
 def searched_images(test: Dataset) -> Dataset:
     """Drawn at random: the first test images of MNIST are easier than the rest."""
     return test.limited(IMAGES, seed=0)
-
-
-def outcomes(found: Evaluation) -> Record:
-    names = ("correct", "known", "validated", "perturbed", "withstood")
-    return {name: pack_bits(getattr(found.outcomes, name)) for name in names} | {
-        "accepted": round(float(found.outcomes.accepted[found.outcomes.validated].mean()), 2)
-    }
-
-
-def matched(found: Evaluation) -> float:
-    """PA and SA over the validated images."""
-    seen = found.outcomes
-    kept = seen.validated
-    return float(seen.withstood[kept].sum() / max(1, seen.correct[kept].sum()))
-
-
-def pixels_of(data: Dataset) -> Tensor:
-    return torch.cat([batch.images for batch in data.batches(1000)])
-
-
-@torch.no_grad()
-def right(model: Classifier, pixels: Tensor, labels: Tensor) -> Flags:
-    parts = [model(part.float() / 255).argmax(dim=1) for part in pixels.split(500)]
-    flags: Flags = (torch.cat(parts) == labels).numpy()
-    return flags
-
-
-def judged(oracle: Oracle, pixels: Tensor, labels: Tensor) -> Flags:
-    parts = [oracle.judge(part.float() / 255).argmax(dim=1) for part in pixels.split(500)]
-    flags: Flags = (torch.cat(parts) == labels).numpy()
-    return flags
 
 
 def main() -> None:

@@ -10,42 +10,34 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import (
-    ALIKE,
-    DRAWN,
-    FALLEN,
-    IMMUNE,
-    Answers,
-    Finding,
-    Part,
-    Quantity,
-    correlation,
-    findings,
-    over,
+from claims import ALIKE, FALLEN, IMMUNE, Answers, findings
+from figures import draw
+from searches import PAIR, SEEDS, cell_name, pixels_of
+from shown import (
+    NAMES,
+    cells_of,
+    chosen_table,
+    claims_table,
+    interval,
+    parts_table,
+    plain,
+    ratio,
+    share,
+    transfer_table,
 )
-from study import DATA, IMAGES, KINDS, LEARNED, PAIR, SEEDS, cell_name, searched_images
+from study import DATA, IMAGES, KINDS, LEARNED, searched_images
+from verdicts import DRAWN, Quantity, correlation
 
 from stockpot.datasets.load import load_dataset
 from stockpot.files import write_atomic
-from stockpot.results.tables import fill, markdown, percent
+from stockpot.results.tables import fill, markdown
 
 HERE = Path(__file__).parent
-TITLES = {
-    "G1": "PA < SA for every model on its own images",
-    "G2": "own images are harder than those made against others",
-    "G3": "a PGD-trained model is nearly immune to the plain model's images, not to its own",
-    "G4": "a smaller step gives a higher VR and a smaller spread of the classes' FMR",
-    "G5": "the dynamic ranking differs from the static one",
-    "G6": "generators agree on the ranking",
-    "O1": "oracles are stronger than what they judge, on images as they are",
-    "O2": "and on the images made",
-}
-NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 WHAT = {
     ("G3", 0): f"accuracy on images of `plain` less {100 * IMMUNE:.0f} % of SA",
     ("G3", 1): f"{100 * FALLEN:.0f} % of SA less PA",
@@ -64,14 +56,10 @@ def gathered(run: Path) -> dict[str, Any]:
             for name in LEARNED}  # fmt: skip
     found: dict[str, Any] = {"images": IMAGES, "autoencoders": made, "data": {}}
     for data in DATA:
-        files = sorted((run / data / "cells").glob("*.json"))
-        if not files:
+        cells = cells_of(run / data)
+        if not cells:
             continue
         test = load_dataset(data, split="test")
-        cells = {}
-        for file in files:
-            cell = json.loads(file.read_text(encoding="utf-8"))
-            cells[cell.pop("name")] = cell
         found["data"][data] = {
             "tested": len(test),
             "labels": "".join(str(int(label)) for label in searched_images(test).labels),
@@ -79,56 +67,6 @@ def gathered(run: Path) -> dict[str, Any]:
             "cells": cells,
         }
     return found
-
-
-def interval(values: Quantity) -> str:
-    """A share in percent with its interval."""
-    return percent(float(values[0]), *map(float, np.percentile(values[DRAWN:], [2.5, 97.5])))
-
-
-def plain(values: Quantity) -> str:
-    """A correlation with its interval."""
-    low, high = np.percentile(values[DRAWN:], [2.5, 97.5])
-    return f"{values[0]:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def claims_table(found: Sequence[Finding]) -> str:
-    rows = []
-    for each in found:
-        told = [part.said() for part in each.parts]
-        counts = ", ".join(f"{told.count(word)} {word}" for word in dict.fromkeys(told))
-        data = " and ".join(NAMES[name] for name in each.data)
-        lowest = f"{shown(each.claim, each.worst)} ({NAMES[each.worst.data]}, {each.worst.label})"
-        title = f"{each.claim} {TITLES[each.claim]}"
-        rows.append((title, data, counts, lowest, f"**{each.verdict}**"))
-    columns = ("claim", "data", "differences, each at 95 %", "the lowest [95 %]", "verdict")
-    return markdown(columns, rows)
-
-
-def shown(claim: str, part: Part) -> str:
-    """A difference: in points, or of correlations."""
-    found = part.contrast()
-    if claim not in ("G5", "G6"):
-        return str(found)
-    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-
-
-def parts_table(found: Sequence[Finding]) -> str:
-    """Every difference of the claims that have few, with each seed's own."""
-    rows = []
-    for each in found:
-        count = len(each.parts) // len(each.data)
-        for place, part in enumerate(each.parts):
-            what = WHAT.get((each.claim, place % count))
-            if what:
-                scale = 1 if each.claim in ("G5", "G6") else 100
-                seeds = ", ".join(
-                    f"{scale * v:+.{2 if scale == 1 else 1}f}" for v in part.values[1:DRAWN]
-                )
-                rows.append((each.claim, NAMES[part.data], what, shown(each.claim, part), seeds,
-                             part.said()))  # fmt: skip
-    columns = ("claim", "data", "difference", "value [95 %]", "each seed", "at 95 %")
-    return markdown(columns, rows)
 
 
 def main_table(known: Answers) -> str:
@@ -168,23 +106,6 @@ def readings_table(known: Answers) -> str:
     columns = ("generator", "kind", "FMR, reconstruction first", "FMR, perturbation first",
                "VR, own step", "VR, ten times it", "moved")  # fmt: skip
     return markdown(columns, rows)
-
-
-def transfer_table(known: Answers) -> str:
-    """Matched FMR of the column's kind on the row's images, mean over both autoencoders."""
-    rows = []
-    for maker in KINDS:
-        row = [f"`{maker}`"]
-        for viewer in KINDS:
-            kept = over(
-                lambda g, m=maker, v=viewer: known.seen(m, v, g) / known.seen_whole(m, v, g)
-            )
-            row.append(f"{'**' * (maker == viewer)}{100 * kept[0]:.1f}{'**' * (maker == viewer)}")
-        rows.append([*row, interval(over(lambda g, m=maker: known.judge(m, g)))])
-    again = [f"{100 * over(lambda g, k=kind: known.twins(k, g) / known.accuracy(k, g))[0]:.1f}"
-             for kind in KINDS]  # fmt: skip
-    rows.append(["its own kind, another seed", *again, ""])
-    return markdown(["made against", *(f"`{kind}`" for kind in KINDS), "second oracle"], rows)
 
 
 def agreed_table(known: Answers) -> str:
@@ -236,19 +157,6 @@ def oracles_table(known: Answers) -> str:
     return markdown(columns, rows)
 
 
-def share(known: Answers, names: Iterable[str], key: str) -> str:
-    """Of validated images of several cells."""
-    pairs = [(known.flags(name, key), known.flags(name, "validated") > 0) for name in names]
-    return f"{100 * float(np.concatenate([flags[kept] for flags, kept in pairs]).mean()):.1f}"
-
-
-def ratio(known: Answers, name: str) -> float:
-    kept = known.flags(name, "validated") > 0
-    return float(
-        known.flags(name, "withstood")[kept].sum() / known.flags(name, "correct")[kept].sum()
-    )
-
-
 def orders_table(known: Sequence[Answers]) -> str:
     """Rank correlations of generators and corruptions."""
     rows = []
@@ -266,34 +174,12 @@ def orders_table(known: Sequence[Answers]) -> str:
     return markdown(("data", "", "", "Spearman [95 %]", "each seed"), rows)
 
 
-def chosen_table(outcomes: Mapping[str, Any]) -> str:
-    """Steps, how far images moved, and how well autoencoders give images back."""
-    rows = []
-    for data, own in outcomes["data"].items():
-        for name in LEARNED:
-            step = own["steps"]["own"][name]
-            tried = own["steps"]["tried"][f"{name} {step:g}"]
-            good = outcomes["autoencoders"][name][data]["psnr"]
-            cells = [cell for key, cell in own["cells"].items() if key.startswith(f"main/{name}/")]
-            far = float(np.mean([cell["moved"] for cell in cells]))
-            rates = {cell["validated"] for cell in cells}
-            known = Answers(data, outcomes)
-            rate = known.flags(f"main/{name}/plain/0", "validated").mean()
-            assert len(rates) == 1  # it does not depend on the network
-            rows.append((NAMES[data], name, f"{good:.1f}", f"{step:g}",
-                         f"{100 * tried['kept']:.0f}", f"{tried['moved']:.3f}", f"{far:.3f}",
-                         f"{100 * rate:.1f}"))  # fmt: skip
-    columns = ("data", "autoencoder", "PSNR (dB)", "own step", "FMR on validation", "moved there",
-               "moved, all kinds", "VR by reconstruction")  # fmt: skip
-    return markdown(columns, rows)
-
-
 def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
     """The places of README.md that follow from outcomes.json."""
-    found = findings(outcomes)
-    known = [Answers(data, outcomes) for data in DATA if data in outcomes["data"]]
+    known = [Answers(data, outcomes, tuple(KINDS)) for data in DATA if data in outcomes["data"]]
+    found = findings(known)
     known = [answers for answers in known if answers.complete("G1")]
-    tables = {"claims": claims_table(found), "parts": parts_table(found),
+    tables = {"claims": claims_table(found), "parts": parts_table(found, WHAT),
               "orders": orders_table(known), "chosen": chosen_table(outcomes)}  # fmt: skip
     for answers in known:
         tables[f"main-{answers.data}"] = main_table(answers)
@@ -308,10 +194,11 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
 def main() -> None:
     place = HERE / "outcomes.json"
     if len(sys.argv) > 1:
-        from figures import draw
-
-        write_atomic(place, json.dumps(gathered(Path(sys.argv[1])), separators=(",", ":")) + "\n")
-        draw(Path(sys.argv[1]))
+        run = Path(sys.argv[1])
+        write_atomic(place, json.dumps(gathered(run), separators=(",", ":")) + "\n")
+        for data in (data for data in DATA if (run / data / "made").is_dir()):
+            pixels = pixels_of(searched_images(load_dataset(data, split="test")))
+            draw(run / data, pixels, HERE / f"pictures-{data}.png")
     fill(HERE / "README.md", from_data(json.loads(place.read_text(encoding="utf-8"))))
 
 

@@ -23,6 +23,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
         *("tasks", "foundation", "experts", "merges"),
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
         *("lungs", "pairs"),
+        *("searches", "verdicts", "shown", "judges"),
     )
 
     def load(study: str, name: str) -> ModuleType:

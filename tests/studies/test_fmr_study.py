@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,41 @@ def test_both_accuracies_stand_on_the_validated_images(claims: Any) -> None:
         name = claims.cell_name("plain", seed, "vqgan")
         cells[name] = {key: pack_bits(value) for key, value in flags.items()}
     own = {"tested": 0, "labels": "001122" * 8, "steps": {}, "cells": cells}
-    known = claims.Answers("mnist", {"images": 48, "data": {"mnist": own}})
+    known = claims.Answers("mnist", {"images": 48, "data": {"mnist": own}}, ("plain",))
     # Of three images that were right, 1, 2 and 3 stood.
     assert np.allclose(known.fmr("plain", "vqgan")[:4], [2 / 3, 1 / 3, 2 / 3, 1])
     assert not known.complete("G1")
     # Classes 0 and 1 have validated images: 2 of 2 in class 0 (pooled 5 / 6), 1 of 1 in class 1.
     spread = known.spread("plain", "vqgan", "main")
     assert np.isclose(spread[0], np.std([5 / 6, 1 / 3]))
+
+
+@pytest.mark.usefixtures("little_sets")
+def test_a_toy_run_on_digits_makes_every_cell(
+    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = part("fmr", "study")
+    few = {"epochs": 1, "batch_size": 8}
+    kinds = {name: study.KINDS[name] | few for name in ("plain", "pgd")}
+    changed = {
+        "KINDS": kinds, "IMAGES": 6, "TESTED": range(16), "JUDGING": range(16),
+        "PILOT": range(20, 24),
+        "JUDGES": {name: recipe | few for name, recipe in study.JUDGES.items()},
+    }  # fmt: skip
+    for name, value in changed.items():
+        monkeypatch.setattr(study, name, value)
+
+    class Formulas:
+        """In place of autoencoders, which learn from more images than there are."""
+
+        def generator(self, name: str) -> Any:
+            return study.generators.get("colour" if name in study.LEARNED else name)()
+
+    toy = study.Study(tmp_path, "mnist", Formulas())
+    toy.budget = 2
+    toy.tries = {"vqgan": (0.1,), "kl": (0.1,)}
+    toy.trained()
+    toy.measured(float("inf"))
+    made = {path.stem for path in (tmp_path / "mnist" / "cells").glob("*.json")}
+    assert made == {name.replace("/", "-") for name, _ in toy.cells()}
+    assert toy.steps["warp"] == study.generators.get("warp")().step

@@ -30,7 +30,10 @@ ELSEWHERE = {
 """Numbers that no table of the page has, and where they come from."""
 
 
-@pytest.mark.parametrize("study", sorted(page.parent.name for page in STUDIES.glob("*/README.md")))
+PAGES = sorted(page.parent.name for page in STUDIES.glob("*/README.md"))
+
+
+@pytest.mark.parametrize("study", [*PAGES, "fmr/photographs"])
 def test_numbers_in_words_stand_in_a_table(study: str) -> None:
     # What follows this heading says of itself that it is of files in results/.
     text = (STUDIES / study / "README.md").read_text(encoding="utf-8").split("# The former run")[0]

@@ -26,7 +26,10 @@ LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
     *("picture", "group", "claim"),
 )
-OUTCOMES = ("fmr", "merging_under_attack", "robust_finetuning", "trained_apart", "xrays")
+OUTCOMES = (
+    *("fmr", "fmr/photographs", "merging_under_attack", "robust_finetuning", "trained_apart"),
+    "xrays",
+)
 """Studies whose data is outcomes.json: who was right on which image."""
 EARLIER = {"robust_finetuning/first": "robust_finetuning"}
 """Runs with outcomes.json, whose tables the scripts of a later one make."""
@@ -82,6 +85,8 @@ PLACES = {
     "clip_headroom": {"gates", "pool", "claims", "merges", "chosen"},
     "fmr": {"claims", "parts", "orders", "chosen",
             *(f"{table}-mnist" for table in ("main", "transfer", "readings", "oracles", "agreed"))},
+    "fmr/photographs": {"claims", "parts", "main", "transfer", "oracles", "stronger", "agreed",
+                        "orders", "chosen", "readings"},
     "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
                    "seeds", "augment"},
     "label_free": {"errors", "order", "regret", "stated"},
@@ -134,7 +139,8 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
                                                     "tasks")},
         "clip_fusion": {"searched.py"},
-        "fmr": {"claims.py"},
+        "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
+        "fmr/photographs": {"judges.py"},
         "unknowns": {"claims.py", "measured.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},
