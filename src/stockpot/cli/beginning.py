@@ -75,7 +75,7 @@ def _prepare(number: int) -> None:
 def leave(code: object) -> None:
     """End a command that has begun here, with the code of its `SystemExit`; others end as ever."""
     if _begun and (code is None or isinstance(code, int)):
+        atexit._run_exitfuncs()  # they may have words too
         sys.stdout.flush()
         sys.stderr.flush()
-        atexit._run_exitfuncs()
         os._exit(code or 0)

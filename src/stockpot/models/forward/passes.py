@@ -226,11 +226,11 @@ class Passes:
         for kernel in set(KERNELS) & set(steps):
             by_kernel(network, kernel)
 
-        pieces = {"nhwc", "packed"} & set(steps) and "compiled" not in steps
+        tf32 = self.forward.precision == "tf32"  # what is recorded must not hold these passes
+        pieces = {"nhwc", "packed"} & set(steps) and not {"compiled", "graph"} & set(steps)
 
         def eager(images: Tensor) -> Tensor:
-            # A setting of the whole process: around all parts, which may run side by side.
-            with products(tf32=self.forward.precision == "tf32"):
+            with products(tf32):  # of the whole process: around parts, which may run side by side
                 if images.device.type == "cpu" and pieces:
                     apart = keeps_nothing(network)
                     return in_parts(run, images, CPU_PIECE, apart=apart).float()
