@@ -7,6 +7,7 @@ Processes are started early, so that what they read is there when the base is.
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -15,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from experts import JOINT, Training, expert, smaller, together
 from tasks import read
 
@@ -80,7 +82,8 @@ def hands(count: int, folder: Path, limit: int | None, device: str) -> Iterator[
         yield None
         return
     context = get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(count, context, _wake, (folder, limit, device)) as pool:
+    threads = max(1, (os.cpu_count() or 1) // count)
+    with ProcessPoolExecutor(count, context, _wake, (folder, limit, device, threads)) as pool:
         for _ in range(count):
             pool.submit(int)  # a process is started when there is something to do
         yield Hands(pool)
@@ -89,7 +92,8 @@ def hands(count: int, folder: Path, limit: int | None, device: str) -> Iterator[
 _sets: Sets = {}
 
 
-def _wake(folder: Path, limit: int | None, device: str) -> None:
+def _wake(folder: Path, limit: int | None, device: str, threads: int) -> None:
+    torch.set_num_threads(threads)  # or each would take all processors
     # Otherwise imported by the first training, for seconds, while the GPU waits.
     importlib.import_module("transformers.models.clip.modeling_clip")
     _sets.update(sets(folder, limit, device))

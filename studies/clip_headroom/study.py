@@ -91,7 +91,7 @@ class Run:
         self.copy(place)
 
     def late(self) -> bool:
-        return time.perf_counter() - self.given.began > self.given.seconds
+        return bool(time.perf_counter() - self.given.began > self.given.seconds)
 
     def in_time(self) -> None:
         if self.late():
@@ -223,8 +223,8 @@ class Run:
         merging.seconds.clear()
 
     def place(self, part: str) -> Path:
-        folder: Path = self.given.folder
-        return folder / "answers" / self.given.size / f"{self.seed}-{part}.npz"
+        folder: Path = self.given.folder / "answers" / self.given.size
+        return folder / f"{self.seed}-{part}.npz"
 
     def keep(self, part: str, found: Answers) -> None:
         write(self.place(part), found)
