@@ -81,7 +81,8 @@ def over(found: Sequence[Answers], name: str, tasks: Sequence[str] | None = None
     each = [100 * mean({t: of[name][t] for t in tasks or of[name]}) for of in found if name in of]
     if not each:
         return ""
-    ends = f" ({min(each):.1f} to {max(each):.1f})" if tasks is None else ""
+    several = tasks is None and len(each) > 1
+    ends = f" ({min(each):.1f} to {max(each):.1f})" if several else ""
     return f"{np.mean(each):.1f}{ends}"
 
 
