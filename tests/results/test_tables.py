@@ -45,11 +45,11 @@ def test_a_sentence_says_what_a_table_of_its_page_says() -> None:
         ("claim", "data", "points [95 %]", "verdict"),
         [("F1 `a` wins", "icons", "+1.0 [+0.5, +1.5]", "held"),
          ("F10 all win", "icons", "`a` +2.0; ResNet-50 -3.0 [-4.0, -2.0]", "**held**"),
-         ("F10 all win", "mnist", "-", "not told apart")],
+         ("F10 all win", "mnist", "-", "not told apart"), ("F10", "mnist", "0.0", "-")],
     )  # fmt: skip
     named = {
         "one | F1 | points": "+1.0 [+0.5, +1.5]", "one | F10 & icons | verdict": "**held**",
-        "one | F10 & icons | points | a": "+2.0",
+        "one | F10 & icons | points | a": "+2.0", "one | F10 | points": "0.0",
         "one | F10 & icons | points | ResNet-50": "-3.0 [-4.0, -2.0]",
     }  # fmt: skip
     page = "<!-- one -->\n<!-- end -->\n" + "".join(f"<!-- {n} -->0<!-- end -->\n" for n in named)
@@ -57,7 +57,12 @@ def test_a_sentence_says_what_a_table_of_its_page_says() -> None:
     for name, cell in named.items():
         assert f"<!-- {name} -->{cell}<!-- end -->" in text
     assert filled(text, {"one": table}) == text
-    for name in ("one | F10 | points", "one | F2 | points", "two | F1 | points", "one | F1 | p"):
+    for name in (
+        "one | F10 all win | points",
+        "one | F2 | points",
+        "two | F1 | points",
+        "one | F1 | p",
+    ):
         with pytest.raises(UserError, match="asks for one cell"):
             filled(f"{page}<!-- {name} --><!-- end -->", {"one": table})
 

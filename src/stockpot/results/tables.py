@@ -82,30 +82,29 @@ def _put(table: str, place: re.Match[str]) -> str:
     return f"{place[1]}{place[2]}{table}{place[2]}{place[3]}"
 
 
-_CELL = re.compile(r"(<!-- ([^>\n]+ \| [^>\n]+) -->)[^<]*(<!-- end -->)")
+_CELL = re.compile(r"(<!-- ([^>|\n]+ \| [^>|\n]+ \| [^>\n]+) -->)[^<]*(<!-- end -->)")
 
 
 def _cell(text: str, name: str, page: str) -> str:
     """A cell of a table of this page, by table, row, column, and the item where it lists several.
 
     Rows, columns and items are told by how they begin; a row by several of its cells, with `&`.
+    What is called so as a whole comes before what begins so.
     """
     place, row, column, *item = (part.strip() for part in name.split("|"))
     found = re.search(rf"<!-- {re.escape(place)} -->\n(.*?)<!-- end -->", text, re.DOTALL)
     lines = [line for line in (found[1] if found else "").splitlines() if line.startswith("|")]
     split = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
     header, body = (split[0], split[2:]) if split else ([], [])
-    keys = [key.strip() for key in row.split("&")]
-    cells = [
-        line[at]
-        for line in body
-        if all(any(_begins(cell, key) for cell in line) for key in keys)
-        for at, title in enumerate(header)
-        if _begins(title, column)
-    ]
+    for key in row.split("&"):
+        body = [line for line in body if any(_begins(cell, key) for cell in line)]
+    whole = [line for line in body if any(_plain(cell) == row for cell in line)]
+    columns = [at for at, title in enumerate(header) if _begins(title, column)]
+    named = [at for at in columns if _plain(header[at]) == column]
+    cells = [line[at] for line in whole or body for at in named or columns]
     for key in item:
         parts = [part for cell in cells for part in cell.split("; ") if _begins(part, key)]
-        cells = [part.replace("`", "")[len(key) :].strip() for part in parts]
+        cells = [_plain(part)[len(key) :].strip() for part in parts]
     if len(cells) != 1:
         raise UserError(
             f"{page} asks for one cell {name!r} and has {len(cells)}.",
@@ -114,9 +113,12 @@ def _cell(text: str, name: str, page: str) -> str:
     return cells[0]
 
 
+def _plain(cell: str) -> str:
+    return cell.replace("`", "").replace("*", "")
+
+
 def _begins(cell: str, key: str) -> bool:
-    plain = cell.replace("`", "").replace("*", "")
-    return plain == key or plain.startswith(f"{key} ")
+    return f"{_plain(cell)} ".startswith(f"{key.strip()} ")
 
 
 def overall(cell: CellResult, metric: str) -> Score | None:
