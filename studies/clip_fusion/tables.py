@@ -163,37 +163,33 @@ def main() -> None:
 
     if sys.argv[2:] not in ([], ["tuned"]):
         sys.exit("usage: python studies/clip_fusion/tables.py [RUNS [tuned]]")
-    if not sys.argv[1:]:
-        fill(
-            HERE / "README.md", from_data({name: read_csv(HERE / f"{name}.csv") for name in FILES})
-        )
-        draw()
-        return
-    runs = Path(sys.argv[1])
-    own = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
-    for name, rows in own.items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    if sys.argv[2:]:
-        fill(HERE / "README.md", tuned_tables(own["tuned"], own["leaders"]))
-        return
+    if sys.argv[1:]:
+        runs = Path(sys.argv[1])
+        files = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
+        if not sys.argv[2:]:
+            files |= untuned_rows(runs)
+        for name, rows in files.items():
+            write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    fill(HERE / "README.md", from_data({name: read_csv(HERE / f"{name}.csv") for name in FILES}))
+    draw()
+
+
+def untuned_rows(runs: Path) -> dict[str, list[Row]]:
+    """The rows of the CSV files that tell of the published settings."""
     fused = Fused(runs)
     seen = next(found for found in task_tables(load_results(runs / "clip_generalisation"))
                 if found.measure == "clean")  # fmt: skip
     conditions, corrupted = corruption_rows(load_results(runs / "clip_robustness"))
-    files = {
+    found = {
         "fusion": score_rows(fused.table.tasks, fused.rows),
         "gains": fused.gains(),
         "calibration": fused.calibration(),
         "generalisation": score_rows(seen.tasks, seen.rows),
         "robustness": conditions,
         "corrupted": corrupted,
-        "pools": pool_rows(runs / "clip_pools") or read_csv(HERE / "pools.csv"),
-        **own,
     }
-    for name, rows in files.items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    fill(HERE / "README.md", from_data(files))
-    draw()
+    candidates = pool_rows(runs / "clip_pools")
+    return found | {"pools": candidates} if candidates else found
 
 
 if __name__ == "__main__":
