@@ -51,11 +51,12 @@ def test_a_page_says_what_its_data_says(
     script = copy / study / "tables.py"
     monkeypatch.syspath_prepend(str(script.parent))
     monkeypatch.setattr(sys, "argv", [str(script)])
-    # Marks that nothing fills would keep what was typed between them.
-    page = script.with_name("README.md")
-    whole = page.read_text(encoding="utf-8")
+    # A mark that nothing fills would keep what was typed after it: all are emptied first.
     marks = re.compile(r"(<!-- (?!end)[^>]*-->\n?).*?(<!-- end -->)", re.DOTALL)
-    page.write_text(marks.sub(r"\1\2", whole), encoding="utf-8")
+    for page in script.parent.rglob("README.md"):
+        if page.parent == script.parent or not page.with_name("tables.py").exists():
+            emptied = marks.sub(r"\1\2", page.read_text(encoding="utf-8"))
+            page.write_text(emptied, encoding="utf-8")
     runpy.run_path(str(script), run_name="__main__")
     assert contents(copy / study) == contents(STUDIES / study)
 
