@@ -18,7 +18,7 @@ from answers import Answers, Flags, read
 from merges import GENERAL, LEARNING, PLAIN, SCALES, STATISTICS, UNSEEN
 
 from stockpot.results.few_seeds import Difference, over_seeds, several_said
-from stockpot.results.tables import fill, markdown
+from stockpot.results.tables import fill, markdown, percent
 
 HERE = Path(__file__).parent
 POOL = ("base", "probe", "single", "joint", "experts")
@@ -156,6 +156,28 @@ def gate_table(logs: Sequence[Mapping[str, Any]]) -> str:
     return markdown(["gate", "by seed", "met"], body)
 
 
+def cost(logs: Sequence[Mapping[str, Any]]) -> str:
+    """What each part of a run took, as its log tells it."""
+    parts = {"base": "base", "expert-": "an expert, mean", "joint": "joint training",
+             "published": "merges at published settings, and their answers",
+             "tuned": "scales on validation images"}  # fmt: skip
+    body = []
+    for start, text in parts.items():
+        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in logs]
+        told = [f"{np.mean(seconds):.0f}" if seconds else "-" for seconds in each]
+        body.append([text, ", ".join(told)])
+    return markdown(["part", "seconds, by seed"], body)
+
+
+def vectors(logs: Sequence[Mapping[str, Any]]) -> str:
+    """How long the task vectors are beside the base's weights, and how nearly orthogonal."""
+    found = [log["lengths"] for log in logs if "lengths" in log]
+    lengths = [percent(value) for told in found for value in told["of_base"].values()]
+    cosine = max(float(told["largest_cosine"]) for told in found)
+    ends = sorted(lengths, key=float)
+    return f"{ends[0]} to {ends[-1]} % of the base's length, largest cosine {cosine:.2f}"
+
+
 def merges(found: Sequence[Answers]) -> str:
     tasks = list(found[0]["base"])
     rows = sorted(PUBLISHED, key=lambda name: np.mean([mean(of[name]) for of in found]))
@@ -194,6 +216,8 @@ def from_data(folder: Path) -> dict[str, str]:
         "claims": claims(found),
         "merges": merges(found),
         "chosen": chosen(found),
+        "cost": cost(logs),
+        "vectors": vectors(logs),
     }
 
 
