@@ -3,7 +3,7 @@
     python studies/enhancements/study.py --workers 4
     python studies/enhancements/tables.py runs/enhancements
     python studies/enhancements/study.py --workers 4 --trainings 1,2,3   # further ones
-    python studies/enhancements/trainings.py runs/enhancements-[123]
+    python studies/enhancements/again.py runs/enhancements-[123]
 
 What is finished lies in runs/enhancements; stopped and started again, it goes on. `--small` is for
 two cores.

@@ -43,7 +43,7 @@ def trainings(module: ModuleType, gaps: dict[str, list[float]]) -> list[dict[str
     ],
 )
 def test_every_training_must_share_a_verdict(part: Part, gaps: list[float], expected: str) -> None:
-    module = part("enhancements", "trainings")
+    module = part("enhancements", "again")
     (claim,) = (name for name in module.TRAINED if name.startswith("6 "))
     row = module.judged(claim, trainings(module, {"multiscale": gaps}))
     assert row[-1] == expected

@@ -1,9 +1,8 @@
 """The claims over several trainings: what each picture adds to mCE, kept, and judged.
 
-    python studies/enhancements/trainings.py runs/enhancements-1 runs/enhancements-2 ...
-    python studies/enhancements/trainings.py            # from what is kept
+    python studies/enhancements/again.py runs/enhancements-1 runs/enhancements-2 ...
 
-Writes trainings.npz beside this file, where there are runs, and fills README.md.
+Writes again.npz beside this file; `tables.py` fills README.md from it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from claims import BASELINE, CLAIMS, NEXT_TO, contributions
 from numpy.typing import NDArray
-from tables import BASELINE, CLAIMS, NEXT_TO, contributions
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, Verdict
 from stockpot.results.few_seeds import Difference, over_seeds
 from stockpot.results.store import load_results
-from stockpot.results.tables import fill, markdown
+from stockpot.results.tables import markdown
 
 HERE = Path(__file__).parent
-KEPT = HERE / "trainings.npz"
+KEPT = HERE / "again.npz"
 TRAINED = {
     **{claim: CLAIMS[claim] for claim in CLAIMS if claim[0] in "1456"},
     "7 tuning on clean pictures alone makes it worse": (("control",), 1),
@@ -96,18 +95,11 @@ def _turned(found: Contrast, side: int) -> Contrast:
 
 
 def from_data() -> dict[str, str]:
-    """The place of README.md that follows from trainings.npz."""
+    """The place of README.md that follows from again.npz."""
     columns = ("claim", "difference of mCE", "each training", "trainings", "verdict")
     rows = [judged(claim, kept()) for claim in TRAINED]
     return {"trainings": markdown(columns, rows)}
 
 
-def main(runs: Sequence[str]) -> None:
-    """Keep what runs say, where some are given, and fill README.md."""
-    if runs:
-        keep([read(run) for run in runs])
-    fill(HERE / "README.md", from_data())
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    keep([read(run) for run in sys.argv[1:]])
