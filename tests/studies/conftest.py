@@ -22,7 +22,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
         *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
         *("tasks", "foundation", "experts", "merges"),
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
-        *("lungs", "pairs"),
+        *("lungs", "pairs", "again"),
         *("searches", "verdicts", "shown", "judges"),
     )
 

@@ -79,6 +79,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
                                                     "tasks")},
         "clip_fusion": {"searched.py", "untuned.py"},
+        "enhancements": {"claims.py", "again.py"},
         "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
         "fmr/photographs": {"judges.py"},
         "unknowns": {"claims.py", "measured.py"},
