@@ -2,11 +2,10 @@
 
     python studies/clip_fusion/tables.py runs
     python studies/clip_fusion/tables.py runs tuned      # only those of `tuned.py`
-    python studies/clip_fusion/tables.py                 # only how many images were tested
+    python studies/clip_fusion/tables.py                 # from the CSV files that lie here
 
 Writes CSV files beside this file, puts the tables into README.md and draws the figures from the
-CSV files. Tables of paired differences and of calibration need the results themselves; of others
-the CSV files, which are rounded, leave the last digit open.
+CSV files, which are rounded and leave the last digit of a table open.
 """
 
 from __future__ import annotations
@@ -17,29 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searched import VERDICTS, tuned_tables
-from study import BASES, EXPERT_OF, RATES, SWITCHED
+from searched import tuned_tables
+from study import BASES, EXPERT_OF, RATES
 from tuned import leader_rows, tuned_rows
+from untuned import Fused, corruption_rows, entropy, fusion, order, robustness
 
 from stockpot.files import write_atomic
-from stockpot.results.contrast import Contrast, mean_contrast, paired
-from stockpot.results.schema import CellResult, Score
-from stockpot.results.score_tables import (
-    TaskRow,
-    corruption_means,
-    mean_score,
-    score_rows,
-    table_of_rows,
-    task_tables,
-)
+from stockpot.results.schema import Score
+from stockpot.results.score_tables import mean_score, score_rows, table_of_rows, task_tables
 from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, fill, markdown, percent, percents, read_csv
 
 HERE = Path(__file__).parent
-ORDER = ("clip-base", "average", "task_arithmetic-scale=0.3", "ties", "regmean",
-         "adamerging-layer", "wemoe", "experts")  # fmt: skip
-ENTROPY = ("clip-base", "average", "regmean", "smile", "adamerging-layer",
-           "adamerging-layer-fast", "wemoe", "wemoe-fast")  # fmt: skip
+FILES = ("pools", "fusion", "gains", "calibration", "generalisation", "robustness", "corrupted",
+         "tuned", "leaders")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -56,6 +46,10 @@ def from_data(files: Mapping[str, list[Row]]) -> dict[str, str]:
         "sweep": sweep(files["fusion"]),
         "generalisation": generalisation(files["generalisation"]),
         "severities": severities(files["robustness"]),
+        "fusion": fusion(files["fusion"], files["gains"]),
+        "order": order(files["gains"]),
+        "entropy": entropy(files["calibration"]),
+        "robustness": robustness(files["robustness"], files["corrupted"]),
         **tuned_tables(files["tuned"], files["leaders"]),
     }
 
@@ -151,102 +145,6 @@ def _mean(values: Iterable[float]) -> float:
     return sum(found) / len(found)
 
 
-class Fused:
-    """The results of recipes/clip_fusion.yaml."""
-
-    def __init__(self, runs: Path) -> None:
-        results = load_results(runs / "clip_fusion")
-        self.table = next(found for found in task_tables(results) if found.measure == "clean")
-        self.cells = {(cell.key.model, cell.key.data): cell for cell in results}
-        for task, expert in EXPERT_OF.items():
-            self.cells["experts", task] = self.cells[expert, task]
-        found = [*self.table.rows, self.experts()]
-        if (runs / "clip_switched").is_dir():
-            found += switched(load_results(runs / "clip_switched"), self.table.tasks)
-        self.rows = sorted(
-            (row for row in found if row.mean is not None),  # a run may still be under way
-            key=lambda row: row.mean.value if row.mean else 0.0,
-        )
-
-    def experts(self) -> TaskRow:
-        """Each task by its own expert: what a perfect fusion would reach."""
-        scores = [self.cells["experts", task].score("accuracy") for task in self.table.tasks]
-        return TaskRow("each expert on its own task", scores, mean_score(scores))
-
-    def gain(self, first: str, second: str) -> Contrast | None:
-        """The mean over tasks of what the second is better than the first, on the same images."""
-        places = [[(name, task) for name in (second, first)] for task in EXPERT_OF]
-        if not all(place in self.cells for pair in places for place in pair):
-            return None
-        answers = [[self.cells[place].outcome("correct") for place in pair] for pair in places]
-        return mean_contrast([paired(*pair) for pair in answers])
-
-    def fusion(self) -> str:
-        """Every method on every task, and how far it lies above the base."""
-        body = []
-        for row in self.rows:
-            if "scale=" in row.model and not row.model.endswith("scale=0.3"):
-                continue
-            name = "experts" if row.model.startswith("each expert") else row.model
-            over = None if name == "clip-base" else self.gain("clip-base", name)
-            shown = row.model.replace("-scale=0.3", " (scale 0.3)")
-            body.append([shown, *map(plain, row.scores), percents(row.mean), str(over or "")])
-        head = ["method", *self.table.tasks, "mean [95 %]", "over the base [95 %]"]
-        return markdown(head, body)
-
-    def order(self) -> str:
-        """Whether each method of the published order beats the one before it."""
-        there = [name for name in ORDER if self.gain(name, name) is not None]
-        body = []
-        for first, second in itertools.pairwise(there):
-            found = self.gain(first, second)
-            body.append([f"{first} < {second}", str(found), VERDICTS[found.verdict]])
-        return markdown(["published order", "difference of means, points [95 %]", "here"], body)
-
-    def entropy(self) -> str:
-        """Accuracy, calibration and loss of methods that learn by entropy, and of others."""
-
-        def cell(name: str, task: str) -> str:
-            found = self.cells.get((name, task))
-            if found is None:
-                return "-"
-            right, error, loss = (found.score(key).value for key in ("accuracy", "ece", "nll"))
-            return f"{percent(right)} / {percent(error)} / {loss:.2f}"
-
-        body = [[name, *(cell(name, task) for task in EXPERT_OF)] for name in ENTROPY]
-        return markdown(["method", *EXPERT_OF], body)
-
-
-def switched(results: Sequence[CellResult], tasks: Sequence[str]) -> list[TaskRow]:
-    """A row for each method that makes a model per task."""
-    found = {(cell.key.model, cell.key.data): cell for cell in results}
-    rows = []
-    for method in SWITCHED:
-        scores = [found[f"{method}-{EXPERT_OF[t]}", t].score("accuracy") for t in tasks]
-        rows.append(TaskRow(f"{method} (a model per task)", scores, mean_score(scores)))
-    return rows
-
-
-def robustness(results: Sequence[CellResult]) -> tuple[str, list[Row]]:
-    """Accuracy by corruption, and the rows of its CSV file."""
-    means = corruption_means(results)
-    if means is None:
-        raise SystemExit("the robustness run has no corruption results")
-    names = list(dict.fromkeys(name for name, _ in means.conditions))
-    total = next(found for found in task_tables(results) if found.measure == "corruption")
-    totals = {row.model: row.mean for row in total.rows}
-    body = []
-    for row in (row for row in means.rows if None not in row.scores):
-        clean = [cell.score("accuracy") for cell in results if cell.key.model == row.model]
-        known = list(zip(means.conditions, row.scores, strict=True))
-        by_name = [percent(_mean(score.value for (found, _), score in known if found == name))
-                   for name in names]  # fmt: skip
-        body.append([row.model, percents(mean_score(clean)), *by_name, percents(totals[row.model])])
-    columns = [f"{name} {severity}" for name, severity in means.conditions]
-    head = ["method", "clean", *names, "mean without spatter [95 %]"]
-    return markdown(head, body), score_rows(columns, means.rows)
-
-
 def pool_rows(runs: Path) -> list[Row]:
     """The accuracies of all candidates; an entry's name ends with the rate of its experts."""
     rows = []
@@ -265,34 +163,33 @@ def main() -> None:
 
     if sys.argv[2:] not in ([], ["tuned"]):
         sys.exit("usage: python studies/clip_fusion/tables.py [RUNS [tuned]]")
-    if not sys.argv[1:]:
-        fused, best = (read_csv(HERE / f"{name}.csv") for name in ("fusion", "leaders"))
-        fill(HERE / "README.md", {"tested": tested(fused, best)})
-        return
-    runs = Path(sys.argv[1])
-    own = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
-    for name, rows in own.items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    if sys.argv[2:]:
-        fill(HERE / "README.md", tuned_tables(own["tuned"], own["leaders"]))
-        return
+    if sys.argv[1:]:
+        runs = Path(sys.argv[1])
+        files = {"tuned": tuned_rows(runs), "leaders": leader_rows(runs)}
+        if not sys.argv[2:]:
+            files |= untuned_rows(runs)
+        for name, rows in files.items():
+            write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    fill(HERE / "README.md", from_data({name: read_csv(HERE / f"{name}.csv") for name in FILES}))
+    draw()
+
+
+def untuned_rows(runs: Path) -> dict[str, list[Row]]:
+    """The rows of the CSV files that tell of the published settings."""
     fused = Fused(runs)
     seen = next(found for found in task_tables(load_results(runs / "clip_generalisation"))
                 if found.measure == "clean")  # fmt: skip
-    corrupted, conditions = robustness(load_results(runs / "clip_robustness"))
-    files = {
+    conditions, corrupted = corruption_rows(load_results(runs / "clip_robustness"))
+    found = {
         "fusion": score_rows(fused.table.tasks, fused.rows),
+        "gains": fused.gains(),
+        "calibration": fused.calibration(),
         "generalisation": score_rows(seen.tasks, seen.rows),
         "robustness": conditions,
-        "pools": pool_rows(runs / "clip_pools") or read_csv(HERE / "pools.csv"),
-        **own,
+        "corrupted": corrupted,
     }
-    for name, rows in files.items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    tables = {"fusion": fused.fusion(), "order": fused.order(), "entropy": fused.entropy(),
-              "robustness": corrupted}  # fmt: skip
-    fill(HERE / "README.md", tables | from_data(files))
-    draw()
+    candidates = pool_rows(runs / "clip_pools")
+    return found | {"pools": candidates} if candidates else found
 
 
 if __name__ == "__main__":

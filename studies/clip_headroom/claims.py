@@ -54,11 +54,11 @@ CLAIMS = (
           [(THERE, ELSEWHERE)], spread=0.012),
 )  # fmt: skip
 AT_SECOND = (
-    Claim("H1 at a second size: averaging beats the base", [("average", "base")], spread=0.013),
-    Claim("H4 at a second size: RegMean beats TIES", [("regmean", "ties")], spread=0.013),
-    Claim("H8 at a second size: singular vectors beat sums of changes",
+    Claim("Second size, H1: averaging beats the base", [("average", "base")], spread=0.013),
+    Claim("Second size, H4: RegMean beats TIES", [("regmean", "ties")], spread=0.013),
+    Claim("Second size, H8: singular vectors beat sums of changes",
           [("tsv_m", "task_arithmetic"), ("iso_c", "task_arithmetic")], spread=0.013),
-    Claim("H11 at a second size: task arithmetic keeps its lead over the base",
+    Claim("Second size, H11: task arithmetic keeps its lead over the base",
           [("task_arithmetic|corrupted", "base|corrupted")], spread=0.017),
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ from merges import (
     adapted_to,
 )
 
-from stockpot.results.tables import fill, markdown
+from stockpot.results.tables import fill, markdown, percent
 
 HERE = Path(__file__).parent
 POOL = ("base", "probe", "single", "joint", "experts")
@@ -113,6 +113,31 @@ def gate_table(logs: Sequence[Mapping[str, Any]]) -> str:
     return markdown(["gate", "by seed", "met"], body)
 
 
+def cost(logs: Sequence[Mapping[str, Any]]) -> str:
+    """What each part of a run took, as its log tells it."""
+    parts = {"base": "base", "expert-": "an expert, mean", "joint": "joint training",
+             "published": "merges at published settings, and their answers",
+             "tuned": "scales on validation images"}  # fmt: skip
+    body = []
+    for start, text in parts.items():
+        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in logs]
+        if start == "published":  # the slowest came last in a later run, as a part of their own
+            each = [of and [sum(of) + log.get("rest", {}).get("seconds", 0)]
+                    for of, log in zip(each, logs, strict=True)]  # fmt: skip
+        told = [f"{np.mean(seconds):.0f}" if seconds else "-" for seconds in each]
+        body.append([text, ", ".join(told)])
+    return markdown(["part", "seconds, by seed"], body)
+
+
+def vectors(logs: Sequence[Mapping[str, Any]]) -> str:
+    """How long the task vectors are beside the base's weights, and how nearly orthogonal."""
+    found = [log["lengths"] for log in logs if "lengths" in log]
+    lengths = [percent(value) for told in found for value in told["of_base"].values()]
+    cosine = max(float(told["largest_cosine"]) for told in found)
+    ends = sorted(lengths, key=float)
+    return f"{ends[0]} to {ends[-1]} % of the base's length, largest cosine {cosine:.2f}"
+
+
 def merges(found: Sequence[Answers]) -> str:
     tasks = list(found[0]["base"])
     rows = ordered(PUBLISHED, found)
@@ -180,6 +205,8 @@ def from_data(folder: Path) -> dict[str, str]:
         "claims": claims(found, second),
         "merges": merges(found),
         "chosen": chosen(found),
+        "cost": cost(logs(folder)),
+        "vectors": vectors(logs(folder)),
     }
     if any(THERE in of for of in found):
         places["adapted"] = adapted(found)

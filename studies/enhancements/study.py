@@ -2,6 +2,8 @@
 
     python studies/enhancements/study.py --workers 4
     python studies/enhancements/tables.py runs/enhancements
+    python studies/enhancements/study.py --workers 4 --trainings 1,2,3   # further ones
+    python studies/enhancements/again.py runs/enhancements-[123]
 
 What is finished lies in runs/enhancements; stopped and started again, it goes on. `--small` is for
 two cores.
@@ -35,6 +37,13 @@ WHOLE = [
 """All pictures and severities, and more epochs for networks that start anew."""
 
 
+def of_training(seed: int) -> list[str]:
+    """All that is trained with seeds of its own; pictures and their corruptions stay the same."""
+    made = ("control", "clahe-trained", *NINE, *ANEW)
+    fresh = (f"models.new-{name.removeprefix('size-')}.seed={seed}" for name in ANEW)
+    return [*(f"harden.{name}.seed={seed}" for name in made), *fresh]
+
+
 class Task(NamedTuple):
     """One model of the recipe, as plain values that a worker can be sent."""
 
@@ -58,23 +67,38 @@ def main() -> None:
         "--seconds", type=float, default=float("inf"), help="start none after these"
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--trainings", default="", help="seeds of further ones, such as 1,2,3")
     parser.add_argument("--small", action="store_true", help="the recipe's own few pictures")
     given = parser.parse_args()
-    file = load_recipe(RECIPE, [] if given.small else WHOLE)
+    seeds = [int(seed) for seed in given.trainings.split(",") if seed] or [None]
+    until = time.monotonic() + given.seconds
+    for seed in seeds:
+        run(given, seed, until)
+
+
+def run(given: argparse.Namespace, seed: int | None, until: float) -> None:
+    """All models of one training; None: of the recipe as it is."""
+    overrides = [] if given.small else list(WHOLE)
+    folder = given.runs / ("enhancements_small" if given.small else "enhancements")
+    if seed is not None:
+        overrides += of_training(seed)
+        folder = folder.with_name(f"{folder.name}-{seed}")
+    file = load_recipe(RECIPE, overrides)
     check(file)
     recipe, made_from = file.recipe, parents(file.recipe)
-    folder = given.runs / ("enhancements_small" if given.small else "enhancements")
     measured = recipe.measure.models if recipe.measure else []
+    if seed is not None:  # what trains nothing is the same in every training
+        measured = ["start", *(name for name in measured if name in recipe.harden)]
     fresh = [name for name, entry in recipe.models.items() if entry.new]
     # Networks that start anew take longest.
     names = [*fresh, *sorted(measured, key=lambda name: name not in ANEW)]
     steps = [Step(name, made_from.get(name, ()), Task(recipe, name, folder)) for name in names]
     start = time.monotonic()
-    for end in schedule(
-        carry_out, steps, engine=Processes(given.workers), deadline=start + given.seconds
-    ):
+    for end in schedule(carry_out, steps, engine=Processes(given.workers), deadline=until):
         passed = time.monotonic() - start
-        print(f"{passed:4.0f} s  {end.name}: {end.state} {end.error or ''}", flush=True)
+        print(
+            f"{passed:4.0f} s  {folder.name} {end.name}: {end.state} {end.error or ''}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from study import ANEW, NINE
+import again
+from claims import BASELINE, CLAIMS, NEXT_TO, ORDER, contributions
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Contrast, Verdict, paired
@@ -24,27 +23,8 @@ from stockpot.results.store import load_results
 from stockpot.results.tables import csv_text, fill, markdown, percent, read_csv, score_row
 
 HERE = Path(__file__).parent
-BASELINE = "start"
-NEXT_TO = {
-    **dict.fromkeys((*NINE, "clahe-trained"), "control"),
-    **dict.fromkeys(("control", "nlm", "clahe", "ten-crop"), BASELINE),
-    **dict.fromkeys(("size-8", "size-16"), "size-4"),
-    "multiscale": "size-8",
-}
-"""What each is compared with."""
-ORDER = (BASELINE, "nlm", "clahe", "ten-crop", "control", "clahe-trained", *NINE, *ANEW)
-CLAIMS: dict[str, tuple[Sequence[str], int]] = {
-    "1 stability training makes it worse": (NINE, 1),
-    "2 non-local means makes it worse": (("nlm",), 1),
-    "3 ten crops change little": (("ten-crop",), 0),
-    "4 CLAHE with tuning makes it better": (("clahe-trained",), -1),
-    "5 larger networks are better": (("size-8", "size-16"), -1),
-    "6 a multi-scale network is better than a plain one": (("multiscale",), -1),
-}
-"""Claim -> what is compared, and on which side of zero the difference is said to lie."""
 LITTLE = 0.01
 Row = Mapping[str, Any]
-Floats = NDArray[np.float64]
 
 
 def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
@@ -65,32 +45,6 @@ def rows_of(results: Sequence[CellResult]) -> list[dict[str, Any]]:
                         for end, value in zip(("", "_low", "_high"), gap, strict=True)}  # fmt: skip
         rows.append({key: round(v, 4) if isinstance(v, float) else v for key, v in row.items()})
     return rows
-
-
-def contributions(cell: CellResult, baseline: CellResult) -> tuple[Floats, Floats]:
-    """What each picture adds to mCE and to relative mCE; their means are the scores."""
-    clean, own = _wrong(cell)
-    clean_base, base = _wrong(baseline)
-    plain = [own[name].sum(axis=0) / base[name].mean(axis=1).sum() for name in own]
-    relative = []
-    for name in own:
-        lost = (base[name].mean(axis=1) - clean_base.mean()).sum()
-        if lost / len(base[name]) >= 0.01:  # as the measure leaves out what loses less than a point
-            relative.append((own[name] - clean).sum(axis=0) / lost)
-    return np.mean(plain, axis=0), np.mean(relative, axis=0)
-
-
-def _wrong(cell: CellResult) -> tuple[Floats, dict[str, Floats]]:
-    """Errors on clean pictures, and by corruption a row for each severity."""
-    clean, found = np.empty(0), dict[str, list[Floats]]()
-    for key in cell.outcomes:
-        wrong = 1.0 - cell.outcome(key).astype(np.float64)
-        name, _, severity = key.partition(":")
-        if severity:
-            found.setdefault(name, []).append(wrong)
-        else:
-            clean = wrong
-    return clean, {name: np.stack(rows) for name, rows in found.items()}
 
 
 def from_data(rows: Sequence[Row]) -> dict[str, str]:
@@ -146,7 +100,7 @@ def main(run: str | None = None) -> None:
     """Write scores.csv, where there is a run, and fill README.md."""
     if run is not None:
         write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(run))))
-    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
+    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")) | again.from_data())
 
 
 if __name__ == "__main__":

@@ -1,17 +1,22 @@
-"""The tables of the page, from the CSV files beside it, by the rules of plan.md."""
+"""The tables of the page, from the CSV files beside it, by the rules of plan.md.
+
+python studies/label_free/tables.py
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from stockpot.results.tables import markdown
+from stockpot.results.tables import fill, markdown, read_csv
 
+HERE = Path(__file__).parent
 STEPS = (0, 5, 10, 20, 30)
 SEEDS = {"coda": 1, "coda, rate 1": 1, "active_testing": 20, "random": 20}
 ESTIMATES = ("atc_confidence", "atc_entropy", "doc", "cot", "aline_s", "aline_d")
@@ -155,3 +160,8 @@ def _by_target(rows: Rows, method: str) -> dict[tuple[str, str], float]:
         if row["method"] == method:
             found.setdefault(_key(row), []).append(row["regret"])
     return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+if __name__ == "__main__":
+    files = (read_csv(HERE / f"{name}.csv") for name in ("estimates", "labels"))
+    fill(HERE / "README.md", from_data(*files))

@@ -106,6 +106,7 @@ def from_data(outcomes: Outcomes) -> dict[str, str]:
     """The places of README.md that follow from outcomes.json."""
     judge = Judge(outcomes)
     return {
+        "seeds": str(judge.seeds),
         "verdicts": verdict_table(judge),
         "parts": part_table(judge),
         "drawings": score_table(judge),

@@ -48,9 +48,11 @@ CLAIMS = {
     "F3": "MAX and SAT on (l_inf, l_1) lie above the soups",
     "F4": "the best soup under the union needs no l_2 member",
     "F4, strictly": "it is better without one",
+    "F4, again": "the same of further seeds, by themselves",
     "F4, strong": "the same soups under the stronger attack: no l_2 member is needed",
     "F5": "on the line l_inf - l_2 a weight outside [0, 1] is as good for l_inf",
     "F5, strictly": "it is better",
+    "F5, again": "the same of further seeds, by themselves",
     "F5, strong": "under the stronger attack it is as good",
     "F6": "the best soup of a shifted set beats the best member",
     "F6, clean": "on clean images it does not",
@@ -87,20 +89,25 @@ class Claims:
         order = list(CLAIMS)
         return sorted((f for way in ways for f in way()), key=lambda f: order.index(f.claim))
 
-    def pairs(self, part: str, file: str = "judge") -> list[tuple[Choices, Answers]]:
+    def pairs(
+        self, part: str, file: str = "judge", of: slice = slice(None)
+    ) -> list[tuple[Choices, Answers]]:
         """What was chosen, and what it answered on test images, by seed."""
+        meant = range(self.scale.seeds)[of]
         return [(choices(self.answers(seed, "choose")), self.answers(seed, file))
-                for seed in self.seeds(part)]  # fmt: skip
+                for seed in self.seeds(part) if seed in meant]  # fmt: skip
 
     def side(self, flags: Flags, count: int | None = None) -> Side:
         return {"test": flags[: count or self.scale.judged]}
 
     def decided(self) -> list[Finding]:
-        """F4 and F5, and the same under the stronger attack."""
+        """F4 and F5, the same of seeds that came after the verdict, and under a stronger attack."""
         found = []
-        for part, file, ends in (("decide", "judge", ("", ", strictly")),
-                                 ("strong", "strong", (", strong",))):  # fmt: skip
-            if pairs := self.pairs(part, file):
+        first, further = slice(self.scale.final), slice(self.scale.final, None)
+        for part, file, of, ends in (("decide", "judge", first, ("", ", strictly")),
+                                     ("decide", "judge", further, (", again",)),
+                                     ("strong", "strong", slice(None), (", strong",))):  # fmt: skip
+            if pairs := self.pairs(part, file, of):
                 side = self.side
                 best = over_seeds([(side(union(a, t.without)), side(union(a, t.with_l2)))
                                  for t, a in pairs])  # fmt: skip
@@ -146,7 +153,8 @@ class Claims:
 
     def shifted(self) -> list[Finding]:
         """F6, F8 and F9."""
-        seeds, scale = self.seeds("shift"), self.scale
+        scale = self.scale
+        seeds = [seed for seed in self.seeds("shift") if seed < scale.final]
         if not seeds:
             return []
         names = cells(scale)

@@ -46,7 +46,9 @@ class Scale:
 
     widths: tuple[int, ...] = (64, 128, 256, 512)
     depths: tuple[int, ...] = (2, 2, 2, 2)
-    seeds: int = 3
+    seeds: int = 4
+    final: int = 3
+    """The first so many seeds decide F4, F5, F6, F8 and F9; those after them ask again."""
     learned: int = 45_000
     """Training images; the ones after them are for validation."""
     epochs: int = 40

@@ -29,8 +29,8 @@ from stockpot.engine import pick_device
 from stockpot.engine.interrupt import Interrupted, ask_to_stop
 from stockpot.files import write_atomic
 
-ONCE = 2
-"""The seed of what is measured for one seed: the first whose weights were kept (plan.md)."""
+LATER = 2
+"""The first seed whose weights were at hand for what comes after `shift` (plan.md)."""
 EPOCH = 5.8
 """Seconds of an epoch against one norm, before one has been timed here."""
 
@@ -49,26 +49,29 @@ def order(scale: Scale) -> Iterator[tuple[str, Member]]:
     """Parts and the members (or families) that they are about, by what they decide.
 
     Each seed is trained and measured whole before the next one, so that every stretch ends with
-    verdicts; then labels, joint trainings and the stronger attack; then bases of other norms.
+    verdicts; then labels, the stronger attack and joint trainings; then bases of other norms. Seeds
+    after those that decide come to `shift`, which is decided, last.
     """
-    for seed in range(scale.seeds):
-        base = Member(seed, "linf", "linf")
+    seeds = range(scale.seeds)
+    bases = [Member(seed, "linf", "linf") for seed in seeds]
+    for seed, base in zip(seeds, bases, strict=True):
         for role in ("linf", "l1", "l2", "nominal"):
             yield "train", Member(seed, "linf", role)
-        yield from ((part, base) for part in ("choose", "decide", "shift"))
+        yield from ((part, base) for part in ("choose", "decide"))
+        if seed < scale.final:
+            yield "shift", base
         if seed:
             yield "control", base
-    for seed in range(scale.seeds):
-        yield "judge", Member(seed, "linf", "linf")
-    once = min(ONCE, scale.seeds - 1)
-    yield "labels", Member(once, "linf", "linf")
-    for seed in range(scale.seeds):
+    later = bases[min(LATER, scale.seeds - 1) :]
+    yield from (("judge", base) for base in bases)
+    yield from ((part, base) for base in later for part in ("labels", "strong"))
+    for seed in seeds:
         for role in ("sat2", "max2"):
             yield "train", Member(seed, "linf", role)
             yield "joint", Member(seed, "linf", role)
-    yield "strong", Member(once, "linf", "linf")
-    yield "train", Member(once, "linf", "max3")
-    yield "joint", Member(once, "linf", "max3")
+    yield from (("shift", base) for base in bases[scale.final :])
+    yield "train", Member(later[0].seed, "linf", "max3")
+    yield "joint", Member(later[0].seed, "linf", "max3")
     for norm in ("l2", "l1"):
         for role in (norm, *(other for other in ROBUST if other != norm)):
             yield "train", Member(0, norm, role)

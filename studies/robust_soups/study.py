@@ -1,12 +1,10 @@
-"""Measure a robust family and its soups: under attack, and on corrupted images.
+"""Soups of a robust family on corrupted images: what few labels, or none, choose among them.
 
-    python studies/robust_soups/study.py threats runs/cifar_robust --out runs/study
-    python studies/robust_soups/study.py shift runs/cifar_robust --out runs/study
+    python studies/robust_soups/study.py runs/cifar_robust --out runs/study
 
-`threats` attacks members and soups on lines and on a triangle of them, `joint` the models that were
-trained against several norms at once; `control` mixes members of two trainings; `shift` runs the
-480 affine soups of four members over corrupted images. Members that the run lacks are taken from
-the zoo, where it has them. What is finished lies in OUT/FAMILY; called again, a part goes on.
+runs the affine soups of four members over corrupted images. Members that the run lacks are taken
+from the zoo, where it has them. What is finished lies in OUT/FAMILY. The findings about attacks are
+those of stretch.py.
 """
 
 from __future__ import annotations
@@ -17,17 +15,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import Threats
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.corrupt.apply import corrupt
 from stockpot.datasets.load import load_dataset
 from stockpot.engine import pick_device
-from stockpot.measure.adversarial.protocols import named_protocol
 from stockpot.models.forward.folding import renewed_copy
 from stockpot.pool.batch_norm import Statistics
 from stockpot.pool.family import read_pool
@@ -35,19 +30,15 @@ from stockpot.pool.pool import Pool
 from stockpot.results.contrast import halves
 from stockpot.season.conditions import Conditions
 from stockpot.season.criteria import calibrated_ensemble, judge_all, temperature
-from stockpot.season.evaluate import logits_of
 from stockpot.season.grids import affine_grid
 from stockpot.season.matrix import Matrix
 from stockpot.season.ranking import ranking
-from stockpot.season.robust import evaluate_under, line
 from stockpot.season.shots import Shots, read_shots
 
 FAMILIES = {
-    "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal",
-             "other": "linf-other", "sat": "linf-sat", "max": "linf-max"},
+    "full": {"linf": "linf", "l2": "linf-l2", "l1": "linf-l1", "nominal": "linf-nominal"},
     "quarter": {"linf": "cifar10-linf", "l2": "cifar10-l2", "l1": "cifar10-l1",
-                "nominal": "cifar10-nominal", "other": "cifar10-other", "sat": "cifar10-sat",
-                "max": "cifar10-max"},
+                "nominal": "cifar10-nominal"},
 }  # fmt: skip
 SOUPED = ("linf", "l2", "l1", "nominal")
 CORRUPTIONS = (
@@ -56,19 +47,8 @@ CORRUPTIONS = (
 CRITERIA = ("agreement", "entropy", "atc")
 
 
-def soups_of_interest() -> Tensor:
-    """A triangle of the three robust members, and lines through pairs, also beyond their ends."""
-    triangle = torch.cat([affine_grid(3, low=0, high=1, step=0.2), torch.zeros(21, 1)], dim=1)
-    pairs = [(0, 1), (0, 2), (1, 2), (0, 3)]
-    lines = [line(0, 1, 0.1, 4, *pair) for pair in pairs]
-    beyond = [torch.cat([line(-0.4, -0.2, 0.2, 4, *p), line(1.2, 1.4, 0.2, 4, *p)]) for p in pairs]
-    everything = torch.cat([triangle.double(), *beyond[:1], *lines, *beyond[1:]])
-    rows = [tuple(round(value, 6) + 0.0 for value in row) for row in everything.tolist()]
-    return torch.tensor(list(dict.fromkeys(rows)), dtype=torch.float64)
-
-
 class Study:
-    """The parts of the study, one method each."""
+    """One family, its images, and how long there is."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
@@ -90,63 +70,6 @@ class Study:
         # One rule for members, soups inside and outside, and their ensemble.
         pool.statistics = Statistics(self.given.bn, source.batches)
         return pool, source
-
-    def threats(self) -> None:
-        """Members, the control's line and the soups of interest."""
-        self.attack("members", torch.eye(4, dtype=torch.float64), *SOUPED)
-        if "other" in self.members:
-            self.attack("control", line(0, 1, 0.2, 2, 0, 1), "linf", "other")
-        self.attack("soups", soups_of_interest()[: self.given.soups], *SOUPED)
-
-    def joint(self) -> None:
-        """Models that were trained against several norms at once."""
-        for role in ("max", "sat"):
-            if role in self.members:
-                self.attack(role, torch.ones(1, 1, dtype=torch.float64), role)
-
-    def attack(self, name: str, soups: Tensor, *roles: str) -> None:
-        """Attack the soups that were not yet, five at a time, as long as there is time."""
-        pool, _ = self.pool(*roles)
-        shots = read_shots(self.images, pool.model, device=self.device, batch_size=len(self.images))
-        protocol = named_protocol("soups-cifar")
-        settings = dict(protocol.params) | {"precision": "bf16", "forward": "folded"}
-        if self.given.steps:
-            settings["steps"] = self.given.steps
-        known = Conditions.read(self.out / name)
-        if known is not None:
-            there = torch.from_numpy(known.weights)
-            new = [bool((there - row).abs().sum(1).min() > 1e-6) for row in soups]
-            soups = soups[torch.tensor(new)]
-        for part in soups.split(5):
-            if time.monotonic() > self.until:
-                break
-            found = evaluate_under(
-                pool, part, shots, Threats(protocol.threats), by_norm=protocol.by_norm, **settings
-            )
-            facts = {"members": list(pool.members), "data": str(self.images),
-                     "fingerprint": self.images.fingerprint, "bn": self.given.bn}  # fmt: skip
-            known = Conditions(found, facts) if known is None else known.with_soups(found)
-            known.save(self.out / name)
-        done = 0 if known is None else len(known.weights)
-        print(f"{self.given.family} {name}: {done} soups", flush=True)
-
-    def control(self) -> None:
-        """Clean accuracy on the control's line with BatchNorm statistics estimated anew.
-
-        Averaged statistics could be what breaks soups of strangers; beside the line with `--bn mix`
-        this tells them apart from weights.
-        """
-        pool, source = self.pool("linf", "other")
-        shots = read_shots(self.images, pool.model, device=self.device, batch_size=250)
-        soups = line(0, 1, 0.2, 2, 0, 1)
-        right = []
-        pool.statistics = Statistics("recompute", source.batches)
-        for weights in soups:
-            right.append(logits_of(pool.load(weights), shots).argmax(dim=1) == shots.scorer.targets)
-        correct = torch.stack(right).cpu().numpy()
-        matrix = Matrix(soups.numpy(), correct, (~correct).astype(np.float32))
-        Conditions({"clean": matrix}, {"members": list(pool.members)}).save(self.out / "renewed")
-        print(f"{self.given.family} control: {matrix.accuracy().round(3).tolist()}", flush=True)
 
     def shift(self) -> None:
         """The 480 affine (or 56 convex) soups, or a sample, on clean and corrupted images."""
@@ -249,24 +172,20 @@ def without_labels(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["threats", "joint", "control", "shift"])
     parser.add_argument("run", type=Path, help="of recipes/cifar_robust or zoo_robust_cifar10")
     parser.add_argument("--family", choices=list(FAMILIES), default="full")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--steps", type=int, help="of the attacks, to try the script")
-    parser.add_argument("--soups", type=int, help="threats: so many of them")
     parser.add_argument("--severities", default="1,3,5")
-    parser.add_argument("--convex", action="store_true", help="shift: the 56 convex soups alone")
-    parser.add_argument("--every", type=int, default=1, help="shift: every so-many-th soup")
+    parser.add_argument("--convex", action="store_true", help="the convex soups alone")
+    parser.add_argument("--every", type=int, default=1, help="every so-many-th soup")
     parser.add_argument("--source-images", type=int, default=1000, help="to calibrate on")
     parser.add_argument("--seeds", type=int, default=3, help="label-free choices; 0 makes none")
     parser.add_argument("--bn", choices=["recompute", "mix", "left"], default="recompute",
                         help="BatchNorm statistics, by one rule for all")  # fmt: skip
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop, with what there is")
-    given = parser.parse_args()
-    getattr(Study(given), given.part)()
+    Study(parser.parse_args()).shift()
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ def from_data(outcomes: Outcomes) -> dict[str, str]:
     """The places of README.md that follow from outcomes.json."""
     judge = Judge(outcomes)
     return {
+        "seeds": str(judge.seeds),
         "verdicts": verdict_table(judge),
         "parts": part_table(judge),
         "scores": score_table(judge),

@@ -22,6 +22,7 @@ from stockpot.harden.augment import augment
 from stockpot.harden.loop import Objective, Resume, train
 from stockpot.harden.many.processes import is_first, together
 from stockpot.harden.many.sharded import in_shards, whole
+from stockpot.harden.objective import Step, is_same
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from towers import dual, two_towers
@@ -135,6 +136,32 @@ def test_a_seed_fixes_the_weights_and_global_draws_are_left_alone(row: Row) -> N
     assert not differing(first, trained(row, epochs=1))
     assert differing(first, trained(row, epochs=1, seed=6))
     assert differing(first, make_model(row).state_dict())
+
+
+ALIKE = [row.name for row in ROWS if is_same(hardeners.get(row.name)())]
+
+
+def test_searches_from_the_image_say_that_every_step_is_the_same() -> None:
+    assert {"nominal", "adversarial", "max", "avg"} <= set(ALIKE)
+    assert not {"trades", "sat", "eat"} & set(ALIKE)
+    assert not is_same(hardeners.get("adversarial")(mixup=0.2))
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_who_says_that_every_step_is_the_same_draws_nothing(name: str) -> None:
+    # On a GPU such a step is recorded once and replayed: what it drew would be drawn for ever.
+    objective = hardeners.get(name)()
+    data, losses = make_dataset(8), []
+    pixels = torch.cat(list(data.images.batches(8, None))).float() / 255
+    for number in (0, 7):
+        generator = torch.Generator().manual_seed(number)
+        before = generator.get_state()
+        model = make_model(Row("nominal"))
+        with torch.random.fork_rng():
+            torch.manual_seed(3)  # what layers draw belongs to the step, and a graph draws it anew
+            losses.append(objective(Step(model, pixels, data.labels, generator, number)))
+        assert torch.equal(generator.get_state(), before)
+    assert torch.equal(*losses)
 
 
 class StopError(Exception):

@@ -13,7 +13,7 @@ from hand_made import clean_cell
 from stockpot.errors import UserError
 from stockpot.results.headline import images_of
 from stockpot.results.schema import Score
-from stockpot.results.tables import csv_text, fill, markdown, percents, read_csv, score_row
+from stockpot.results.tables import csv_text, fill, filled, markdown, percents, read_csv, score_row
 
 PAGE = "before\n<!-- one -->\nold\nrows\n<!-- end -->\nbetween\n<!-- two -->\n<!-- end -->\nafter\n"
 
@@ -28,6 +28,43 @@ def test_only_marked_places_change(tmp_path: Path) -> None:
     assert page.read_text() == expected
     with pytest.raises(UserError, match="no place for 'three'"):
         fill(page, {"three": ""})
+
+
+def test_places_in_a_sentence_are_filled_wherever_they_stand(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("It gains <!-- gain -->1<!-- end --> and <!-- gain --><!-- end --> points.\n")
+    fill(page, {"gain": "2.5"})
+    text = page.read_text()
+    assert (
+        text == "It gains <!-- gain -->2.5<!-- end --> and <!-- gain -->2.5<!-- end --> points.\n"
+    )
+
+
+def test_a_sentence_says_what_a_table_of_its_page_says() -> None:
+    table = markdown(
+        ("claim", "data", "points [95 %]", "verdict"),
+        [("F1 `a` wins", "icons", "+1.0 [+0.5, +1.5]", "held"),
+         ("F10 all win", "icons", "`a` +2.0; ResNet-50 -3.0 [-4.0, -2.0]", "**held**"),
+         ("F10 all win", "mnist", "-", "not told apart"), ("F10", "mnist", "0.0", "-")],
+    )  # fmt: skip
+    named = {
+        "one | F1 | points": "+1.0 [+0.5, +1.5]", "one | F10 & icons | verdict": "**held**",
+        "one | F10 & icons | points | a": "+2.0", "one | F10 | points": "0.0",
+        "one | F10 & icons | points | ResNet-50": "-3.0 [-4.0, -2.0]",
+    }  # fmt: skip
+    page = "<!-- one -->\n<!-- end -->\n" + "".join(f"<!-- {n} -->0<!-- end -->\n" for n in named)
+    text = filled(page, {"one": table})
+    for name, cell in named.items():
+        assert f"<!-- {name} -->{cell}<!-- end -->" in text
+    assert filled(text, {"one": table}) == text
+    for name in (
+        "one | F10 all win | points",
+        "one | F2 | points",
+        "two | F1 | points",
+        "one | F1 | p",
+    ):
+        with pytest.raises(UserError, match="asks for one cell"):
+            filled(f"{page}<!-- {name} --><!-- end -->", {"one": table})
 
 
 def test_tables_as_text() -> None:

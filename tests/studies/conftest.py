@@ -18,11 +18,11 @@ Part = Callable[[str, str], ModuleType]
 def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     """`part("fmr", "tables")` is studies/fmr/tables.py."""
     names = (
-        *("study", "tables", "figures", "tuned", "searched"),
+        *("study", "tables", "figures", "tuned", "searched", "untuned"),
         *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
         *("tasks", "foundation", "experts", "merges", "at_once"),
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
-        *("lungs", "pairs"),
+        *("lungs", "pairs", "again"),
         *("searches", "verdicts", "shown", "judges"),
     )
 

@@ -144,7 +144,7 @@ def test_each_seed_is_whole_before_the_next_and_no_training_begins_that_cannot_e
     again = stretch.Stretch(tmp_path, scale, work.data, CPU)
     work, begun[:] = again, []
     assert again.run()
-    assert len(begun) == 25 - 2
+    assert len(begun) == 31 - 2
     (tmp_path / "done.json").write_text(json.dumps(["choose 0-linf-linf"]))
     for name in ("choose", "shift"):
         families.write_atomic(tmp_path / "answers" / f"0-linf-{name}.npz", b"")
@@ -157,13 +157,17 @@ def test_each_seed_is_whole_before_the_next_and_no_training_begins_that_cannot_e
 
 
 def judged(part: Part, folder: Path, shares: dict[str, list[float]]) -> dict[str, str]:
-    """Verdicts on soups of which each seed's share of right answers is known."""
+    """Verdicts on soups of which each seed's share of right answers is known.
+
+    A fourth share, where there is one, is of a seed that came after the verdict.
+    """
     chosen, claims, families, answers = modules(part, "chosen", "claims", "families", "answers")
-    scale = replace(families.TOY, seeds=3, judged=N, lines=N)
-    done = [f"{step} {seed}-linf-linf" for step in ("decide", "judge") for seed in range(3)]
+    seeds = max([3, *map(len, shares.values())])
+    scale = replace(families.TOY, seeds=seeds, judged=N, lines=N)
+    done = [f"{step} {seed}-linf-linf" for step in ("decide", "judge") for seed in range(seeds)]
     folder.mkdir()
     (folder / "done.json").write_text(json.dumps(done))
-    for seed in range(3):
+    for seed in range(seeds):
         choosing = answers.Answers(folder / "answers" / f"{seed}-linf-choose.npz")
         judging = answers.Answers(folder / "answers" / f"{seed}-linf-judge.npz")
         for text in chosen.to_choose():
@@ -174,7 +178,7 @@ def judged(part: Part, folder: Path, shares: dict[str, list[float]]) -> dict[str
             soup = chosen.asked(text)[1]
             kind = next((kind for kind, known in kinds.items() if known == soup), "other")
             coins = np.random.default_rng([seed, place]).random(N)
-            judging.add(text, coins < shares.get(kind, [0.5] * 3)[seed])
+            judging.add(text, coins < shares.get(kind, [0.5] * seeds)[seed])
         choosing.save(), judging.save()
     return {finding.claim: finding.verdict for finding in claims.Claims(folder, scale).found()}
 
@@ -191,6 +195,15 @@ def test_verdicts_follow_the_plan(part: Part, tmp_path: Path) -> None:
     # One seed of three on the other side: no verdict, however far away the others are.
     torn = judged(part, tmp_path / "torn", {"without": [1.0, 1.0, 0.6], "with": [0.2, 0.2, 0.95]})
     assert torn["F4"] == "not told apart"
+    # A seed that came after the verdict has a row of its own, and changes nothing before it.
+    after = judged(
+        part, tmp_path / "after", {"without": [0.9] * 3 + [0.2], "with": [0.6] * 3 + [0.8]}
+    )
+    assert (after["F4"], after["F4, strictly"], after["F4, again"]) == (
+        "held",
+        "held",
+        "did not hold",
+    )
 
 
 def test_the_second_images_and_the_judging_ones_are_read_from_the_right_rows(

@@ -1,6 +1,8 @@
 """Tables as Markdown and CSV, and pages whose marked places they fill.
 
-A place is marked `<!-- name -->` on a line of its own and ends at the next `<!-- end -->`.
+A place is marked `<!-- name -->` and ends at the next `<!-- end -->`, on lines of their own or in a
+sentence. A sentence can also say what stands in a table of its page: the place
+`<!-- table | row | column -->` is filled with that cell, so that words cannot differ from tables.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +65,60 @@ def fill(page: str | Path, tables: Mapping[str, str]) -> None:
 
 
 def filled(text: str, tables: Mapping[str, str], page: str = "the page") -> str:
-    """The text of a page with these tables in their places."""
+    """The text of a page with these tables in their places, and with its cells in sentences."""
     for name, table in tables.items():
-        mark = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        place = mark.search(text)
-        if place is None:
+        mark = re.compile(rf"(<!-- {re.escape(name)} -->)(\n?).*?(<!-- end -->)", re.DOTALL)
+        text, places = mark.subn(partial(_put, table), text)
+        if not places:
             raise UserError(
                 f"{page} has no place for {name!r}.",
-                hint=f"Write <!-- {name} --> and <!-- end --> on lines of their own.",
+                hint=f"Write <!-- {name} --> and <!-- end -->, on lines of their own or in a "
+                "sentence.",
             )
-        text = f"{text[: place.end(1)]}{table}\n{text[place.start(2) :]}"
-    return text
+    return _CELL.sub(lambda place: f"{place[1]}{_cell(text, place[2], page)}{place[3]}", text)
+
+
+def _put(table: str, place: re.Match[str]) -> str:
+    return f"{place[1]}{place[2]}{table}{place[2]}{place[3]}"
+
+
+_CELL = re.compile(r"(<!-- ([^>|\n]+ \| [^>|\n]+ \| [^>\n]+) -->)[^<]*(<!-- end -->)")
+
+
+def _cell(text: str, name: str, page: str) -> str:
+    """A cell of a table of this page, by table, row, column, and the item where it lists several.
+
+    Rows, columns and items are told by how they begin; a row by several of its cells, with `&`.
+    What is called so as a whole comes before what begins so.
+    """
+    place, row, column, *item = (part.strip() for part in name.split("|"))
+    found = re.search(rf"<!-- {re.escape(place)} -->\n(.*?)<!-- end -->", text, re.DOTALL)
+    lines = [line for line in (found[1] if found else "").splitlines() if line.startswith("|")]
+    split = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+    header, body = (split[0], split[2:]) if split else ([], [])
+    for key in row.split("&"):
+        body = [line for line in body if any(_begins(cell, key) for cell in line)]
+    whole = [line for line in body if any(_plain(cell) == row for cell in line)]
+    columns = [at for at, title in enumerate(header) if _begins(title, column)]
+    named = [at for at in columns if _plain(header[at]) == column]
+    cells = [line[at] for line in whole or body for at in named or columns]
+    for key in item:
+        parts = [part for cell in cells for part in cell.split("; ") if _begins(part, key)]
+        cells = [_plain(part)[len(key) :].strip() for part in parts]
+    if len(cells) != 1:
+        raise UserError(
+            f"{page} asks for one cell {name!r} and has {len(cells)}.",
+            hint="Name a table, and how its row and column begin: table | row | column.",
+        )
+    return cells[0]
+
+
+def _plain(cell: str) -> str:
+    return cell.replace("`", "").replace("*", "")
+
+
+def _begins(cell: str, key: str) -> bool:
+    return f"{_plain(cell)} ".startswith(f"{key.strip()} ")
 
 
 def overall(cell: CellResult, metric: str) -> Score | None:

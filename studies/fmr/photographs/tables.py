@@ -140,7 +140,10 @@ def oracles_table(known: Answers) -> str:
         order = f"{correlation(*pairs)[0]:.2f}"
     columns = ["oracle", "right on images as they are"]
     for generator in AUTOENCODERS:
-        columns += [f"`{generator}`: on reconstructions (added)", "on what was made of them"]
+        columns += [
+            f"`{generator}`: on reconstructions (added)",
+            f"`{generator}`: on what was made of them",
+        ]
     columns.append("order of six kinds under `vqgan`, seed 0, correlation with the first")
     return markdown(columns, [[*rows[0], ""], [*rows[1], order]])
 

@@ -1,6 +1,7 @@
 """Tables and figures of the study, from the run folders of its two recipes.
 
     python studies/robust_finetuning/former/tables.py RUN RUN_DOMAINS
+    python studies/robust_finetuning/former/tables.py        # from the CSV files that lie here
 
 Writes scores.csv, claims.csv, masks.csv and the figures, and fills the tables of README.md.
 Claims M1 to M7 are contrasts: models with a factor each, whose sum should be above zero.
@@ -20,7 +21,7 @@ from stockpot.results.contrast import Contrasts, minus
 from stockpot.results.groups import Answers, answers, means_of
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, markdown, percent
+from stockpot.results.tables import csv_text, markdown, percent, read_csv
 from stockpot.results.tables import fill as fill_page
 
 HERE = Path(__file__).parent
@@ -219,22 +220,59 @@ def mask_table(rows: Sequence[Row]) -> str:
     return markdown(["threshold", *head], body)
 
 
-def from_data(scores: Sequence[Row], masks: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that scores.csv and masks.csv fill."""
+def difference_table(rows: Sequence[Row]) -> str:
+    """The main differences by experiment and part of the sets."""
+    at = {(row["experiment"], row["sets"], row["text"]): row for row in rows}
+    places = list(dict.fromkeys((row["experiment"], row["sets"]) for row in rows))
+    body = []
+    for given in EXPERIMENTS:
+        for experiment, sets in (place for place in places if place[0] == given.name):
+            found = []
+            for inside, outside, sign in DIFFERENCES.values():
+                row = at.get((experiment, sets, inside if sets == "inside" else outside))
+                found.append(_points(row, 1 if sets == "inside" else sign) if row else "")
+            body.append([experiment, sets, *found])
+    return markdown(["experiment", "sets", *DIFFERENCES], body)
+
+
+DIFFERENCES = {
+    "`vanilla` less `zero-shot`":
+    ("vanilla gains inside over zero-shot", "vanilla loses outside against zero-shot", -1),
+    "`no-mask` less `vanilla`": ("", "distillation without masks beats vanilla outside", 1),
+    "`object-single` less `no-mask`":
+    ("object-single beats no-mask inside", "object-single beats no-mask outside", 1),
+    "`wise-ft-50` less `vanilla`":
+    ("WiSE-FT 50 % beats vanilla inside", "WiSE-FT 50 % beats vanilla outside", 1),
+    "`wise-kd` less `vanilla`": ("", "WiSE-KD beats vanilla outside", 1),
+}  # fmt: skip
+"""A column, the comparison of claims.csv inside and outside, and the sign of the latter."""
+
+
+def _points(row: Row, sign: int) -> str:
+    value, *ends = (sign * row[key] for key in ("points", "low", "high"))
+    return f"{value:+.1f} [{min(ends):+.1f}, {max(ends):+.1f}]"
+
+
+def from_data(
+    scores: Sequence[Row], masks: Sequence[Row], compared: Sequence[Row]
+) -> dict[str, str]:
+    """The places of README.md that the CSV files fill."""
     found = {given.name: score_table(given, scores) for given in EXPERIMENTS}
-    return found | {"masks": mask_table(masks)}
+    return found | {"masks": mask_table(masks), "differences": difference_table(compared)}
 
 
 def main() -> None:
-    if len(sys.argv) != 3:
-        sys.exit("usage: python studies/robust_finetuning/former/tables.py RUN RUN_DOMAINS")
-    runs = [load_results(folder) for folder in sys.argv[1:]]
-    found = [by_object(results) for results in runs]
-    scored = [row for given in EXPERIMENTS for row in score_rows(given, found[given.run])]
-    files = {"scores": scored, "claims": claim_rows(found), "masks": mask_rows(runs[0])}
-    for name, rows in files.items():
-        write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    fill_page(HERE / "README.md", from_data(scored, files["masks"]))
+    if len(sys.argv) not in (1, 3):
+        sys.exit("usage: python studies/robust_finetuning/former/tables.py [RUN RUN_DOMAINS]")
+    if sys.argv[1:]:
+        runs = [load_results(folder) for folder in sys.argv[1:]]
+        found = [by_object(results) for results in runs]
+        scored = [row for given in EXPERIMENTS for row in score_rows(given, found[given.run])]
+        files = {"scores": scored, "claims": claim_rows(found), "masks": mask_rows(runs[0])}
+        for name, rows in files.items():
+            write_atomic(HERE / f"{name}.csv", csv_text(rows))
+    kept = (read_csv(HERE / f"{name}.csv") for name in ("scores", "masks", "claims"))
+    fill_page(HERE / "README.md", from_data(*kept))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch.nn.functional as F
 from torch import Tensor
 
-from stockpot.attack.threat import Eps, threat
+from stockpot.attack.threat import Eps, Threat, threat
 from stockpot.harden import hardeners
 from stockpot.harden.adversarial.worst import worst
 from stockpot.harden.mixing import mixed, smoothed
 from stockpot.harden.objective import Objective, Step
 from stockpot.types import Fraction01, Natural, NonNegative, Norm, Part
+
+
+@dataclass(frozen=True)
+class WorstImages:
+    """The loss of the worst image near each image, and of some share that of the image itself."""
+
+    ball: Threat
+    steps: int
+    clean: float
+    label_smoothing: float
+    mixup: float
+    cutmix: float
+
+    @property
+    def same_every_step(self) -> bool:
+        """The search begins at the image and draws nothing; blending and pasting do."""
+        return not (self.mixup or self.cutmix)
+
+    def __call__(self, step: Step) -> Tensor:
+        pixels, targets = mixed(step, self.mixup, self.cutmix)
+        targets = smoothed(targets, self.label_smoothing)
+        is_soft = bool(self.label_smoothing or self.mixup or self.cutmix)
+        soft = targets if is_soft else None
+        found = worst(step, self.ball, self.steps, pixels=pixels, soft=soft)
+        loss = F.cross_entropy(step.model(found.images), targets)
+        if self.clean:
+            unchanged = F.cross_entropy(step.model(pixels), targets)
+            loss = self.clean * unchanged + (1 - self.clean) * loss
+        return loss
 
 
 @hardeners.register("adversarial", paper="arXiv:1706.06083")
@@ -35,16 +66,4 @@ def adversarial(
         mixup: alpha of the Beta distribution of blending shares; 0 does not blend.
         cutmix: alpha of the Beta distribution of pasted areas; 0 does not paste.
     """
-    ball = threat(norm, eps)
-    is_soft = bool(label_smoothing or mixup or cutmix)
-
-    def objective(step: Step) -> Tensor:
-        pixels, targets = mixed(step, mixup, cutmix)
-        targets = smoothed(targets, label_smoothing)
-        found = worst(step, ball, steps, pixels=pixels, soft=targets if is_soft else None)
-        loss = F.cross_entropy(step.model(found.images), targets)
-        if clean:
-            loss = clean * F.cross_entropy(step.model(pixels), targets) + (1 - clean) * loss
-        return loss
-
-    return objective
+    return WorstImages(threat(norm, eps), steps, clean, label_smoothing, mixup, cutmix)

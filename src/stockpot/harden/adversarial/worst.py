@@ -30,13 +30,15 @@ def worst(
 ) -> Outcome:
     """The images of highest loss that a short APGD run finds, in evaluation mode.
 
-    The search looks at a copy of the model with batch norms folded into convolutions.
+    The search looks at a copy of the model with batch norms folded into convolutions. Begun at the
+    images themselves it draws nothing, so that on a GPU the whole step can be recorded.
     With soft targets the loss is the KL divergence from them, whose gradient is cross-entropy's.
     """
     images = (step.pixels if pixels is None else pixels).detach()
     if threat.radius == 0 or steps == 0:
         steps, start = 0, "clean"
-    task = Task(images, step.labels, image_seeds(step), threat, "loss", soft)
+    seeds = image_seeds(step) if start == "random" else torch.zeros_like(step.labels)
+    task = Task(images, step.labels, seeds, threat, "loss", soft)
     precision = precision_of(images)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     with evaluation_mode(step.model):

@@ -5,7 +5,8 @@ MAX trains on the norm that hurts an image most, AVG on the mean of the losses u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -29,17 +30,7 @@ def worst_norm(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Steps = 10) -
         eps: a radius for each norm.
         steps: of each attack, or a number for each norm, such as `10,10,20`.
     """
-    attacks = adversaries(norms, eps, steps)
-
-    def objective(step: Step) -> Tensor:
-        images, loss = step.pixels, torch.full_like(step.labels, -torch.inf, dtype=torch.float32)
-        for found in _attacked(step, attacks):
-            higher = found.loss > loss
-            images = torch.where(per_image(higher, images), found.images, images)
-            loss = torch.where(higher, found.loss, loss)
-        return F.cross_entropy(step.model(images), step.labels)
-
-    return objective
+    return WorstNorm(adversaries(norms, eps, steps))
 
 
 @hardeners.register("avg", paper="arXiv:1904.13000")
@@ -51,18 +42,38 @@ def average(*, norms: Norms = NORMS, eps: Radii = RADII, steps: Steps = 10) -> O
         eps: a radius for each norm.
         steps: of each attack, or a number for each norm, such as `10,10,20`.
     """
-    attacks = adversaries(norms, eps, steps)
+    return MeanOfNorms(adversaries(norms, eps, steps))
 
-    def objective(step: Step) -> Tensor:
+
+@dataclass(frozen=True)
+class AllNorms:
+    """Every norm attacks every image, from the image itself, so that nothing is drawn."""
+
+    attacks: tuple[Adversary, ...]
+    same_every_step = True
+
+    def found(self, step: Step) -> Iterator[Outcome]:
+        """What each attack in turn makes of the batch."""
+        return (worst(step, *attack) for attack in self.attacks)
+
+
+class WorstNorm(AllNorms):
+    """The loss of the image that hurts most."""
+
+    def __call__(self, step: Step) -> Tensor:
+        images, loss = step.pixels, torch.full_like(step.labels, -torch.inf, dtype=torch.float32)
+        for found in self.found(step):
+            higher = found.loss > loss
+            images = torch.where(per_image(higher, images), found.images, images)
+            loss = torch.where(higher, found.loss, loss)
+        return F.cross_entropy(step.model(images), step.labels)
+
+
+class MeanOfNorms(AllNorms):
+    """The mean of the losses."""
+
+    def __call__(self, step: Step) -> Tensor:
         losses = [
-            F.cross_entropy(step.model(found.images), step.labels)
-            for found in _attacked(step, attacks)
+            F.cross_entropy(step.model(found.images), step.labels) for found in self.found(step)
         ]
         return torch.stack(losses).mean()
-
-    return objective
-
-
-def _attacked(step: Step, attacks: Sequence[Adversary]) -> Iterator[Outcome]:
-    """What each attack in turn makes of the batch."""
-    return (worst(step, *attack) for attack in attacks)

@@ -151,7 +151,9 @@ class RenewedCopy:
                 getattr(module, name).copy_(now)
 
 
-_copies: WeakKeyDictionary[nn.Module, RenewedCopy] = WeakKeyDictionary()
+_copies: WeakKeyDictionary[nn.Module, dict[torch.dtype, RenewedCopy]] = WeakKeyDictionary()
+"""By dtype: a recorded step of training knows its copy by its place in memory, so that one in
+another dtype must not take its place."""
 
 
 def renewed_copy(model: nn.Module, images: Tensor, dtype: torch.dtype) -> nn.Module:
@@ -159,9 +161,10 @@ def renewed_copy(model: nn.Module, images: Tensor, dtype: torch.dtype) -> nn.Mod
 
     To be called in evaluation mode. Convolutions of the copy have the given dtype.
     """
-    known = _copies.get(model)
+    made = _copies.setdefault(model, {})
+    known = made.get(dtype)
     if known is None or known.made_for != _signature(model, images, dtype):
-        known = _copies[model] = RenewedCopy(model, images, dtype)
+        known = made[dtype] = RenewedCopy(model, images, dtype)
     if known.copy is None:
         return model
     known.renew()
