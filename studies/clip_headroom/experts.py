@@ -27,6 +27,8 @@ PREFIX = "vision_model."
 PROBED = 5_000
 """Images of a task, at most, that a linear probe is fitted on."""
 STRENGTHS = (1e-1, 1.0, 1e1)
+JOINT = "joint"
+"""What the training on all tasks at once is called."""
 SHARE = 0.3
 """The share of a task vector that must bring back most of its gain."""
 
@@ -168,16 +170,19 @@ def probed(asked: Asked, task: str) -> dict[str, Flags]:
 
 
 def gates(found: Mapping[str, Mapping[str, Flags]]) -> dict[str, Any]:
-    """The four conditions on the means over tasks, by validation images."""
+    """The four conditions on the means over tasks, by validation images; the last one only where
+    there was joint training."""
     mean = {name: float(np.mean([flags.mean() for flags in found[f"{name}|val"].values()]))
-            for name in ("base", "probe", "single", "joint", "experts")}  # fmt: skip
+            for name in ("base", "probe", "single", JOINT, "experts")
+            if f"{name}|val" in found}  # fmt: skip
     gain = mean["experts"] - mean["base"]
     values = {
         "probe": mean["probe"] / mean["experts"],
         "headroom": gain,
         "single": (mean["single"] - mean["base"]) / gain,
-        "joint": mean["joint"] - mean["experts"],
     }
+    if JOINT in mean:
+        values["joint"] = mean[JOINT] - mean["experts"]
     least = {"probe": 0.9, "headroom": 0.25, "single": 0.7, "joint": -0.05}
     return {key: {"value": value, "least": least[key], "met": value >= least[key]}
             for key, value in values.items()}  # fmt: skip

@@ -23,6 +23,7 @@ def marks(found: Sequence[Answers]) -> list[Mark]:
             name: {
                 str(seed): {task: flags.astype(np.float32) for task, flags in of[name].items()}
                 for seed, of in enumerate(found)
+                if name in of
             }
             for name in names
         }

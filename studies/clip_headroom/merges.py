@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from answers import Answers, Flags
 from experts import Asked, Tower, in_tower, mixed
-from tasks import Task
+from tasks import Task, spoken
 
 import stockpot
 from stockpot.fuse import fusers
@@ -28,8 +29,9 @@ PLAIN = ("average", "model_stock", *SCALES)
 """The same at their published settings, the package's defaults, and two without a scale."""
 STATISTICS = ("fisher", "regmean")
 """Methods that see 256 unlabelled training images of each task."""
+LAYER = "adamerging-layer"
 LEARNING: dict[str, dict[str, Any]] = {
-    "adamerging-layer": {"method": "adamerging", "layers": "layer"},
+    LAYER: {"method": "adamerging", "layers": "layer"},
     "adamerging-task": {"method": "adamerging", "layers": "task"},
     "wemoe": {"method": "wemoe"},
 }
@@ -39,9 +41,19 @@ CORRUPTIONS = ("gaussian_noise", "impulse_noise", "motion_blur", "pixelate", "co
 """Those of FusionBench's robust evaluation."""
 CORRUPTED_TASKS = ("cifar10", "fashion_mnist", "icons", "xrays")
 SEVERITY, CORRUPTED = 3, 400
+ADAPTED = ("gaussian_noise", "motion_blur", "contrast")
+"""Corruptions on whose images layer-wise AdaMerging learns: one of each kind."""
 UNSEEN = (("mnist", "icons"), ("fashion_mnist", "quickdraw"))
 """Pairs of tasks that no merged expert saw."""
 GENERAL = ("average", "task_arithmetic", "ties", "regmean")
+BASE = "base|corrupted"
+REST = ("wemoe", "adamerging-task", "fisher")
+"""What takes long and has the fewest claims: asked last, since time may end."""
+FIRST = (BASE, *(name for name in (*PLAIN, *STATISTICS, *LEARNING) if name not in REST))
+SECOND = (BASE, "average", "task_arithmetic", "ties", "regmean", "tsv_m", "iso_c")
+"""What is asked of a second size."""
+Ask = Callable[[], Answers]
+"""Makes one merge and asks it."""
 
 
 class Merging:
@@ -59,22 +71,61 @@ class Merging:
         )
         return found
 
-    def published(self) -> Iterator[tuple[str, Answers]]:
-        """Every method at its published settings, on test images; the base on corrupted ones."""
+    def part(self, name: str) -> Iterator[tuple[str, Ask]]:
+        """The merges of a part by name, each made when it is called."""
+        asks: dict[str, Callable[[], Iterator[tuple[str, Ask]]]] = {
+            "published": partial(self._published, FIRST), "adapted": self._adapted,
+            "tuned": self._tuned, "general": self._general,
+            "rest": partial(self._published, REST), "second": partial(self._published, SECOND),
+        }  # fmt: skip
+        for each, ask in asks[name]():
+            yield each, partial(self._timed, each, ask)
+
+    def _timed(self, name: str, ask: Ask) -> Answers:
+        began = time.perf_counter()
+        found = ask()
+        self.seconds[name] = round(time.perf_counter() - began, 2)
+        return found
+
+    def _published(self, names: Sequence[str]) -> Iterator[tuple[str, Ask]]:
+        """Methods at their published settings, on test images; the base on corrupted ones."""
+        for name in names:
+            yield name, self._base if name == BASE else partial(self._as_published, name)
+
+    def _base(self) -> Answers:
         self.asked.put(self.asked.base)
-        yield "base|corrupted", {"base|corrupted": self.corrupted()}
-        for name in (*PLAIN, *STATISTICS, *LEARNING):
-            began = time.perf_counter()
-            extra = LEARNING.get(name, {})
-            method = extra.get("method", name)
-            options = {key: value for key, value in extra.items() if key != "method"}
-            if name in LEARNING:
-                options |= {"tasks": self._sets("test"), "steps": self.steps,
-                            "together": len(self.experts)}  # fmt: skip
-            elif name in STATISTICS:
-                options |= {"tasks": self._sets("fit")}
-            yield name, self._asked(name, method, options)
-            self.seconds[name] = round(time.perf_counter() - began, 2)
+        return {BASE: self.corrupted()}
+
+    def _as_published(self, name: str) -> Answers:
+        extra = LEARNING.get(name, {})
+        method = extra.get("method", name)
+        options = {key: value for key, value in extra.items() if key != "method"}
+        if name in LEARNING:
+            options |= self._learning(self._sets("test"))
+        elif name in STATISTICS:
+            options |= {"tasks": self._sets("fit")}
+        return self._asked(name, method, options)
+
+    def _learning(self, sets: Sequence[Any]) -> dict[str, Any]:
+        return {"tasks": sets, "steps": self.steps, "together": len(self.experts)}
+
+    def _adapted(self) -> Iterator[tuple[str, Ask]]:
+        """Layer-wise AdaMerging that learned on the test images of a corruption, asked there."""
+        for kind in ADAPTED:
+            name = adapted_to(kind)
+            yield name, partial(self._asked_there, name, kind)
+
+    def _asked_there(self, name: str, kind: str) -> Answers:
+        sets = []
+        for task in self.experts:
+            of = self.asked.tasks[task].test
+            # Each image has a seed of its own, so the first ones are those that judge.
+            changed = stockpot.corrupt(self.asked.images(task, "test"), kind, SEVERITY, seed=0)
+            sets.append(spoken(task, f"test {kind}", (changed.cpu(), of.labels), of.classes))
+        extra = {key: value for key, value in LEARNING[LAYER].items() if key != "method"}
+        merged = self.fused(LEARNING[LAYER]["method"], **extra, **self._learning(sets))
+        self.asked.put(in_tower(merged))
+        return {name: self.corrupted([kind])}
 
     def _asked(self, name: str, method: str, options: dict[str, Any]) -> Answers:
         if method == "wemoe":
@@ -111,54 +162,60 @@ class Merging:
         flags: Flags = (answers == of.test.labels[: len(answers)]).numpy()
         return flags
 
-    def tuned(self) -> Iterator[tuple[str, Answers]]:
-        """Every scale on validation images; what they choose, on test images.
+    def _tuned(self) -> Iterator[tuple[str, Ask]]:
+        """Every scale on validation images; what they choose, on test images."""
+        for method in SCALES:
+            yield f"{method}|tuned", partial(self._tuned_by_val, method)
 
-        A scale multiplies the merged change, so each is a point on the line from the base through
-        the merge at the default.
-        """
-        for method, scales in SCALES.items():
-            default: Any
-            (default,) = (
-                each.default for each in fusers.get(method).parameters if each.name == "scale"
-            )
-            if method not in self._towers:
-                self._towers[method] = in_tower(self.fused(method))
-            merged = self._towers[method]
-            points = {f"scale={scale}": mixed(self.asked.base, (scale / float(default), merged))
-                      for scale in scales}  # fmt: skip
-            seen: Answers = {}
-            for label, weights in points.items():
-                self.asked.put(weights)
-                seen[f"{method}|{label}|val"] = self.asked.all_right("val")
-            best = max(seen, key=lambda key: np.mean([f.mean() for f in seen[key].values()]))
-            self.asked.put(points[best.split("|")[1]])
-            seen[f"{method}|tuned"] = self.asked.all_right("test")
-            seen[f"{method}|tuned|corrupted"] = self.corrupted()
-            yield method, seen
+    def _tuned_by_val(self, method: str) -> Answers:
+        """A scale multiplies the merged change, so each is a point on the line from the base
+        through the merge at the default."""
+        default: Any
+        (default,) = (
+            each.default for each in fusers.get(method).parameters if each.name == "scale"
+        )
+        if method not in self._towers:
+            self._towers[method] = in_tower(self.fused(method))
+        merged = self._towers[method]
+        points = {f"scale={scale}": mixed(self.asked.base, (scale / float(default), merged))
+                  for scale in SCALES[method]}  # fmt: skip
+        seen: Answers = {}
+        for label, weights in points.items():
+            self.asked.put(weights)
+            seen[f"{method}|{label}|val"] = self.asked.all_right("val")
+        best = max(seen, key=lambda key: np.mean([f.mean() for f in seen[key].values()]))
+        self.asked.put(points[best.split("|")[1]])
+        seen[f"{method}|tuned"] = self.asked.all_right("test")
+        seen[f"{method}|tuned|corrupted"] = self.corrupted()
+        return seen
 
-    def general(self) -> Iterator[tuple[str, Answers]]:
+    def _general(self) -> Iterator[tuple[str, Ask]]:
         """Merges of five experts on the two tasks of which none was an expert."""
         for unseen in UNSEEN:
-            seen = [name for name in self.experts if name not in unseen]
             for method in GENERAL:
-                options: dict[str, Any] = {}
-                if method in STATISTICS:
-                    options["tasks"] = [self.asked.tasks[name].fit for name in seen]
-                self.asked.put(in_tower(self.fused(method, seen, **options)))
                 name = f"{method}|without {'+'.join(unseen)}"
-                yield name, {name: self.asked.all_right("test")}
+                yield name, partial(self._without, name, method, unseen)
 
-    def corrupted(self) -> dict[str, Flags]:
+    def _without(self, name: str, method: str, unseen: Sequence[str]) -> Answers:
+        seen = [task for task in self.experts if task not in unseen]
+        options: dict[str, Any] = {}
+        if method in STATISTICS:
+            options["tasks"] = [self.asked.tasks[task].fit for task in seen]
+        self.asked.put(in_tower(self.fused(method, seen, **options)))
+        return {name: self.asked.all_right("test")}
+
+    def corrupted(self, kinds: Sequence[str] = CORRUPTIONS) -> dict[str, Flags]:
         """Answers to corrupted test images of four tasks."""
         return {
             f"{task}|{kind}": self.asked.right(task, "test", changed)
             for task in CORRUPTED_TASKS
-            for kind, changed in self._changed(task)
+            for kind, changed in self._changed(task, kinds)
         }
 
-    def _changed(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
-        for kind in CORRUPTIONS:
+    def _changed(
+        self, task: str, kinds: Sequence[str] = CORRUPTIONS
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        for kind in kinds:
             key = (task, f"test|{kind}")
             if key not in self.asked.kept:
                 pixels = self.asked.images(task, "test")[:CORRUPTED]
@@ -167,3 +224,8 @@ class Merging:
 
     def _sets(self, split: str) -> list[Any]:
         return [getattr(self.asked.tasks[name], split) for name in self.experts]
+
+
+def adapted_to(kind: str) -> str:
+    """The name of layer-wise AdaMerging that learned on images of this corruption."""
+    return f"{LAYER}|adapted {kind}"

@@ -11,13 +11,24 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from answers import Answers, Flags, read
-from merges import GENERAL, LEARNING, PLAIN, SCALES, STATISTICS, UNSEEN
+from claims import ELSEWHERE, THERE, claims
+from merges import (
+    ADAPTED,
+    GENERAL,
+    LAYER,
+    LEARNING,
+    PLAIN,
+    SCALES,
+    SECOND,
+    STATISTICS,
+    UNSEEN,
+    adapted_to,
+)
 
-from stockpot.results.few_seeds import Difference, over_seeds, several_said
 from stockpot.results.tables import fill, markdown, percent
 
 HERE = Path(__file__).parent
@@ -30,40 +41,6 @@ GATES = {
 }
 TUNED = tuple(SCALES)
 PUBLISHED = (*PLAIN, *STATISTICS, *LEARNING)
-LAYER = "adamerging-layer"
-
-
-class Claim(NamedTuple):
-    """Pairs of models, the first less the second, each of which must exceed the margin."""
-
-    name: str
-    pairs: Sequence[tuple[str, str]]
-    margin: float = 0.0
-
-
-CLAIMS = (
-    Claim("H1 averaging beats the base", [("average", "base")]),
-    Claim("H2 task arithmetic beats the average", [("task_arithmetic", "average")]),
-    Claim("H3 TIES beats task arithmetic", [("ties", "task_arithmetic")]),
-    Claim("H4 RegMean beats TIES", [("regmean", "ties")]),
-    Claim("H5 layer-wise AdaMerging beats RegMean", [(LAYER, "regmean")]),
-    Claim("H6 WEMoE beats layer-wise AdaMerging", [("wemoe", LAYER)]),
-    Claim("H7 WEMoE comes near the experts (3 points)", [("wemoe", "experts")], -0.03),
-    Claim("H8 singular vectors beat sums of changes",
-          [("tsv_m", "task_arithmetic"), ("iso_c", "task_arithmetic")]),
-    Claim("H9 joint training beats merging",
-          [("joint", name) for name in ("regmean", LAYER, "tsv_m", "iso_c")]),
-    Claim("H2, tuned: task arithmetic beats the average", [("task_arithmetic|tuned", "average")]),
-    Claim("H3, tuned: TIES beats task arithmetic", [("ties|tuned", "task_arithmetic|tuned")]),
-    Claim("H8, tuned: singular vectors beat sums of changes",
-          [("tsv_m|tuned", "task_arithmetic|tuned"), ("iso_c|tuned", "task_arithmetic|tuned")]),
-    Claim("H10 merging helps tasks that no expert saw",
-          [("task_arithmetic|unseen", "base|unseen")]),
-    Claim("H11 under corruption task arithmetic keeps its lead over the base",
-          [("task_arithmetic|corrupted", "base|corrupted")]),
-    Claim("H12 under corruption layer-wise AdaMerging keeps its lead over task arithmetic",
-          [(f"{LAYER}|corrupted", "task_arithmetic|corrupted")]),
-)  # fmt: skip
 
 
 def seeds(folder: Path) -> list[Answers]:
@@ -76,6 +53,11 @@ def seeds(folder: Path) -> list[Answers]:
         for name in (*GENERAL, "base"):
             if unseen := on_unseen(of, name):
                 of[f"{name}|unseen"] = unseen
+        if all(adapted_to(kind) in of for kind in ADAPTED):
+            of[THERE] = {
+                key: flags for kind in ADAPTED for key, flags in of[adapted_to(kind)].items()
+            }
+            of[ELSEWHERE] = {key: of[f"{LAYER}|corrupted"][key] for key in of[THERE]}
     return [found[number] for number in sorted(found)]
 
 
@@ -90,36 +72,6 @@ def on_unseen(of: Answers, name: str) -> dict[str, Flags]:
     return found
 
 
-def judged(claim: Claim, found: Sequence[Answers]) -> tuple[list[Difference], int]:
-    """The differences of a claim, and on how many seeds they rest."""
-    names = {name for pair in claim.pairs for name in pair}
-    whole = [of for of in found if names <= of.keys()]
-    if not whole:
-        return [], 0
-    count = len(claim.pairs)
-    return [over_seeds([(of[a], of[b]) for of in whole], count) for a, b in claim.pairs], len(whole)
-
-
-def claims(found: Sequence[Answers]) -> str:
-    body = []
-    for claim in CLAIMS:
-        parts, count = judged(claim, found)
-        shown = [str(part.alone) for part in parts]
-        if len(shown) > 1:
-            firsts = [named(a) for a, _ in claim.pairs]
-            if len(set(firsts)) == 1:
-                firsts = [f"over {named(b)}" for _, b in claim.pairs]
-            shown = [f"{name} {text}" for name, text in zip(firsts, shown, strict=True)]
-        said = several_said(parts, claim.margin, every=True) if parts else "not run yet"
-        each = "; ".join(" ".join(f"{100 * v:+.1f}" for v in part.each) for part in parts)
-        body.append([claim.name, "; ".join(shown), each, str(count), said])
-    return markdown(["claim", "points [95 %]", "each seed", "seeds", "verdict"], body)
-
-
-def named(model: str) -> str:
-    return model.partition("|")[0]
-
-
 def mean(of: Mapping[str, Flags]) -> float:
     return float(np.mean([flags.mean() for flags in of.values()]))
 
@@ -129,7 +81,8 @@ def over(found: Sequence[Answers], name: str, tasks: Sequence[str] | None = None
     each = [100 * mean({t: of[name][t] for t in tasks or of[name]}) for of in found if name in of]
     if not each:
         return ""
-    ends = f" ({min(each):.1f} to {max(each):.1f})" if tasks is None else ""
+    several = tasks is None and len(each) > 1
+    ends = f" ({min(each):.1f} to {max(each):.1f})" if several else ""
     return f"{np.mean(each):.1f}{ends}"
 
 
@@ -141,6 +94,7 @@ def pool(found: Sequence[Answers]) -> str:
     body = [
         [head[name], over(found, name), *(over(found, name, [task]) for task in tasks)]
         for name in POOL
+        if any(name in of for of in found)
     ]
     return markdown(["model", "mean of seven", *tasks], body)
 
@@ -148,30 +102,33 @@ def pool(found: Sequence[Answers]) -> str:
 def gate_table(logs: Sequence[Mapping[str, Any]]) -> str:
     body = []
     for key, text in GATES.items():
-        values = [log["gates"][key]["value"] for log in logs]
+        told = [log["gates"][key] for log in logs if key in log.get("gates", {})]
+        if not told:
+            continue
+        values = [each["value"] for each in told]
         points = key in ("headroom", "joint")
         shown = [f"{100 * v:+.1f}" if points else f"{v:.2f}" for v in values]
-        met = sum(bool(log["gates"][key]["met"]) for log in logs)
-        body.append([text, ", ".join(shown), f"{met} of {len(logs)} seeds"])
+        met = sum(bool(each["met"]) for each in told)
+        body.append([text, ", ".join(shown), f"{met} of {len(told)} seeds"])
     return markdown(["gate", "by seed", "met"], body)
 
 
-def cost(logs: Sequence[Mapping[str, Any]]) -> str:
+def cost(runs: Sequence[Mapping[str, Any]]) -> str:
     """What each part of a run took, as its log tells it."""
     parts = {"base": "base", "expert-": "an expert, mean", "joint": "joint training",
              "published": "merges at published settings, and their answers",
              "tuned": "scales on validation images"}  # fmt: skip
     body = []
     for start, text in parts.items():
-        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in logs]
+        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in runs]
         told = [f"{np.mean(seconds):.0f}" if seconds else "-" for seconds in each]
         body.append([text, ", ".join(told)])
     return markdown(["part", "seconds, by seed"], body)
 
 
-def vectors(logs: Sequence[Mapping[str, Any]]) -> str:
+def vectors(runs: Sequence[Mapping[str, Any]]) -> str:
     """How long the task vectors are beside the base's weights, and how nearly orthogonal."""
-    found = [log["lengths"] for log in logs if "lengths" in log]
+    found = [log["lengths"] for log in runs if "lengths" in log]
     lengths = [percent(value) for told in found for value in told["of_base"].values()]
     cosine = max(float(told["largest_cosine"]) for told in found)
     ends = sorted(lengths, key=float)
@@ -180,7 +137,7 @@ def vectors(logs: Sequence[Mapping[str, Any]]) -> str:
 
 def merges(found: Sequence[Answers]) -> str:
     tasks = list(found[0]["base"])
-    rows = sorted(PUBLISHED, key=lambda name: np.mean([mean(of[name]) for of in found]))
+    rows = ordered(PUBLISHED, found)
     body = []
     for name in ("base", *rows, "joint", "experts"):
         body.append([name, over(found, name), over(found, f"{name}|tuned"),
@@ -188,6 +145,38 @@ def merges(found: Sequence[Answers]) -> str:
                      *(over(found, name, [task]) for task in tasks)])  # fmt: skip
     head = ["method", "mean of seven", "tuned", "corrupted", "unseen tasks", *tasks]
     return markdown(head, body)
+
+
+def ordered(names: Sequence[str], found: Sequence[Answers]) -> list[str]:
+    """Models by their mean over the seeds that have them; those that none has are left out."""
+    each = {name: [mean(of[name]) for of in found if name in of] for name in names}
+    return sorted((name for name in names if each[name]), key=lambda name: np.mean(each[name]))
+
+
+def adapted(found: Sequence[Answers]) -> str:
+    """Layer-wise AdaMerging on corrupted images: adapted to them, and on clean images."""
+    whole = [of for of in found if THERE in of]
+    names = ("base|corrupted", "task_arithmetic|corrupted", ELSEWHERE, THERE)
+    head = ["base", "task_arithmetic", "adapted on clean images", "adapted on these images"]
+    body = []
+    for kind in ADAPTED:
+        keys = [key for key in whole[0][THERE] if key.endswith(f"|{kind}")]
+        body.append([kind, *(over(whole, name, keys) for name in names)])
+    keys = list(whole[0][THERE])
+    body.append(["mean", *(over(whole, name, keys) for name in names)])
+    return markdown(["corruption", *head], body)
+
+
+def second_size(found: Sequence[Answers]) -> str:
+    """Base, merges and experts of the second size."""
+    tasks = list(found[0]["base"])
+    rows = ordered([name for name in SECOND if "|" not in name], found)
+    body = [
+        [name, over(found, name), over(found, f"{name}|corrupted"),
+         *(over(found, name, [task]) for task in tasks)]
+        for name in ("base", "probe", "single", *rows, "experts")
+    ]  # fmt: skip
+    return markdown(["model", "mean of seven", "corrupted", *tasks], body)
 
 
 def chosen(found: Sequence[Answers]) -> str:
@@ -205,20 +194,28 @@ def chosen(found: Sequence[Answers]) -> str:
 
 
 def from_data(folder: Path) -> dict[str, str]:
-    """The places of README.md."""
-    found = seeds(folder)
-    logs = [
-        json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*-log.json"))
-    ]
-    return {
-        "gates": gate_table(logs),
+    """The places of README.md; those of what was not measured yet are none."""
+    found, second = seeds(folder), seeds(folder / "second")
+    places = {
+        "gates": gate_table(logs(folder)),
         "pool": pool(found),
-        "claims": claims(found),
+        "claims": claims(found, second),
         "merges": merges(found),
         "chosen": chosen(found),
-        "cost": cost(logs),
-        "vectors": vectors(logs),
+        "cost": cost(logs(folder)),
+        "vectors": vectors(logs(folder)),
     }
+    if any(THERE in of for of in found):
+        places["adapted"] = adapted(found)
+    if any("base" in of for of in second):
+        places["second"] = second_size(second)
+        places["second gates"] = gate_table(logs(folder / "second"))
+    return places
+
+
+def logs(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.glob("*-log.json"))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 if __name__ == "__main__":

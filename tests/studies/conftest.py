@@ -20,7 +20,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
     names = (
         *("study", "tables", "figures", "tuned", "searched", "untuned"),
         *("answers", "chosen", "claims", "families", "measured", "rules", "stretch", "travel"),
-        *("tasks", "foundation", "experts", "merges"),
+        *("tasks", "foundation", "experts", "merges", "at_once"),
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
         *("lungs", "pairs", "again"),
         *("searches", "verdicts", "shown", "judges"),

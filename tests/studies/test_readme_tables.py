@@ -76,8 +76,8 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
     more = {
         "robust_soups": {f"{name}.py" for name in parts},
         "robust_finetuning": {"claims.py", "experiments.py"},
-        "clip_headroom": {f"{name}.py" for name in ("answers", "experts", "foundation", "merges",
-                                                    "tasks")},
+        "clip_headroom": {f"{name}.py" for name in ("answers", "at_once", "claims", "experts",
+                                                    "foundation", "merges", "tasks")},
         "clip_fusion": {"searched.py", "untuned.py"},
         "enhancements": {"claims.py", "again.py"},
         "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
