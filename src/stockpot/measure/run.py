@@ -29,7 +29,7 @@ from stockpot.measure.specs import (
     measure_specs,
     model_specs,
 )
-from stockpot.measure.together.in_step import End
+from stockpot.measure.together.ends import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
 from stockpot.measure.together.sent import carry_out, sent
 from stockpot.models.forward.arithmetic import warn_if_emulated
