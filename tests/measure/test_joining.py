@@ -17,6 +17,7 @@ from pico import CLASSES, make_dataset
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.errors import BadDataError, PartialResultsError
+from stockpot.measure.cells import DataSpec
 from stockpot.measure.run import measure
 from stockpot.measure.together.fetched import Fetched
 from stockpot.models.forward.passes import Passes
@@ -218,6 +219,29 @@ def test_what_is_done_beside_is_in_nobodys_stages(four: list[str], toy_data: Dat
     passed = time.perf_counter() - start
     assert 0 < sum(r.cost.wall_seconds for r in results) <= passed
     assert 0 < sum(sum(r.cost.stages.values()) for r in results) <= passed
+
+
+def test_the_first_model_is_loaded_while_the_data_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], tmp_path: Path, toy_data: Dataset
+) -> None:
+    monkeypatch.setattr("stockpot.measure.together.loading.loads_beside", lambda device: True)
+    loaded: list[str] = []
+    begun = threading.Event()
+
+    def noted(folder: Path, config: object) -> object:
+        loaded.append(str(folder))
+        begun.set()
+        return plain_network(folder, config)  # type: ignore[arg-type]
+
+    def looked_at(self: DataSpec) -> Dataset:
+        happened(begun)
+        return toy_data
+
+    monkeypatch.setattr("stockpot.models.huggingface.plain_network", noted)
+    monkeypatch.setattr(DataSpec, "load", looked_at)
+    for _ in range(2):  # the second time all is saved, and nothing is loaded
+        measure(four[0], "clean", data=toy_data, out=tmp_path / "out")
+        assert loaded == four[:1]
 
 
 class Item:

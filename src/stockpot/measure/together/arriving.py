@@ -17,7 +17,7 @@ from stockpot.engine.stages import stage
 from stockpot.errors import UserError
 from stockpot.measure.together.ends import End
 from stockpot.measure.together.jobs import Asked, shares, task_of
-from stockpot.measure.together.loading import Loading
+from stockpot.measure.together.loading import Loading, loads_beside
 from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.models.kept import model_room, weight_bytes
 from stockpot.results.schema import CellResult
@@ -119,8 +119,3 @@ def opened(asked: Asked) -> OpenCell | End:
     except Exception as problem:
         return End(asked.number, None, problem)
     return End(asked.number, found) if isinstance(found, CellResult) else found
-
-
-def loads_beside(device: torch.device) -> bool:
-    """Whether models are loaded while others are asked: the processor must have time for it."""
-    return device.type != "cpu"

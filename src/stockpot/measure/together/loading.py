@@ -14,9 +14,11 @@ from typing import Self
 
 import torch
 
-from stockpot.measure.cells import undefended
+from stockpot.engine import pick_device
+from stockpot.errors import UserError
+from stockpot.measure.cells import Cell, undefended
 from stockpot.measure.together.jobs import Asked
-from stockpot.models.load import load_ahead
+from stockpot.models.load import identify, load_ahead
 
 _LOADERS = 2
 """Models that are read at a time: Python runs in one thread, and more would keep the first model
@@ -95,14 +97,48 @@ class Loading:
                 self._moved.notify_all()
 
     def _load(self, one: Asked) -> None:
-        source, device = one.cell.model.source, self._device
-        if one.key is None or not isinstance(source, str):
-            return
-        # On the stream of the passes every weight would wait for all that is queued there.
-        own = torch.cuda.stream(_stream(device)) if device.type == "cuda" else nullcontext()
-        with own:
-            options = undefended(one.cell.model.options)
-            load_ahead(source, options, device, one.key.model_fingerprint)
+        if one.key is not None:
+            _load(one.cell, self._device, one.key.model_fingerprint)
+
+
+def load_first(cell: Cell) -> threading.Thread | None:
+    """Begin to load the model of the first cell of a run, while its data is looked at.
+
+    Nothing is begun where results are saved already, which may be those that are asked for, nor
+    where the processor has no time for it.
+    """
+    source = cell.model.source
+    saved = cell.store is not None and os.path.isdir(cell.store) and any(os.scandir(cell.store))
+    if saved or not isinstance(source, str) or not os.path.isdir(source):
+        return None
+    try:
+        device = pick_device(cell.device)
+    except UserError:
+        return None  # the cell itself will fail with this
+    if not loads_beside(device):
+        return None
+
+    def load() -> None:
+        with suppress(Exception):  # of whatever kind: who opens the cell will hear
+            _load(cell, device, identify(source, undefended(cell.model.options)))
+
+    thread = threading.Thread(target=load, name="load first")
+    thread.start()
+    return thread
+
+
+def loads_beside(device: torch.device) -> bool:
+    """Whether models are loaded while others are asked: the processor must have time for it."""
+    return device.type != "cpu"
+
+
+def _load(cell: Cell, device: torch.device, fingerprint: str) -> None:
+    if not isinstance(cell.model.source, str):
+        return
+    # On the stream of the passes every weight would wait for all that is queued there.
+    own = torch.cuda.stream(_stream(device)) if device.type == "cuda" else nullcontext()
+    with own:
+        load_ahead(cell.model.source, undefended(cell.model.options), device, fingerprint)
 
 
 def _fitting(asked: Sequence[Asked], room: int) -> list[Asked]:
