@@ -40,6 +40,8 @@ class Arrivals:
         self._held = 0
         self._closed = False
         self._loading: Loading | None = None
+        self.joined = False
+        """Whether those who arrive join others, who go through the pictures already."""
         self.count = 0
         """Models that have arrived."""
         self.opened: dict[int, OpenCell] = {}
@@ -90,7 +92,7 @@ class Arrivals:
     def _open(self, model: object, cells: list[Asked]) -> Iterator[End]:
         found: OpenCell | None = None
         while cells and found is None:
-            first = opened(cells[0])
+            first = opened(cells[0], begins=not self.joined)
             if isinstance(first, OpenCell):
                 found = first
             else:
@@ -110,12 +112,17 @@ class Arrivals:
             self.tasks.setdefault(task, []).append(one)
 
 
-def opened(asked: Asked) -> OpenCell | End:
-    """A cell with its model; its end where that is not possible, or it is saved already."""
+def opened(asked: Asked, *, begins: bool = True) -> OpenCell | End:
+    """A cell with its model; its end where that is not possible, or it is saved already.
+
+    Args:
+        asked: the cell.
+        begins: as for `open_cell`.
+    """
     try:
         # Others may be under way without gradients; a model that is kept must know them.
         with torch.inference_mode(mode=False):
-            found = open_cell(asked.cell, asked.key)
+            found = open_cell(asked.cell, asked.key, begins=begins)
     except Exception as problem:
         return End(asked.number, None, problem)
     return End(asked.number, found) if isinstance(found, CellResult) else found

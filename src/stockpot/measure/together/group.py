@@ -102,9 +102,12 @@ class _Task:
             self._now = next(iter(self._alike))
             cells = self._alike.pop(self._now)
             self._inside = [found.model for found in cells.values()]
-            room = picture_room(next(iter(cells.values())).device) if joins else 0
+            several = len(cells) > 1 or self.more
+            room = picture_room(next(iter(cells.values())).device) if joins and several else 0
             joining = self if joins else None
+            self._arrivals.joined = joins
             yield from in_step(cells, self._progress, self._clock, self._endings, joining, room)
+            self._arrivals.joined = False
 
     @property
     def more(self) -> bool:
@@ -127,7 +130,8 @@ class _Task:
     def _opened(self) -> Iterator[End]:
         """Open the cells of the task that have arrived, by what they see."""
         for one in self._arrivals.tasks.pop(self._task):
-            found = self._arrivals.opened.pop(one.number, None) or opened(one)
+            known = self._arrivals.opened.pop(one.number, None)
+            found = known or opened(one, begins=not self._arrivals.joined)
             if isinstance(found, End):
                 yield found
                 continue

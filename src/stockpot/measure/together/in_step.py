@@ -58,6 +58,7 @@ class _Group:
         self._progress, self._clock, self._pictures = progress, clock, pictures
         self._counted = 0.0
         self.under: dict[int, Under] = {}
+        self._done: dict[int, tuple[int, int]] = {}
         self.count = 0
         """Cells that were ever under way."""
         self.too_large: dict[int, OpenCell] = {}
@@ -65,10 +66,20 @@ class _Group:
     def add(self, number: int, opened: OpenCell, around: ExitStack) -> None:
         """A cell before its first step."""
         around.enter_context(evaluating(opened.model))
-        context = opened.context(self._progress, self._pictures)
+        context = opened.context(self._told(number), self._pictures)
         watch = around.enter_context(watching(opened.model))
         self.under[number] = Under(number, opened, context, _begun(opened, context), watch)
         self.count += 1
+
+    def _told(self, number: int) -> Progress:
+        """How far a cell is; where each goes its own way, how far all of them are."""
+
+        def told(what: str, done: int, total: int) -> None:
+            self._done[number] = (done, total)
+            all_done, all_total = (sum(each) for each in zip(*self._done.values(), strict=True))
+            self._progress(what, all_done, all_total)
+
+        return told if self._pictures.room else self._progress
 
     def choose(self) -> Under | None:
         """Who takes the next step: the first that need not wait, or whoever is behind.
@@ -101,6 +112,7 @@ class _Group:
         waited, self._counted = self._pictures.seconds - self._counted, self._pictures.seconds
         for each in among:
             each.seconds += waited / len(among)
+        one.watch.settle()
         one.together = self.count
         del self.under[one.number]
 
