@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 import torch
 
 from stockpot.datasets.stream import ahead
+from stockpot.engine import pick_device
 from stockpot.engine.stages import Clock, timed
 from stockpot.measure import measures
 from stockpot.measure.measurement import Progress, no_progress
@@ -75,8 +76,10 @@ def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[
 
 
 def _joins(asked: Asked) -> bool:
-    """Whether models may join others that are under way."""
-    return shares(asked.cell) and measures.get(asked.cell.measure).tags.joins
+    """Whether models may join others that are under way: what they miss must be kept for them."""
+    if not shares(asked.cell) or not measures.get(asked.cell.measure).tags.joins:
+        return False
+    return picture_room(pick_device(asked.cell.device)) > 0
 
 
 class _Task:
