@@ -244,6 +244,20 @@ def test_the_first_model_is_loaded_while_the_data_is_looked_at(
         assert loaded == four[:1]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("room", [1, 3 * 8 * 3 * 16 * 16, 2**20])
+def test_on_a_gpu_numbers_are_those_of_a_model_alone(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], room: int
+) -> None:
+    data = encoded()
+    on = {"device": "cuda", "batch_size": 8}
+    expected = numbers([r for model in four for r in measure(model, "clean", data=data, **on)])
+    monkeypatch.setattr("stockpot.measure.together.group.picture_room", lambda device: room)
+    together = measure(four, "clean", data=data, **on)
+    assert numbers(together) == expected
+    assert together[-1].cost.together == 4
+
+
 class Item:
     def __init__(self, number: int) -> None:
         self.number, self.pixels = number, torch.zeros(1)

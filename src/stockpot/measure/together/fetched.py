@@ -50,7 +50,6 @@ class Fetched(Generic[S]):
         self._ended = self._closed = False
         self._failed: Exception | None = None
         self._first: torch.cuda.Stream | None = None
-        self._looked_at: torch.cuda.Event | None = None
         if device.type == "cuda":
             self._first = torch.cuda.current_stream(device)
             second_stream(device).wait_stream(self._first)
@@ -77,10 +76,6 @@ class Fetched(Generic[S]):
                 raise self._failed
             return None
         if self._first is not None and found.whole is not None:
-            if self._looked_at is not None:
-                # Python is no more than two items ahead of the GPU, and so is memory.
-                self._looked_at.synchronize()
-            self._looked_at = self._first.record_event()
             with stage(self._waits):
                 self._first.wait_event(found.whole)
             # Freed by Python, its memory must wait for the stream that still reads it.
