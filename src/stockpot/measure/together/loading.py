@@ -108,7 +108,7 @@ def load_first(cell: Cell) -> threading.Thread | None:
     where the processor has no time for it.
     """
     source = cell.model.source
-    saved = cell.store is not None and os.path.isdir(cell.store) and any(os.scandir(cell.store))
+    saved = cell.store is not None and os.path.isdir(cell.store) and bool(os.listdir(cell.store))
     if saved or not isinstance(source, str) or not os.path.isdir(source):
         return None
     try:
