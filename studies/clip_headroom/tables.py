@@ -113,25 +113,25 @@ def gate_table(logs: Sequence[Mapping[str, Any]]) -> str:
     return markdown(["gate", "by seed", "met"], body)
 
 
-def cost(logs: Sequence[Mapping[str, Any]]) -> str:
+def cost(runs: Sequence[Mapping[str, Any]]) -> str:
     """What each part of a run took, as its log tells it."""
     parts = {"base": "base", "expert-": "an expert, mean", "joint": "joint training",
              "published": "merges at published settings, and their answers",
              "tuned": "scales on validation images"}  # fmt: skip
     body = []
     for start, text in parts.items():
-        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in logs]
+        each = [[log[key]["seconds"] for key in log if key.startswith(start)] for log in runs]
         if start == "published":  # the slowest came last in a later run, as a part of their own
             each = [of and [sum(of) + log.get("rest", {}).get("seconds", 0)]
-                    for of, log in zip(each, logs, strict=True)]  # fmt: skip
+                    for of, log in zip(each, runs, strict=True)]  # fmt: skip
         told = [f"{np.mean(seconds):.0f}" if seconds else "-" for seconds in each]
         body.append([text, ", ".join(told)])
     return markdown(["part", "seconds, by seed"], body)
 
 
-def vectors(logs: Sequence[Mapping[str, Any]]) -> str:
+def vectors(runs: Sequence[Mapping[str, Any]]) -> str:
     """How long the task vectors are beside the base's weights, and how nearly orthogonal."""
-    found = [log["lengths"] for log in logs if "lengths" in log]
+    found = [log["lengths"] for log in runs if "lengths" in log]
     lengths = [percent(value) for told in found for value in told["of_base"].values()]
     cosine = max(float(told["largest_cosine"]) for told in found)
     ends = sorted(lengths, key=float)

@@ -20,7 +20,7 @@ from stockpot.engine import Outcome
 from stockpot.errors import BadDataError, PartialResultsError
 from stockpot.measure.grids import CorruptedBatches
 from stockpot.measure.run import measure
-from stockpot.measure.together import group, jobs
+from stockpot.measure.together import arriving, jobs
 from stockpot.measure.together.pictures import Pictures
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.passes import Passes
@@ -109,7 +109,7 @@ def test_models_stream_in_groups_that_fit(monkeypatch, toy_data) -> None:
     models = {f"m{seed}": random_model(seed) for seed in range(5)}
     expected = alone(models, BOTH, toy_data)
     size = 4 * (48 * 4 + 4)
-    monkeypatch.setattr(group, "model_room", lambda device: 2 * size)
+    monkeypatch.setattr(arriving, "model_room", lambda device: 2 * size)
     together = measure(models, BOTH, data=toy_data)
     assert numbers(together) == expected
     assert [r.cost.together for r in together if r.key.measure == "clean"] == [2, 2, 2, 2, 1]

@@ -24,6 +24,9 @@ class MeasureTags(Tags):
     """Whether it takes models that change by being asked, and says what they were asked."""
     splits: bool = False
     """Whether its (first) pass over the images can be divided among workers, with `shards`."""
+    joins: bool = False
+    """Whether a model may begin while others are under way: every step is the next batch of the
+    data itself, and nothing else."""
 
 
 measures = Kind[Callable[..., "Measurement"]](

@@ -26,7 +26,7 @@ from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
-@measures.register("clean", passes=True, splits=True)
+@measures.register("clean", passes=True, splits=True, joins=True)
 @in_steps
 def clean(
     model: Classifier,

@@ -29,8 +29,9 @@ from stockpot.measure.specs import (
     measure_specs,
     model_specs,
 )
-from stockpot.measure.together.in_step import End
+from stockpot.measure.together.ends import End
 from stockpot.measure.together.jobs import Asked, divide, model_of, split
+from stockpot.measure.together.loading import load_first
 from stockpot.measure.together.sent import carry_out, sent
 from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.forward.options import chosen_forward
@@ -189,6 +190,8 @@ def run_cells(
 
     with stage("load"):
         hash_ahead(_folders(cells))
+        if here and cells:
+            load_first(cells[0])
     for index, cell in enumerate(cells):
         # Finished cells are found here, so that no worker starts for nothing.
         key, known = _known(cell, identities)

@@ -67,6 +67,10 @@ class Watch:
             self.seen += len(outputs)
             self._broken = self._broken + broken
 
+    def settle(self) -> None:
+        """Bring the count over from the device: others may read it beside its work then."""
+        self._broken = self.broken
+
     def recall(self, seen: int, broken: int) -> None:
         """Count what was seen at another time."""
         self.seen += seen

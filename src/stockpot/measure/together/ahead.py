@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from threading import Thread
 
 import torch
@@ -20,12 +15,7 @@ from stockpot.datasets.stream.geometry import Fit
 from stockpot.errors import UserError
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, undefended
-from stockpot.measure.together.jobs import Asked
-from stockpot.models.kept import model_room
-from stockpot.models.load import expected_preprocess, load_ahead
-
-_LOADERS = 4
-"""Models that are read at a time: more would wait for the interpreter."""
+from stockpot.models.load import expected_preprocess
 
 
 def decode_ahead(cell: Cell, data: Dataset) -> None:
@@ -54,31 +44,6 @@ def corrupt_ahead(cell: Cell, data: Dataset, device: torch.device) -> Thread | N
         profile=asked["profile"],
         overlays=asked["overlays"],
     )
-
-
-@contextmanager
-def models_ahead(asked: Iterable[Asked], device: torch.device) -> Iterator[None]:
-    """Load models beside each other, as many as there is room for, while cells are opened in turn.
-
-    Args:
-        asked: the first cell of each model.
-        device: where they go.
-    """
-    room = model_room(device)
-    with ThreadPoolExecutor(_LOADERS, thread_name_prefix="load") as threads:
-        try:
-            for one in asked:
-                source = one.cell.model.source
-                if one.key is None or not isinstance(source, str) or not os.path.isdir(source):
-                    continue
-                room -= sum(file.stat().st_size for file in Path(source).glob("*.safetensors"))
-                if room < 0:
-                    break
-                options = undefended(one.cell.model.options)
-                threads.submit(load_ahead, source, options, device, one.key.model_fingerprint)
-            yield
-        finally:
-            threads.shutdown(cancel_futures=True)
 
 
 def _fits(cell: Cell, data: Dataset) -> tuple[Fit | None, ...]:

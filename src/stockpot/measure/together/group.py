@@ -3,32 +3,35 @@
 Cells that ask one question of different models (measure, data, parameters, seed and options are
 the same) form a task. The models of a task are loaded as long as their weights fit into
 `model_room`; those that want pictures of the same size then go through the data together, each
-batch decoded and corrupted once, while their weights stay for the next task. Each cell is saved as
-soon as it is whole, and one that fails ends alone. The numbers are those of every cell by itself.
+batch decoded and corrupted once, while their weights stay for the next task. Where the measure lets
+models join, the first are asked while the others are still being loaded. Each cell is saved as soon
+as it is whole, and one that fails ends alone. The numbers are those of every cell by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import torch
 
 from stockpot.datasets.stream import ahead
 from stockpot.engine import pick_device
 from stockpot.engine.stages import Clock, timed
-from stockpot.errors import UserError
+from stockpot.measure import measures
 from stockpot.measure.measurement import Progress, no_progress
-from stockpot.measure.together.ahead import models_ahead
-from stockpot.measure.together.in_step import End, alone, in_step
-from stockpot.measure.together.jobs import Asked, model_of, shares, task_of
-from stockpot.measure.together.open_cell import OpenCell, open_cell
+from stockpot.measure.together.arriving import Arrivals, opened
+from stockpot.measure.together.ends import End, Endings
+from stockpot.measure.together.in_step import alone, in_step
+from stockpot.measure.together.jobs import Asked, model_of, shares
+from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.pictures import geometry
 from stockpot.models.forward.passes import kept_passes
-from stockpot.models.kept import holding_models, model_room, weight_bytes
-from stockpot.results.schema import CellResult
+from stockpot.models.kept import holding_models
 
-MOST = 32
-"""Models that are measured together at most: what a GPU needs beside their weights is theirs too,
-and what was done of a group is lost when it is killed."""
+PICTURES = 2 * 2**30
+"""The most bytes of pictures that stay on a GPU for models that are behind: 14,000 of 224 px."""
+_SHARE = 8
+"""Of the memory of a GPU that is free, such pictures take one part in so many."""
 
 
 def run_group(
@@ -60,76 +63,93 @@ def _ends(asked: Sequence[Asked], progress: Progress, clock: Clock) -> Iterator[
     for one in asked:
         waiting.setdefault(model_of(one.cell), []).append(one)
     while waiting:
-        with holding_models():
-            opened: dict[int, OpenCell] = {}
-            tasks: dict[object, list[Asked]] = {}
-            held = 0
-            with _loading(waiting):
-                for model, cells in list(waiting.items()):
-                    # Each model is loaded for the first of its cells that is not there yet.
-                    found: OpenCell | None = None
-                    while cells and found is None:
-                        first = _opened(cells[0])
-                        if isinstance(first, OpenCell):
-                            found = first
-                        else:
-                            cells.pop(0)
-                            yield first
-                    if found is None:
-                        del waiting[model]
-                        continue
-                    held += weight_bytes(found.model)
-                    if opened and (held > model_room(found.device) or len(opened) >= MOST):
-                        break
-                    opened[cells[0].number] = found
-                    for one in waiting.pop(model):
-                        task = task_of(one.cell) if shares(one.cell) else one.number
-                        tasks.setdefault(task, []).append(one)
-            found = None
-            count = len(opened)
-            for together in tasks.values():
-                yield from _task(together, opened, progress, clock)
-        if count > 2:
+        with holding_models(), Arrivals(waiting) as arrivals, Endings(clock) as endings:
+            while arrivals.more or arrivals.tasks:
+                first = next(iter(arrivals.tasks.values()), None)
+                if arrivals.more and (first is None or not _joins(first[0])):
+                    yield from arrivals.take(wait=True)
+                    continue
+                yield from _Task(arrivals, endings, progress, clock).ends()
+            yield from endings.rest()
+        if arrivals.count > 2:
             kept_passes.cache_clear()  # as many as there were, they are not worth their memory
 
 
-def _loading(waiting: Mapping[object, Sequence[Asked]]) -> AbstractContextManager[None]:
-    """Begin to load the models that are waiting, where the processor has time for it."""
-    first = [cells[0] for cells in waiting.values()][:MOST]
-    try:
-        device = pick_device(first[0].cell.device)
-    except UserError:
-        return nullcontext()  # the cells themselves will fail with this
-    few = len(first) < 2 or device.type == "cpu"
-    return nullcontext() if few else models_ahead(first, device)
+def _joins(asked: Asked) -> bool:
+    """Whether models may join others that are under way: what they miss must be kept for them."""
+    if not shares(asked.cell) or not measures.get(asked.cell.measure).tags.joins:
+        return False
+    return picture_room(pick_device(asked.cell.device)) > 0
 
 
-def _task(
-    asked: Sequence[Asked], opened: dict[int, OpenCell], progress: Progress, clock: Clock
-) -> Iterator[End]:
+class _Task:
     """One question to several models: those that see the same pictures go together."""
-    shared = shares(asked[0].cell)
-    alike: dict[object, dict[int, OpenCell]] = {}
-    for one in asked:
-        found = opened.pop(one.number, None) or _opened(one)
-        if isinstance(found, End):
-            yield found
-            continue
-        if not shared:
-            yield alone(one.number, found, progress, clock)
-            continue
-        seen: object = geometry(found.model.preprocess)
-        # One model under two names is asked twice: who watches it must not see both.
-        while any(other.model is found.model for other in alike.get(seen, {}).values()):
-            seen = (seen, "again")
-        alike.setdefault(seen, {})[one.number] = found
-    while alike:
-        yield from in_step(alike.pop(next(iter(alike))), progress, clock)
+
+    def __init__(
+        self, arrivals: Arrivals, endings: Endings, progress: Progress, clock: Clock
+    ) -> None:
+        self._arrivals, self._endings = arrivals, endings
+        self._progress, self._clock = progress, clock
+        self._task = next(iter(arrivals.tasks))
+        self._alike: dict[Hashable, dict[int, OpenCell]] = {}
+        self._now: Hashable = None
+        """What those who are under way see; others wait for their turn."""
+        self._inside: list[object] = []
+        """The models that are under way."""
+
+    def ends(self) -> Iterator[End]:
+        """Measure the cells of the task, and of whoever arrives meanwhile."""
+        joins = _joins(self._arrivals.tasks[self._task][0])
+        yield from self._opened()
+        while self._alike:
+            self._now = next(iter(self._alike))
+            cells = self._alike.pop(self._now)
+            self._inside = [found.model for found in cells.values()]
+            several = len(cells) > 1 or self.more
+            room = picture_room(next(iter(cells.values())).device) if joins and several else 0
+            joining = self if joins else None
+            self._arrivals.joined = joins
+            yield from in_step(cells, self._progress, self._clock, self._endings, joining, room)
+            self._arrivals.joined = False
+
+    @property
+    def more(self) -> bool:
+        """Whether another model may come."""
+        return self._arrivals.more
+
+    def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
+        """Models that have arrived and see what those see that are under way."""
+        yield from self._arrivals.take(wait=wait)
+        if self._task in self._arrivals.tasks:
+            yield from self._opened()
+            for number, found in list(self._alike.get(self._now, {}).items()):
+                if not any(found.model is other for other in self._inside):
+                    del self._alike[self._now][number]
+                    self._inside.append(found.model)
+                    yield number, found
+            if not self._alike.get(self._now, True):
+                del self._alike[self._now]
+
+    def _opened(self) -> Iterator[End]:
+        """Open the cells of the task that have arrived, by what they see."""
+        for one in self._arrivals.tasks.pop(self._task):
+            known = self._arrivals.opened.pop(one.number, None)
+            found = known or opened(one, begins=not self._arrivals.joined)
+            if isinstance(found, End):
+                yield found
+                continue
+            if not shares(one.cell):
+                yield alone(one.number, found, self._progress, self._clock)
+                continue
+            seen: Hashable = geometry(found.model.preprocess)
+            # One model under two names is asked twice: who watches it must not see both.
+            while any(other.model is found.model for other in self._alike.get(seen, {}).values()):
+                seen = (seen, "again")
+            self._alike.setdefault(seen, {})[one.number] = found
 
 
-def _opened(asked: Asked) -> OpenCell | End:
-    try:
-        found = open_cell(asked.cell, asked.key)
-    except Exception as problem:
-        return End(asked.number, None, problem)
-    return End(asked.number, found) if isinstance(found, CellResult) else found
+def picture_room(device: torch.device) -> int:
+    """Bytes of pictures that may stay on a device; a processor's models go in step."""
+    if device.type != "cuda":
+        return 0
+    return min(PICTURES, int(torch.cuda.mem_get_info(device)[0]) // _SHARE)

@@ -1,126 +1,192 @@
 """The cells of one task, each model's a step at a time until all are whole.
 
-Models that see the same pictures take each step together. Once only statistics are left, as their
-measure says (`NUMBERS`), those of all models are done beside each other.
+Models that see the same pictures take each step together. Of a measure that lets models join
+(`joins`) a step is the next batch of the data: there a model begins when it is loaded, finds the
+batches that the others have seen, and goes on whenever its next one is there.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Protocol
 
 import torch
 
-from stockpot.engine import device_name
-from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import Clock, stage
 from stockpot.measure import measures
 from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress
+from stockpot.measure.together.ends import End, Endings, Under, divide, finished
 from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.pictures import Pictures
-from stockpot.measure.together.steps import NUMBERS, Step, Steps, steps_of
+from stockpot.measure.together.steps import NUMBERS, Steps, steps_of
 from stockpot.models.classifier import evaluating
-from stockpot.results.schema import CellResult, Cost
-from stockpot.score.predictions import Watch, watching
+from stockpot.score.predictions import watching
+
+_PAUSE = 0.001
+_LEAD = 3
+"""Steps that Python may be ahead of a GPU: enough that it never waits for Python, and few, so that
+whose turn it is is decided late, and a model that has seen all ends before the others have."""
 
 
-class End(NamedTuple):
-    """What became of the cell of a number."""
+class Joining(Protocol):
+    """Models that come later."""
 
-    number: int
-    result: CellResult | None
-    error: Exception | None = None
+    @property
+    def more(self) -> bool:
+        """Whether another may come."""
+        ...
 
-
-@dataclass
-class _Under:
-    """A cell under way, and what it has taken so far."""
-
-    opened: OpenCell
-    context: Context
-    steps: Steps[Measurement]
-    watch: Watch
-    left: Step = None
-    """`NUMBERS` once nothing is left but statistics."""
-    seconds: float = 0.0
-    stages: dict[str, float] = field(default_factory=dict)
+    def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
+        """Those that are there now, or at least one, and ends of cells that are not measured."""
+        ...
 
 
-def in_step(cells: dict[int, OpenCell], progress: Progress, clock: Clock) -> Iterator[End]:
-    """One step of each cell in turn until all are whole; the cells have one task."""
-    pictures, device = Pictures(), next(iter(cells.values())).device
+class Nobody:
+    """Nobody comes later."""
+
+    more = False
+
+    def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
+        """None."""
+        return iter(())
+
+
+class _Group:
+    """The cells that are under way, and those of which no more than statistics is left."""
+
+    def __init__(self, progress: Progress, clock: Clock, pictures: Pictures) -> None:
+        self._progress, self._clock, self._pictures = progress, clock, pictures
+        self._counted = 0.0
+        self.under: dict[int, Under] = {}
+        self._done: dict[int, tuple[int, int]] = {}
+        self.count = 0
+        """Cells that were ever under way."""
+        self.too_large: dict[int, OpenCell] = {}
+        self._queued: deque[torch.cuda.Event] = deque()
+
+    def add(self, number: int, opened: OpenCell, around: ExitStack) -> None:
+        """A cell before its first step."""
+        around.enter_context(evaluating(opened.model))
+        context = opened.context(self._told(number), self._pictures)
+        watch = around.enter_context(watching(opened.model))
+        self.under[number] = Under(number, opened, context, _begun(opened, context), watch)
+        self.count += 1
+
+    def _told(self, number: int) -> Progress:
+        """How far a cell is; where each goes its own way, how far all of them are."""
+
+        def told(what: str, done: int, total: int) -> None:
+            self._done[number] = (done, total)
+            all_done, all_total = (sum(each) for each in zip(*self._done.values(), strict=True))
+            self._progress(what, all_done, all_total)
+
+        return told if self._pictures.room else self._progress
+
+    def choose(self) -> Under | None:
+        """Who takes the next step: the first that need not wait, or whoever is behind.
+
+        None where nobody is under way.
+        """
+        under = self.under.values()
+        if self._pictures.room:
+            for one in under:
+                if self._pictures.ready(one.taken):
+                    return one
+        return min(under, key=lambda one: one.taken, default=None)
+
+    def keep(self, more: bool) -> None:
+        """Tell the pictures what may still be asked for: all, while somebody may begin."""
+        places = [one.taken for one in self.under.values()]
+        self._pictures.floor = 0 if more or not places else min(places)
+
+    def step(self, one: Under) -> Ran | Exception | None:
+        """A step of a cell; to wait for pictures is nobody's own time."""
+        start, before = time.perf_counter(), self._pictures.seconds
+        found = one.step()
+        if self._pictures.room and one.opened.device.type == "cuda":
+            self._queued.append(torch.cuda.current_stream(one.opened.device).record_event())
+            if len(self._queued) > _LEAD:
+                self._queued.popleft().synchronize()
+        one.seconds += time.perf_counter() - start - (self._pictures.seconds - before)
+        return found
+
+    def leave(self, one: Under) -> None:
+        """A cell asks its model no more: what has passed until now is counted."""
+        among = list(self.under.values())
+        divide(self._clock.taken(), among)
+        waited, self._counted = self._pictures.seconds - self._counted, self._pictures.seconds
+        for each in among:
+            each.seconds += waited / len(among)
+        one.watch.settle()
+        one.together = self.count
+        del self.under[one.number]
+
+
+def in_step(
+    cells: dict[int, OpenCell],
+    progress: Progress,
+    clock: Clock,
+    endings: Endings,
+    joining: Joining | None = None,
+    room: int = 0,
+) -> Iterator[End]:
+    """One step of each cell in turn until all are whole; the cells have one task.
+
+    Args:
+        cells: those that are there, by number.
+        progress: called as images are done.
+        clock: by which time is counted.
+        endings: takes over cells of which statistics are left; they end there.
+        joining: models that come later.
+        room: bytes of pictures that may be kept for models that are behind.
+    """
+    coming = joining or Nobody()
+    pictures, device = Pictures(room), next(iter(cells.values())).device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     clock.on(device)
-    too_large: dict[int, OpenCell] = {}
+    group = _Group(progress, clock, pictures)
     with ExitStack() as around:
-        under: dict[int, _Under] = {}
+        around.callback(pictures.close)
         for number, opened in cells.items():
-            around.enter_context(evaluating(opened.model))
-            context = opened.context(progress, pictures)
-            watch = around.enter_context(watching(opened.model))
-            under[number] = _Under(opened, context, _begun(opened, context), watch)
-        while under:
-            for number, found in _round(dict(under), pictures):
-                if found is None:
-                    continue
-                if isinstance(found, torch.OutOfMemoryError):
-                    too_large[number] = under.pop(number).opened
-                    continue
-                if isinstance(found, Exception):
-                    del under[number]
-                    yield End(number, None, found)
-                    continue
-                _divide(clock.taken(), under.values())
-                one = under.pop(number)
-                seconds = one.seconds + pictures.seconds / len(cells)
-                yield _finished(number, one.opened, found, seconds, one.stages, len(cells))
-    del pictures
-    for number, opened in too_large.items():
+            group.add(number, opened, around)
+        while group.under or coming.more:
+            group.keep(coming.more)
+            one = group.choose()
+            waits = one is None or not pictures.ready(one.taken)
+            # With nobody to ask, or no room for what the first would ask for, others must come.
+            for arrival in coming.take(wait=one is None or (waits and pictures.full)):
+                if isinstance(arrival, End):
+                    yield arrival
+                else:
+                    group.add(*arrival, around)
+            yield from endings.over()
+            if one is not None and not (waits and coming.more):
+                yield from _stepped(one, group, endings)
+            elif one is not None:
+                with stage("decode"):  # whichever comes first, a picture or a model
+                    time.sleep(_PAUSE)
+    for number, opened in group.too_large.items():
         yield alone(number, opened, progress, clock)
 
 
-def _round(
-    under: dict[int, _Under], pictures: Pictures
-) -> Iterator[tuple[int, Ran | Exception | None]]:
-    """A step of every cell; statistics of several cells beside each other."""
-    numbers = {number: one for number, one in under.items() if one.left == NUMBERS}
-    if len(numbers) > 1:
-        start = time.perf_counter()
-        with ThreadPoolExecutor(min(len(numbers), usable_cores())) as threads, stage("score"):
-            found = list(threads.map(_last_step, numbers.values()))
-        for one in numbers.values():
-            one.seconds += (time.perf_counter() - start) / len(numbers)
-        yield from zip(numbers, found, strict=True)
-    for number, one in under.items():
-        if len(numbers) > 1 and number in numbers:
-            continue
-        start, before = time.perf_counter(), pictures.seconds
-        step = _step(one)
-        one.seconds += time.perf_counter() - start - (pictures.seconds - before)
-        yield number, step
-
-
-@torch.inference_mode()  # a thread has a mode of its own
-def _last_step(one: _Under) -> Ran | Exception | None:
-    return _step(one)
-
-
-def _step(one: _Under) -> Ran | Exception | None:
-    """A step of a cell: what it found if it was the last one, or why there is no other."""
-    try:
-        with stage("score"):
-            one.left = next(one.steps)
-    except StopIteration as whole:
-        return Ran(whole.value, one.watch, one.context)
-    except Exception as problem:
-        return problem
-    return None
+def _stepped(one: Under, group: _Group, endings: Endings) -> Iterator[End]:
+    found = group.step(one)
+    if isinstance(found, torch.OutOfMemoryError):
+        group.too_large[one.number] = group.under.pop(one.number).opened
+    elif isinstance(found, Exception):
+        del group.under[one.number]
+        yield End(one.number, None, found)
+    elif found is not None:
+        group.leave(one)
+        yield one.finished(found)
+    elif one.left == NUMBERS:
+        group.leave(one)
+        endings.begin(one)
 
 
 def _begun(opened: OpenCell, context: Context) -> Steps[Measurement]:
@@ -147,36 +213,4 @@ def alone(number: int, opened: OpenCell, progress: Progress, clock: Clock) -> En
             ran = in_memory(cell.measure, opened.model, opened.data, context, cell.params)
     except Exception as problem:
         return End(number, None, problem)
-    return _finished(number, opened, ran, time.perf_counter() - start, clock.taken(), 1)
-
-
-def _divide(seconds: Mapping[str, float], under: Collection[_Under]) -> None:
-    """What has passed belongs to all that are under way in equal parts."""
-    for one in under:
-        for name, spent in seconds.items():
-            one.stages[name] = one.stages.get(name, 0.0) + spent / len(under)
-
-
-def _finished(
-    number: int,
-    opened: OpenCell,
-    ran: Ran,
-    seconds: float,
-    stages: Mapping[str, float],
-    together: int,
-) -> End:
-    device = opened.device
-    cost = Cost(
-        wall_seconds=seconds,
-        device=device_name(device),
-        peak_memory_bytes=(
-            torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-        ),
-        images=ran.found.images,
-        stages={name: round(spent, 4) for name, spent in stages.items()},
-        together=together,
-    )
-    try:
-        return End(number, opened.finish(ran, cost))
-    except Exception as problem:
-        return End(number, None, problem)
+    return finished(number, opened, ran, time.perf_counter() - start, clock.taken(), 1)

@@ -147,12 +147,15 @@ class OpenCell:
         return with_unseen(result, known_images) if known_images else result
 
 
-def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
+def open_cell(
+    cell: Cell, key: CellKey | None = None, *, begins: bool = True
+) -> OpenCell | CellResult:
     """Load what a cell needs; one that is already saved is read, not repeated.
 
     Args:
         cell: what to measure.
         key: the cell's key, where it is known.
+        begins: whether to begin with its pictures; not where somebody goes through them already.
     """
     with stage("load"):
         key = key or cell.key()
@@ -167,7 +170,7 @@ def open_cell(cell: Cell, key: CellKey | None = None) -> OpenCell | CellResult:
                 hint="Start it again: what is saved stays, and the rest is asked of what is there.",
             )
         device = pick_device(cell.device)
-        if device.type != "cpu":  # there, whoever loads the model needs the processor
+        if begins and device.type != "cpu":  # there, whoever loads the model needs the processor
             decode_ahead(cell, data)
             corrupt_ahead(cell, data, device)
         model = model_for(cell.model, data, device, key.model_fingerprint)

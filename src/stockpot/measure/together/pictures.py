@@ -4,33 +4,27 @@
 those who go in step share it and memory does not grow with their number; who falls behind makes
 pictures of its own, with the same bytes.
 
-On a GPU the pictures of the next batch are made beside the model that looks at the last one, on a
-stream of their own (`beside`): corrupting and classifying then take the time of the longer.
+Where there is room, batches of the data itself (`of`) are kept from the last model's place to the
+first one's: a model that is loaded later finds all that it has missed, and each can go on whenever
+its next batch is there (`fetched.py`), whatever the others wait for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import cache
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
-from stockpot.engine.stages import Stage, stage
+from stockpot.engine.stages import Stage
 from stockpot.measure.parts import Part, window
+from stockpot.measure.together.beside import Shown, beside
+from stockpot.measure.together.fetched import Fetched
 from stockpot.models.preprocess import Preprocess
-
-
-class Shown(Protocol):
-    """A batch as a model sees it, on its device, whatever else is said of it."""
-
-    @property
-    def pixels(self) -> Tensor: ...
-
 
 S = TypeVar("S", bound=Shown)
 
@@ -45,8 +39,17 @@ class Seen(NamedTuple):
 class Pictures:
     """Batches by what they show; one for all models that are measured together."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
+        """Nothing is made yet.
+
+        Args:
+            room: bytes of batches of the data itself that are kept; 0 keeps the last one alone.
+        """
+        self.room = room
+        self.floor = 0
+        """Where there is room: the number of the first batch that somebody may still ask for."""
         self._streams: dict[Hashable, _Stream[Any]] = {}
+        self._begun: list[_Stream[Any]] = []
         self._loaded: dict[str, Dataset] = {}
         self.mark = object()
         """Stands for this lifetime of pictures; what else is remembered may name it."""
@@ -69,16 +72,20 @@ class Pictures:
             waits: as which stage it counts when a GPU must wait for them.
         """
 
-        def begun() -> Iterator[S]:
-            return beside(make(), device, waits)
+        return self._all(what, lambda: _Stream(beside(make(), device, waits)))
 
-        stream = self._streams.get(what)
-        if stream is None or stream.number > 0:
-            stream = self._streams[what] = _Stream(begun())
+    def _all(self, what: Hashable, begin: Callable[[], _Stream[S]]) -> Iterator[S]:
+        def begun() -> _Stream[S]:
+            self._begun.append(begin())
+            return self._begun[-1]
+
+        stream: _Stream[S] | None = self._streams.get(what)
+        if stream is None or not stream.has(0):
+            stream = self._streams[what] = begun()
         number = 0
         while True:
-            if stream.number > number:  # the others are ahead
-                stream = _Stream(begun())
+            if not stream.has(number):  # the others are ahead
+                stream = begun()
             start = time.perf_counter()
             item = stream.at(number)
             self.seconds += time.perf_counter() - start
@@ -109,7 +116,25 @@ class Pictures:
                 yield Seen(batch.images, batch)
 
         what = (*told_apart(data, preprocess), size, str(device), part)
+        if self.room:
+            return self._all(what, lambda: _Kept(Fetched(make, device), self))
         return self.shared(what, make, device)
+
+    def ready(self, number: int) -> bool:
+        """Whether nobody would have to wait for a batch of this number."""
+        return all(stream.ready(number) for stream in self._streams.values())
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another batch."""
+        return any(stream.full for stream in self._streams.values())
+
+    def close(self) -> None:
+        """Make no more."""
+        for stream in self._begun:
+            stream.close()
+        self._begun.clear()
+        self._streams.clear()
 
 
 def told_apart(data: Dataset, preprocess: Preprocess) -> tuple[Hashable, ...]:
@@ -132,7 +157,20 @@ class _Stream(Generic[S]):
         self._last: S | None = None
         self._failed: Exception | None = None
         self.number = -1
-        """Which batch is kept."""
+        """Which batch was made last."""
+
+    def has(self, number: int) -> bool:
+        """Whether the batch of this number is kept, or yet to come."""
+        return number >= self.number
+
+    def ready(self, number: int) -> bool:
+        """Whether it can be had without waiting, as far as one can tell."""
+        return True
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another."""
+        return False
 
     def at(self, number: int) -> S | None:
         """The batch of this number, which must not lie behind; none after the last."""
@@ -147,39 +185,56 @@ class _Stream(Generic[S]):
             raise self._failed
         return self._last
 
-
-def beside(source: Iterator[S], device: torch.device, waits: Stage = "decode") -> Iterator[S]:
-    """The same items; on a GPU each is made on a second stream while the last one is looked at.
-
-    One item is made ahead, and Python is never more than two items ahead of the GPU, so that
-    memory is that of a few items.
-    """
-    if device.type != "cuda":
-        yield from source
-        return
-    first, second = torch.cuda.current_stream(device), _second(device)
-    second.wait_stream(first)
-
-    def made() -> tuple[S, torch.cuda.Event] | None:
-        with torch.cuda.stream(second):
-            item = next(source, None)
-            return None if item is None else (item, second.record_event())
-
-    looked_at: torch.cuda.Event | None = None
-    coming = made()
-    while coming is not None:
-        item, whole = coming
-        with stage(waits):
-            first.wait_event(whole)
-        # Freed by Python, its memory must wait for the stream that still reads it.
-        item.pixels.record_stream(first)
-        coming = made()
-        yield item
-        if looked_at is not None:
-            looked_at.synchronize()
-        looked_at = first.record_event()
+    def close(self) -> None:
+        """Nobody asks any more."""
 
 
-@cache
-def _second(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+class _Kept(_Stream[S]):
+    """A way through batches, kept from the floor that `Pictures` has to the last one made."""
+
+    def __init__(self, source: Fetched[S], pictures: Pictures) -> None:
+        super().__init__(iter(()))
+        self._fetched, self._pictures = source, pictures
+        self._kept: dict[int, S] = {}
+        self._ended = False
+
+    def has(self, number: int) -> bool:
+        return number in self._kept or number > self.number
+
+    def ready(self, number: int) -> bool:
+        if number in self._kept or self._ended or number <= self.number:
+            return True
+        return not self.full and self._fetched.ready()
+
+    @property
+    def full(self) -> bool:
+        self._forget()
+        held = [item.pixels.nbytes for item in self._kept.values()]
+        # The next is as large as the others; but one is always made.
+        return bool(held) and sum(held) + max(held) > self._pictures.room
+
+    def at(self, number: int) -> S | None:
+        while self.number < number and not self._ended:
+            self._forget()
+            try:
+                item = self._fetched.take()
+            except Exception as problem:
+                self._failed, item = problem, None
+            if item is None:
+                self._ended = True
+                break
+            self.number += 1
+            self._kept[self.number] = item
+        if number in self._kept:
+            return self._kept[number]
+        if self._failed is not None:
+            raise self._failed
+        return None
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._fetched.close()
+
+    def _forget(self) -> None:
+        for number in [known for known in self._kept if known < self._pictures.floor]:
+            del self._kept[number]

@@ -10,8 +10,8 @@ from stockpot.engine import Engine
 from stockpot.engine.surroundings import sendable
 from stockpot.measure.cells import Cell
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.together.ends import End
 from stockpot.measure.together.group import run_group
-from stockpot.measure.together.in_step import End
 from stockpot.measure.together.jobs import Asked
 from stockpot.results.schema import CellKey
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from stockpot.checkpoints.open import copied_tensors, open_checkpoint
 from stockpot.errors import UserError
 from stockpot.models.plain import resnet, vit
 from stockpot.models.plain.answer import settings
+from stockpot.models.plain.skeleton import skeleton
 
 _MADE = {
     "resnet": ("ResNetForImageClassification", resnet.ResNet, resnet),
@@ -34,20 +34,17 @@ def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
     chosen = settings(config, room.USUAL, room.FIXED)
     if chosen is None or not isinstance(getattr(chosen, "image_size", 0), int):
         return None
-    with torch.device("meta"):  # no weight is drawn that is read a moment later
-        model = network(chosen)
+    pattern = skeleton(network, chosen)
     rename = getattr(room, "part_name", str)
     try:
         source = open_checkpoint(folder)
         found = {rename(name): (name, info.shape) for name, info in source.tensors().items()}
-        wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-        if {name: tuple(shape) for name, (_, shape) in found.items()} != wanted:
+        if {name: tuple(shape) for name, (_, shape) in found.items()} != pattern.shapes:
             return None
         # Copied: what shares memory with a file would fail when somebody shortens it.
         weights = copied_tensors(source, source.tensors())
     except (UserError, OSError):
         return None
-    own = {name: weights[found[name][0]] for name in wanted}
+    own = {name: weights[found[name][0]] for name in pattern.shapes}
     wide = {name: values.float() for name, values in own.items() if values.is_floating_point()}
-    model.load_state_dict(own | wide, assign=True)
-    return model.eval()
+    return pattern.filled(own | wide)

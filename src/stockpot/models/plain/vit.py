@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from types import SimpleNamespace
 
 import torch
@@ -38,6 +39,7 @@ _RENAMED = (
 """Names in files of all years -> names of the parts here and in transformers 5."""
 
 
+@lru_cache(maxsize=4096)  # models of a pool have the same names
 def part_name(name: str) -> str:
     """What a weight of a file is called here."""
     for pattern, other in _RENAMED:
