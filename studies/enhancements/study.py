@@ -67,6 +67,7 @@ def main() -> None:
         "--seconds", type=float, default=float("inf"), help="start none after these"
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--only", default="", help="these models and what they need, by comma")
     parser.add_argument("--trainings", default="", help="seeds of further ones, such as 1,2,3")
     parser.add_argument("--small", action="store_true", help="the recipe's own few pictures")
     given = parser.parse_args()
@@ -89,6 +90,8 @@ def run(given: argparse.Namespace, seed: int | None, until: float) -> None:
     measured = recipe.measure.models if recipe.measure else []
     if seed is not None:  # what trains nothing is the same in every training
         measured = ["start", *(name for name in measured if name in recipe.harden)]
+    if given.only:
+        measured = [name for name in measured if name in ("start", *given.only.split(","))]
     fresh = [name for name, entry in recipe.models.items() if entry.new]
     # Networks that start anew take longest.
     names = [*fresh, *sorted(measured, key=lambda name: name not in ANEW)]
