@@ -24,7 +24,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 LABELS = (
     *("of", "point", "threshold", "runs", "n", "n outside", "labels", "seeds", "round", "severity"),
-    *("picture", "group", "claim"),
+    *("picture", "group", "claim", "training"),
 )
 OUTCOMES = (
     *("fmr", "fmr/photographs", "merging_under_attack", "robust_finetuning", "trained_apart"),
@@ -64,19 +64,21 @@ def tables_of(study: str, part: Callable[[str, str], Any]) -> Tables:
     if study == "surface":
         return lambda nudge: make(rows(study, "scores", nudge))
     if study == "unknowns":
-        return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "claims")))
+        files = part(study, "tables").FILES
+        return lambda nudge: make(*(rows(study, name, nudge) for name in files))
     if study == "fmr/former":
         return lambda nudge: make(rows(study, "rows", nudge))
     if study == "robust_finetuning/former":
         return lambda nudge: make(*(rows(study, name, nudge) for name in ("scores", "masks")))
     if study == "label_free":
-        return lambda nudge: make(*(rows(study, name, nudge) for name in ("estimates", "labels")))
+        files = part(study, "tables").FILES
+        return lambda nudge: make(*(rows(study, name, nudge) for name in files))
     names = ("pools", "fusion", "generalisation", "robustness", "tuned", "leaders")
     return lambda nudge: make({name: rows(study, name, nudge) for name in names})
 
 
 PLACES = {
-    "adaptation": {"verdicts", "accuracy-cotta", "gains-cotta",
+    "adaptation": {"verdicts", "trainings", "accuracy-cotta", "gains-cotta",
                    *(f"{table}-first" for table in ("accuracy", "gains", "verdicts")),
                    *(f"{table}-{data}" for data in ("cifar10", "icons")
                      for table in ("accuracy", "gains", "calibration", "attacks"))},
@@ -89,8 +91,8 @@ PLACES = {
                         "orders", "chosen", "readings"},
     "fmr/former": {"main-mnist", "main-cifar10", "main-icons", "ladders", "oracles", "draws",
                    "seeds", "augment"},
-    "label_free": {"errors", "order", "regret", "stated"},
-    "merging_under_attack": {"chosen", "claims", "tasks", "norms"},
+    "label_free": {"errors", "order", "regret", "stated", "trainings"},
+    "merging_under_attack": {"chosen", "claims", "tasks", "norms", "trainings"},
     "real_networks": {"main", "claims", "shapes", "published", "drawn", "attacked", "kept",
                       "order", "defended", "kinds", "dynamic"},
     "robust_finetuning": {"verdicts", "parts", "drawings", "masks", "chosen"},
@@ -99,7 +101,8 @@ PLACES = {
     "surface": {"accuracy", "compute", "families", "findings"},
     "trained_apart": {"told", "accuracy", "claims", "spread", "chosen", "first-accuracy",
                       "first-claims", "again"},
-    "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims"},
+    "unknowns": {"detectors-nominal", "detectors-l2", "detectors-linf", "models", "claims",
+                 "trainings"},
     "xrays": {"verdicts", "parts", "scores", "overlap", "cues", "chosen"},
     "robust_soups": {"claims", "accuracies", "choosing full", "choosing quarter",
                      "choosing quarter-affine"},
@@ -141,7 +144,8 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "clip_fusion": {"searched.py"},
         "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
         "fmr/photographs": {"judges.py"},
-        "unknowns": {"claims.py", "measured.py"},
+        "unknowns": {"again.py", "claims.py", "measured.py"},
+        "adaptation": {"again.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},
         "xrays": {"claims.py", "lungs.py", "pairs.py"},
