@@ -80,6 +80,8 @@ def sources(folder: Path | None) -> dict[str, dict[str, str]]:
 def asked_for(given: argparse.Namespace) -> dict[str, dict[str, str]]:
     """The trainings that a study's command line names."""
     found = sources(given.trainings)
+    if missing := set(given.training or ()) - set(found):
+        raise SystemExit(f"no whole training {', '.join(sorted(missing))} in {given.trainings}")
     return {n: found[n] for n in given.training} if given.training else found
 
 

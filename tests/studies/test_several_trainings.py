@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,11 @@ def test_only_whole_trainings_count(trainings: Any, tmp_path: Path) -> None:
     assert list(found) == ["0", "2", "10"]
     assert found["0"]["cifar10-l2"] == "cifar10-l2"
     assert found["2"]["cifar10-l2"] == str(tmp_path / "2" / "cifar10-l2")
+    asked = argparse.Namespace(trainings=tmp_path, training=["2"])
+    assert list(trainings.asked_for(asked)) == ["2"]
+    asked.training = ["1"]
+    with pytest.raises(SystemExit, match="no whole training 1"):
+        trainings.asked_for(asked)
 
 
 @pytest.mark.data
