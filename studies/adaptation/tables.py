@@ -191,7 +191,9 @@ def judged(row: Row, source: Row, single: Row | None) -> str:
 def main(run: str | None = None, name: str = "scores") -> None:
     """Write a file of data, where there is a run, and fill README.md."""
     if run is not None and name == TRAININGS.stem:
-        write_atomic(TRAININGS, json.dumps(again.packed(Path(run)), indent=1) + "\n")
+        # A training that this run does not have keeps what was found before.
+        known = json.loads(TRAININGS.read_text(encoding="utf-8")) | again.packed(Path(run))
+        write_atomic(TRAININGS, json.dumps(known, indent=1) + "\n")
     elif run is not None:
         write_atomic(HERE / f"{name}.csv", csv_text(rows_of(load_results(run))))
     fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{each}.csv") for each in FILES)))
