@@ -5,13 +5,19 @@
     python studies/adaptation/tables.py runs/adaptation
 
 What is finished lies in runs/adaptation; stopped and started again, it goes on. `--small` is for
-two cores.
+two cores. The shorter streams of several trainings, for what plan.md has added:
+
+    export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=1000000000 MALLOC_TRIM_THRESHOLD_=10000000000
+    python studies/adaptation/study.py --runs runs/adaptation-trainings --trainings runs/trainings
+    python studies/adaptation/tables.py runs/adaptation-trainings trainings
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from stockpot.engine.processes import Processes
@@ -21,6 +27,9 @@ from stockpot.measure.run import run_cells
 from stockpot.recipe import RecipeFile, load_recipe
 from stockpot.run.check import check
 from stockpot.run.plan import cells_of
+
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import add_options, asked_for
 
 RECIPE = "recipes/adaptation.yaml"
 METHODS = ("source", "bn", "tent", "sar", "eata", "cotta", "roid")
@@ -32,6 +41,10 @@ STREAMS = {
     ("continual", "shuffled", True): "continual, batches of 4",
 }
 """Stream, order and whether few pictures come at once -> how tables call it."""
+AGAIN = ("source", "bn", "tent", "sar", "eata", "roid")
+NETWORK = "cifar10-nominal"
+PICTURES = 400
+"""Methods, network and pictures of each corruption of what several trainings are asked."""
 FEW = "-few"
 """Ends the name of data of which few pictures are shown, in small batches."""
 
@@ -53,6 +66,22 @@ def fewer(file: RecipeFile, limit: int, batch: int = 200) -> list[str]:
         found.append(f"measure.with.{at}.attacked={min(entry['attacked'], 64)}")
         found.append(f"measure.with.{at}.batch={min(entry['batch'], batch)}")
     return found
+
+
+def trained_again(network: str, pictures: int, folder: Path) -> list[Cell]:
+    """What one training is asked; `source` answers alike on every stream and meets one."""
+    file = load_recipe(RECIPE, [])
+    less = [f"data.cifar10.limit={pictures}", *(f"models.{name}.load={network}" for name in AGAIN)]
+    less += [f"measure.with.{at}.attacked=0" for at in range(len(file.raw["measure"]["with"]))]
+    file = load_recipe(RECIPE, less)
+    check(file)
+    return [
+        cell
+        for cell in cells_of(file.recipe, folder)
+        if cell.data.name == "cifar10"
+        and cell.model.name in AGAIN
+        and (cell.model.name != "source" or cell.params["stream"] == "single")
+    ]
 
 
 def carry_out(cell: Cell) -> None:
@@ -81,7 +110,17 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="so many pictures of CIFAR-10")
     parser.add_argument("--batch", type=int, default=200, help="pictures at a time, with --limit")
     parser.add_argument("--only", action="append", help="these methods and data alone")
+    parser.add_argument("--pictures", type=int, default=PICTURES, help="with --trainings")
+    add_options(parser)
     given = parser.parse_args()
+    if given.trainings or given.training:
+        cells = [
+            cell
+            for number, lying in asked_for(given).items()
+            for cell in trained_again(lying[NETWORK], given.pictures, given.runs / number)
+        ]
+        carry_out_all(cells, given.workers, given.seconds)
+        return
     file = load_recipe(RECIPE, [])
     if given.small or given.limit:
         less = smaller(file) if given.small else fewer(file, given.limit, given.batch)
@@ -91,11 +130,14 @@ def main() -> None:
     cells = cheap_first(cells_of(file.recipe, folder))
     if given.only:
         cells = [c for c in cells if {c.model.name, c.data.name} <= set(given.only)]
+    carry_out_all(cells, given.workers, given.seconds)
+
+
+def carry_out_all(cells: Sequence[Cell], workers: int, seconds: float) -> None:
+    """Several at a time."""
     steps = [Step(f"{number} {_named(cell)}", (), cell) for number, cell in enumerate(cells)]
     start = time.monotonic()
-    for end in schedule(
-        carry_out, steps, engine=Processes(given.workers), deadline=start + given.seconds
-    ):
+    for end in schedule(carry_out, steps, engine=Processes(workers), deadline=start + seconds):
         passed = time.monotonic() - start
         print(f"{passed:4.0f} s  {end.name}: {end.state} {end.error or ''}", flush=True)
 

@@ -2,19 +2,23 @@
 
     python studies/adaptation/tables.py runs/adaptation
     python studies/adaptation/tables.py runs/cotta/adaptation cotta
+    python studies/adaptation/tables.py runs/adaptation-trainings trainings
     python studies/adaptation/tables.py                # from the CSV files that lie here
 
-Writes scores.csv beside this file (or cotta.csv, of CoTTA on fewer pictures) and puts the tables
-into README.md. The verdicts follow plan.md. The rows of the first, shorter run stay in first.csv.
+Writes scores.csv beside this file (or cotta.csv, of CoTTA on fewer pictures, or trainings.json, of
+several trainings) and puts the tables into README.md. The verdicts follow plan.md. The rows of the
+first, shorter run stay in first.csv.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import again
 import numpy as np
 from numpy.typing import NDArray
 from study import FEW, METHODS, STREAMS
@@ -29,6 +33,7 @@ HERE = Path(__file__).parent
 ATTACKS = tuple(
     f"{who}{what}_accuracy" for who in ("static", "adapted") for what in ("", "_robust")
 )
+TRAININGS = HERE / "trainings.json"
 FILES = ("scores", "first", "cotta")
 Row = Mapping[str, Any]
 
@@ -96,7 +101,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def from_data(rows: Sequence[Row], first: Sequence[Row], cotta: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that follow from the CSV files."""
+    """The places of README.md that follow from the CSV files and trainings.json."""
     found = {
         "accuracy-cotta": _crossed(cotta, _accuracy),
         "gains-cotta": _crossed(cotta, _gain, METHODS[1:]),
@@ -111,6 +116,7 @@ def from_data(rows: Sequence[Row], first: Sequence[Row], cotta: Sequence[Row]) -
         found[f"calibration-{data}"] = _crossed(own, _calibration)
         found[f"attacks-{data}"] = attacks(own)
     found["verdicts"] = verdicts(rows)
+    found["trainings"] = again.trainings_table(json.loads(TRAININGS.read_text(encoding="utf-8")))
     return found
 
 
@@ -183,8 +189,12 @@ def judged(row: Row, source: Row, single: Row | None) -> str:
 
 
 def main(run: str | None = None, name: str = "scores") -> None:
-    """Write a CSV file, where there is a run, and fill README.md."""
-    if run is not None:
+    """Write a file of data, where there is a run, and fill README.md."""
+    if run is not None and name == TRAININGS.stem:
+        # A training that this run does not have keeps what was found before.
+        known = json.loads(TRAININGS.read_text(encoding="utf-8")) | again.packed(Path(run))
+        write_atomic(TRAININGS, json.dumps(known, indent=1) + "\n")
+    elif run is not None:
         write_atomic(HERE / f"{name}.csv", csv_text(rows_of(load_results(run))))
     fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{each}.csv") for each in FILES)))
 

@@ -22,6 +22,9 @@ from stockpot.results.few_seeds import Difference, over_seeds
 from stockpot.results.store import load_results
 from stockpot.results.tables import markdown
 
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import several
+
 HERE = Path(__file__).parent
 KEPT = HERE / "again.npz"
 TRAINED = {
@@ -97,8 +100,9 @@ def _turned(found: Contrast, side: int) -> Contrast:
 def from_data() -> dict[str, str]:
     """The place of README.md that follows from again.npz."""
     columns = ("claim", "difference of mCE", "each training", "trainings", "verdict")
-    rows = [judged(claim, kept()) for claim in TRAINED]
-    return {"trainings": markdown(columns, rows)}
+    known = kept()
+    rows = [judged(claim, known) for claim in TRAINED]
+    return {"trainings": several(len(known), markdown(columns, rows))}
 
 
 if __name__ == "__main__":

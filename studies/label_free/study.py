@@ -1,21 +1,24 @@
 """The whole study: answers once, then estimates and rehearsed choices.
 
     python studies/label_free/study.py
+    python studies/label_free/study.py --trainings runs/trainings
 
-Answers are kept in runs/label_free; the tables of the page follow from the CSV files beside it.
+The second asks further trainings of the CIFAR-10 family, for what plan.md has added. Answers are
+kept in runs/label_free; the tables of the page follow from the CSV files beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tables import SEEDS, STEPS, from_data
+from tables import FILES, POOL, SEEDS, STEPS, from_data
 
 import stockpot
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
@@ -28,6 +31,9 @@ from stockpot.measure.unlabelled.estimates import estimates
 from stockpot.measure.unlabelled.pool import PoolAnswers, line_estimates, pool_answers
 from stockpot.measure.unlabelled.selection import Method, selection
 from stockpot.results.tables import csv_text, fill, read_csv
+
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import ZOO, sources
 
 HERE = Path(__file__).parent
 KEPT = Path("runs/label_free")
@@ -76,14 +82,32 @@ def targets(clean: Dataset) -> Iterator[tuple[str, Dataset]]:
             yield f"{name} {severity}", changed
 
 
-def answered(pool: str) -> tuple[PoolAnswers, dict[str, PoolAnswers]]:
+class Asked(NamedTuple):
+    """A pool: its images, its models by name, and where their answers are kept."""
+
+    pool: str
+    models: Mapping[str, str]
+    kept: Path
+
+
+def embedded(pool: str) -> Asked:
+    """The zoo's models."""
+    return Asked(pool, {name: name for name in POOLS[pool]}, KEPT)
+
+
+def trained_again(number: str, lying: Mapping[str, str]) -> Asked:
+    """The pool of another training; what is not of its family stays as it is."""
+    return Asked(POOL, {name: lying.get(name, name) for name in POOLS[POOL]}, KEPT / number)
+
+
+def answered(asked: Asked) -> tuple[PoolAnswers, dict[str, PoolAnswers]]:
     """What all models say to source and targets; kept model by model, as it takes the longest."""
-    source, clean = parts(pool)
+    source, clean = parts(asked.pool)
     sets = {"source": source, **dict(targets(clean))}
     context = Context(device=pick_device("auto"), keeps=True)
     found: dict[str, list[PoolAnswers]] = {name: [] for name in sets}
-    for spec in model_specs(POOLS[pool]):
-        path = KEPT / f"{spec.name}.pt"
+    for spec in model_specs(asked.models):
+        path = asked.kept / f"{spec.name}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             made = {name: pool_answers([spec], data, context) for name, data in sets.items()}
@@ -99,9 +123,9 @@ def _together(answers: list[PoolAnswers]) -> PoolAnswers:
     return PoolAnswers(names, tuple(one for each in answers for one in each.answers))
 
 
-def estimated(pool: str) -> list[dict[str, Any]]:
+def estimated(asked: Asked) -> list[dict[str, Any]]:
     """A row for each model, target and method."""
-    source, there = answered(pool)
+    source, there = answered(asked)
     rows = []
     for target, answers in there.items():
         lines, line = line_estimates(source, answers)
@@ -109,7 +133,7 @@ def estimated(pool: str) -> list[dict[str, Any]]:
             here, now = source.answers[place], answers.answers[place]
             found = estimates(here, now) | {name: values[place] for name, values in lines.items()}
             row = {
-                "pool": pool,
+                "pool": asked.pool,
                 "target": target,
                 "model": model,
                 "n": len(now),
@@ -123,10 +147,10 @@ def estimated(pool: str) -> list[dict[str, Any]]:
     return rows
 
 
-def rehearsed(pool: str) -> list[dict[str, Any]]:
+def rehearsed(asked: Asked) -> list[dict[str, Any]]:
     """A row for each target, way of asking and number of labels: means over seeds."""
     rows = []
-    for target, answers in answered(pool)[1].items():
+    for target, answers in answered(asked)[1].items():
         probabilities, said = answers.probabilities, answers.said
         accuracy = answers.right.mean(axis=1)
         wanted = answers.answers[0].wanted[:, 0]
@@ -137,7 +161,7 @@ def rehearsed(pool: str) -> list[dict[str, Any]]:
             ]
             for step in zip(*runs, strict=True):
                 means = {key: float(np.mean([row[key] for row in step])) for key in step[0]}
-                about = {"pool": pool, "target": target, "method": method, "seeds": seeds}
+                about = {"pool": asked.pool, "target": target, "method": method, "seeds": seeds}
                 rows.append({**about, **means, "labels": int(means["labels"])})
     return rows
 
@@ -168,18 +192,27 @@ def rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
+MAKE = {"estimates": estimated, "labels": rehearsed}
+
+
 def main() -> None:
     """Answers, then both tables, then the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tables", action="store_true", help="Only write the page anew.")
-    if not parser.parse_args().tables:
-        for name, make in (("estimates", estimated), ("labels", rehearsed)):
-            rows = [row for pool in POOLS for row in make(pool)]
+    parser.add_argument("--trainings", type=Path, help="what studies/trainings.py left")
+    given = parser.parse_args()
+    if given.trainings:
+        again = {n: trained_again(n, at) for n, at in sources(given.trainings).items() if n != ZOO}
+        for name, make in MAKE.items():
+            rows = [
+                {"training": int(n), **row} for n, asked in again.items() for row in make(asked)
+            ]
+            write_atomic(HERE / f"trainings-{name}.csv", csv_text(rounded(rows)))
+    elif not given.tables:
+        for name, make in MAKE.items():
+            rows = [row for pool in POOLS for row in make(embedded(pool))]
             write_atomic(HERE / f"{name}.csv", csv_text(rounded(rows)))
-    fill(
-        HERE / "README.md",
-        from_data(*(read_csv(HERE / f"{n}.csv") for n in ("estimates", "labels"))),
-    )
+    fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{name}.csv") for name in FILES)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python studies/label_free/tables.py
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -14,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from stockpot.results.few_seeds import Drawn, over_draws
 from stockpot.results.tables import fill, markdown, read_csv
 
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import COLUMNS, several, told
+
 HERE = Path(__file__).parent
+FILES = ("estimates", "labels", "trainings-estimates", "trainings-labels")
+POOL = "cifar10"
+"""The pool that has further trainings."""
 STEPS = (0, 5, 10, 20, 30)
 SEEDS = {"coda": 1, "coda, rate 1": 1, "active_testing": 20, "random": 20}
 ESTIMATES = ("atc_confidence", "atc_entropy", "doc", "cot", "aline_s", "aline_d")
@@ -42,26 +50,35 @@ class Mean(NamedTuple):
         return above if self.low > 0 else below if self.high < 0 else "undecided"
 
 
-def from_data(estimates: Rows, labels: Rows) -> dict[str, str]:
+def from_data(
+    estimates: Rows, labels: Rows, more_estimates: Rows, more_labels: Rows
+) -> dict[str, str]:
     """All tables by their places."""
     return {
         "errors": errors(estimates),
         "order": order(estimates),
         "regret": regret(labels),
         "stated": stated(labels),
+        "trainings": over_trainings(
+            by_training(estimates, more_estimates), by_training(labels, more_labels)
+        ),
     }
 
 
-def mean_over(rows: Rows, values: Sequence[float]) -> Mean:
-    """The mean of the rows; intervals resample whole targets."""
+def drawn_over(rows: Rows, values: Sequence[float]) -> Drawn:
+    """The mean of the rows, and in resamples of whole targets."""
     keys = [f"{row['pool']} {row['target']}" for row in rows]
     names, owners = np.unique(keys, return_inverse=True)
     sums = np.bincount(owners, weights=values, minlength=len(names))
     sizes = np.bincount(owners, minlength=len(names))
     drawn = _drawn(len(names))
     means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Mean(float(np.mean(values)), float(low), float(high))
+    return Drawn(float(np.mean(values)), means)
+
+
+def mean_over(rows: Rows, values: Sequence[float]) -> Mean:
+    """The mean of the rows; intervals resample whole targets."""
+    return Mean(*drawn_over(rows, values).interval())
 
 
 @cache
@@ -150,6 +167,60 @@ def stated(rows: Rows) -> str:
     )
 
 
+def by_training(zoo: Rows, more: Rows) -> list[Rows]:
+    """The rows of each training, the zoo's first."""
+    numbers = sorted({row["training"] for row in more})
+    own = [row for row in zoo if row["pool"] == POOL]
+    return [own, *([row for row in more if row["training"] == n] for n in numbers)]
+
+
+def over_trainings(estimates: Sequence[Rows], labels: Sequence[Rows]) -> str:
+    """What was judged again of one pool, by the rule that was added to the plan."""
+    lines = []
+
+    def add(what: str, name: str, runs: Sequence[Drawn], words: dict[str, str]) -> None:
+        found = over_draws(runs)
+        points, single, *rest = told(found, words.get(found.said(), "undecided"))
+        targets = len({row["target"] for row in estimates[0]})
+        lines.append((what, f"`{name}`", points, single, targets, *rest))
+
+    for name in ESTIMATES:
+        helps = {"held": "helps", "did not hold": "harms"}
+        add("error, less than `source`", name, [_gain(rows, name) for rows in estimates], helps)
+    for count in STEPS:
+        for method in SEEDS:
+            # Before the first label only `coda` knows anything.
+            if method != "random" and (count > 0 or method == "coda"):
+                runs = [_saved(rows, method, count) for rows in labels]
+                needed = {"held": "fewer", "did not hold": "more"}
+                add(f"regret, less than `random`, {count} labels", method, runs, needed)
+    for method in SEEDS:
+        runs = [_credit(rows, method) for rows in labels]
+        sure = {"did not hold": "too sure"} | dict.fromkeys(
+            ("held", "not told apart"), "believable"
+        )
+        add("share within a point of the best, less the stated one", method, runs, sure)
+    first, single, *rest = COLUMNS
+    table = markdown(("judged", "of", first, single, "targets", *rest), lines)
+    return several(len(estimates), table)
+
+
+def _gain(rows: Rows, name: str) -> Drawn:
+    found = [abs(row["source"] - row["truth"]) - abs(row[name] - row["truth"]) for row in rows]
+    return drawn_over(rows, found)
+
+
+def _saved(rows: Rows, method: str, labels: int) -> Drawn:
+    own = [row for row in rows if row["labels"] == labels]
+    by_chance, part = _by_target(own, "random"), [r for r in own if r["method"] == method]
+    return drawn_over(part, [by_chance[_key(row)] - row["regret"] for row in part])
+
+
+def _credit(rows: Rows, method: str) -> Drawn:
+    own = [row for row in rows if row["method"] == method and row["labels"] == max(STEPS)]
+    return drawn_over(own, [row["near"] - row["stated"] for row in own])
+
+
 def _key(row: dict[str, Any]) -> tuple[str, str]:
     return row["pool"], row["target"]
 
@@ -163,5 +234,4 @@ def _by_target(rows: Rows, method: str) -> dict[tuple[str, str], float]:
 
 
 if __name__ == "__main__":
-    files = (read_csv(HERE / f"{name}.csv") for name in ("estimates", "labels"))
-    fill(HERE / "README.md", from_data(*files))
+    fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{name}.csv") for name in FILES)))

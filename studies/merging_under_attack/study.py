@@ -4,6 +4,12 @@
     nice python studies/merging_under_attack/study.py runs/merging_under_attack --pool norms
     python studies/merging_under_attack/tables.py runs/merging_under_attack
 
+The pool `norms` of further trainings of its members, for what plan.md has added:
+
+    nice python studies/merging_under_attack/study.py runs/merging-trainings --pool norms \\
+        --trainings runs/trainings
+    python studies/merging_under_attack/tables.py --trainings runs/merging-trainings
+
 Two cores, about ten minutes with both pools at once. What is finished lies in the folder; stopped
 and started again, it goes on. What is chosen, and on which images, says plan.md.
 """
@@ -12,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +36,9 @@ from stockpot.measure.transfer import transfer
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for, load_model
 from stockpot.tune.merges import Merges
+
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import ZOO, add_options, asked_for
 
 EXPERT_OF = {
     "cifar10": "clip-cifar10", "mnist": "clip-mnist", "fashion_mnist": "clip-fashion",
@@ -74,13 +84,13 @@ def ensemble(sources: Sequence[str], data: Dataset) -> Classifier:
     return load_model(Ensemble(models), classes=data.classes, size=first, name="ensemble")
 
 
-def fused(pool: str, method: str) -> tuple[dict[str, str], str | None]:
-    """The members of a merge, and its base."""
+def fused(pool: str, method: str, norms: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """The members of a merge, and its base; `norms`: where the members of that pool lie."""
     if pool == "tasks":
         return {name: name for name in EXPERT_OF.values()}, "clip-base"
     if method in WHOLE:
-        return dict(MEMBERS), None
-    return {name: MEMBERS[name] for name in ("l2", "l1")}, MEMBERS["linf"]
+        return dict(norms), None
+    return {name: norms[name] for name in ("l2", "l1")}, norms["linf"]
 
 
 def learned_from() -> dict[str, Dataset]:
@@ -112,7 +122,7 @@ def accuracy(models: Sequence[Classifier], data: Sequence[Dataset]) -> float:
     return float(sum(found) / len(found))
 
 
-def choose(pool: str) -> dict[str, Any]:
+def choose(pool: str, norms: Mapping[str, str]) -> dict[str, Any]:
     """Radius, scales, and the best member and merge, on validation images."""
     chosen: dict[str, Any] = {"scales": {}, "scores": {}}
     names = list(EXPERT_OF) if pool == "tasks" else ["cifar10"]
@@ -121,10 +131,10 @@ def choose(pool: str) -> dict[str, Any]:
         few = [load_dataset(name, split="val", limit=40) for name in names]
         chosen["radius"] = radius(few)
     else:
-        for name, source in MEMBERS.items():
+        for name, source in norms.items():
             chosen["scores"][name] = under_union(load_for(source, data[0]).eval(), data[0])
     for method, scales in SCALES[pool].items():
-        members, base = fused(pool, method)
+        members, base = fused(pool, method, norms)
         tasks = learned_from() if method == "regmean" else None
         merges = Merges(members, base, data, device=CPU, tasks=tasks)
         found: dict[float | None, float] = {}
@@ -153,13 +163,15 @@ def radius(data: Sequence[Dataset]) -> str:
     return RADII[-1]
 
 
-def merge(pool: str, chosen: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def merge(
+    pool: str, chosen: Mapping[str, Any], folder: Path, norms: Mapping[str, str]
+) -> dict[str, str]:
     """Write the merges that are not there yet; returns their places by name."""
     places = {}
     for method in SCALES[pool]:
         place = folder / "models" / method
         if not place.exists():
-            members, base = fused(pool, method)
+            members, base = fused(pool, method, norms)
             scale = chosen["scales"].get(method)
             settings: dict[str, Any] = {} if scale is None else {"scale": scale}
             if method == "regmean":
@@ -169,16 +181,18 @@ def merge(pool: str, chosen: Mapping[str, Any], folder: Path) -> dict[str, str]:
     return places
 
 
-def carry_out(pool: str, folder: Path, only: str | None, limit: int | None) -> None:
+def carry_out(
+    pool: str, folder: Path, only: str | None, limit: int | None, norms: Mapping[str, str]
+) -> None:
     """Choose, merge, attack and show."""
     start = time.monotonic()
     choices = folder / "chosen.json"
     if not choices.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(choices, json.dumps(choose(pool), indent=1))
+        write_atomic(choices, json.dumps(choose(pool, norms), indent=1))
     chosen = json.loads(choices.read_text(encoding="utf-8"))
     print(f"{time.monotonic() - start:4.0f} s  chosen", flush=True)
-    merges = merge(pool, chosen, folder)
+    merges = merge(pool, chosen, folder, norms)
     print(f"{time.monotonic() - start:4.0f} s  merged", flush=True)
     parts = {task: (task, "linf") for task in EXPERT_OF} if pool == "tasks" else {
         norm: ("cifar10", norm) for norm in NORMS
@@ -191,7 +205,7 @@ def carry_out(pool: str, folder: Path, only: str | None, limit: int | None) -> N
             own = {"base": "clip-base", "expert": EXPERT_OF[name]}
             together, eps = list(EXPERT_OF.values()), chosen["radius"]
         else:
-            own, together, eps = dict(MEMBERS), list(MEMBERS.values()), NORMS[norm]
+            own, together, eps = dict(norms), list(norms.values()), NORMS[norm]
         models: dict[str, Any] = {**own, **merges, "ensemble": ensemble(together, data)}
         makers = [name for name in models if name not in ("base", "ensemble")]
         began = folder / f".{part}"
@@ -207,8 +221,18 @@ def main() -> None:
     parser.add_argument("--pool", choices=list(SCALES), required=True)
     parser.add_argument("--part", help="one task or norm alone, once merges are there")
     parser.add_argument("--limit", type=int, help="fewer images, to try it out")
+    add_options(parser)
     given = parser.parse_args()
-    carry_out(given.pool, given.run / given.pool, given.part, given.limit)
+    if given.trainings is None:
+        carry_out(given.pool, given.run / given.pool, given.part, given.limit, MEMBERS)
+        return
+    if given.pool != "norms":
+        parser.error("--trainings: the pool `tasks` has one training")
+    for number, lying in asked_for(given).items():
+        # The zoo's own training has its answers in outcomes.json.
+        if number != ZOO or given.training:
+            norms = {norm: lying[name] for norm, name in MEMBERS.items()}
+            carry_out(given.pool, given.run / number, given.part, given.limit, norms)
 
 
 if __name__ == "__main__":

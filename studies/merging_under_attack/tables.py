@@ -1,15 +1,16 @@
 """Tables and verdicts of merging under attack, from the run that `study.py` left.
 
     python studies/merging_under_attack/tables.py [runs/merging_under_attack]
+    python studies/merging_under_attack/tables.py --trainings runs/merging-trainings
 
-Writes outcomes.json (which model was right on which image) beside this file, where there is a run,
-and fills README.md from it. The verdicts follow plan.md.
+Writes outcomes.json (which model was right on which image; trainings.json of further trainings)
+beside this file, where there is a run, and fills README.md from both. The verdicts follow plan.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ from study import EXPERT_OF, MEMBERS, NORMS, SCALES
 
 from stockpot.files import write_atomic
 from stockpot.results.contrast import Claim, Contrast, Pair, paired, some_exceed, verdict
+from stockpot.results.few_seeds import drawn_mean, over_draws, several_said
 from stockpot.results.packed import pack_bits, unpack_bits
 from stockpot.results.resamples import RESAMPLES, resampled_means
 from stockpot.results.statistics import share_interval
 from stockpot.results.store import load_results
 from stockpot.results.tables import fill, markdown, percent
+from trainings import COLUMNS, ZOO, in_order, several, told
 
 HERE = Path(__file__).parent
+OUTCOMES, FURTHER = HERE / "outcomes.json", HERE / "trainings.json"
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 CLEAN = "correct"
@@ -64,18 +68,21 @@ class Pool:
 
 def packed(run: Path) -> dict[str, Any]:
     """The answers of a run, as small as they can be."""
-    found: dict[str, Any] = {}
-    for pool, parts in (("tasks", list(EXPERT_OF)), ("norms", list(NORMS))):
-        chosen = json.loads((run / pool / "chosen.json").read_text(encoding="utf-8"))
-        found[pool] = {"chosen": chosen}
-        for part in parts:
-            cells = load_results(run / pool / part)
-            right: dict[str, dict[str, str]] = {}
-            for cell in cells:
-                for record in cell.outcomes:
-                    maker = record.removeprefix("transfer:")
-                    right.setdefault(maker, {})[cell.key.model] = pack_bits(cell.outcome(record))
-            found[pool][part] = {"n": cells[0].data.n, "right": right}
+    parts = {"tasks": list(EXPERT_OF), "norms": list(NORMS)}
+    return {pool: packed_pool(run / pool, names) for pool, names in parts.items()}
+
+
+def packed_pool(folder: Path, parts: Sequence[str]) -> dict[str, Any]:
+    """The answers of one pool, and what was chosen for it."""
+    found = {"chosen": json.loads((folder / "chosen.json").read_text(encoding="utf-8"))}
+    for part in parts:
+        cells = load_results(folder / part)
+        right: dict[str, dict[str, str]] = {}
+        for cell in cells:
+            for record in cell.outcomes:
+                maker = record.removeprefix("transfer:")
+                right.setdefault(maker, {})[cell.key.model] = pack_bits(cell.outcome(record))
+        found[part] = {"n": cells[0].data.n, "right": right}
     return found
 
 
@@ -142,17 +149,11 @@ def claims(outcomes: Outcomes) -> list[tuple[str, str, str]]:
     two = correlation(right, by_expert)
     three = _easiest(tasks)
     four = paired(tasks.all("ensemble", "expert"), tasks.all("average", "expert"))
-    five = _hits(norms)
-    six = _best(norms)
-    own = norms.union("average", ["average"])
-    seven = some_exceed([
-        Pair(norms.union(m, [m]).astype(float), own.astype(float))
-        for m in norms.merges if m != "average"
-    ])  # fmt: skip
-    eight = paired(norms.union("average", list(MEMBERS)), own)
+    compared = norm_pairs(norms)
+    five, six, eight = (paired(*compared[n][0][:2]) for n in (5, 6, 8))
+    seven = some_exceed(compared[7])
     share = f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
     rho = f"{two.value:+.2f} [{two.low:+.2f}, {two.high:+.2f}]"
-    others = [m for m in norms.merges if m != "average"]
     return [
         ("1 images made on the expert are as good as images made on the merge", share,
          verdict(one.low, one.high, 0.95)),
@@ -161,13 +162,10 @@ def claims(outcomes: Outcomes) -> list[tuple[str, str, str]]:
          _parts([m for m in merges if m != "average"], three.parts), three.verdict),
         ("4 an ensemble of outputs withstands them better than the average of weights", str(four),
          four.verdict),
-        ("5 images of one member hit the average harder than the other members", str(five),
-         five.verdict),
-        (f"6 a merge withstands direct attacks better than the best member ({six[0]}, {six[1]})",
-         str(six[2]), six[2].verdict),
-        ("7 some merger keeps more robustness than the average", _parts(others, seven.parts),
-         seven.verdict),
-        ("8 images made on the members flatter the merge", str(eight), eight.verdict),
+        (NORM_CLAIMS[5], str(five), five.verdict),
+        (f"{NORM_CLAIMS[6]} ({', '.join(best(norms))})", str(six), six.verdict),
+        (NORM_CLAIMS[7], _parts(others(norms), seven.parts), seven.verdict),
+        (NORM_CLAIMS[8], str(eight), eight.verdict),
     ]  # fmt: skip
 
 
@@ -190,28 +188,86 @@ def _easiest(tasks: Pool) -> Claim:
     return Claim("held" if held else "not told apart", tuple(wide))
 
 
-def _hits(norms: Pool) -> Contrast:
-    """Lost by the average to each member's images, less the mean of the two other members."""
-    merged, others = [], []
+NORM_CLAIMS = {
+    5: "5 images of one member hit the average harder than the other members",
+    6: "6 a merge withstands direct attacks better than the best member",
+    7: "7 some merger keeps more robustness than the average",
+    8: "8 images made on the members flatter the merge",
+}
+"""Claims about the pool `norms`, which may be trained several times."""
+
+
+def norm_pairs(norms: Pool) -> dict[int, list[Pair]]:
+    """What each claim about the pool compares, image by image."""
+    own = norms.union("average", ["average"])
+    merge, member = best(norms)
+    flags = {
+        6: [(norms.union(merge, [merge]), norms.union(member, [member]))],
+        7: [(norms.union(m, [m]), own) for m in others(norms)],
+        8: [(norms.union("average", list(MEMBERS)), own)],
+    }
+    return {5: [_hits(norms)]} | {
+        claim: [Pair(a.astype(float), b.astype(float)) for a, b in pairs]
+        for claim, pairs in flags.items()
+    }
+
+
+def others(pool: Pool) -> list[str]:
+    """Merges but the average."""
+    return [name for name in pool.merges if name != "average"]
+
+
+def _hits(norms: Pool) -> Pair:
+    """Lost by the average to each member's images, and the mean of the two other members."""
+    merged, rest = [], []
     for part in norms.parts:
         for maker in MEMBERS:
             merged.append(norms.lost("average", maker, part))
-            rest = [norms.lost(other, maker, part) for other in MEMBERS if other != maker]
-            others.append(np.mean(rest, axis=0))
-    return paired(np.mean(merged, axis=0), np.mean(others, axis=0))
+            own = [norms.lost(other, maker, part) for other in MEMBERS if other != maker]
+            rest.append(np.mean(own, axis=0))
+    return Pair(np.mean(merged, axis=0), np.mean(rest, axis=0))
 
 
-def _best(norms: Pool) -> tuple[str, str, Contrast]:
-    """The merge and the member that validation images chose, and their difference."""
+def best(norms: Pool) -> tuple[str, str]:
+    """The merge and the member that validation images chose."""
     scores = norms.found["chosen"]["scores"]
     merge = max(norms.merges, key=lambda name: scores[name])
-    member = max(MEMBERS, key=lambda name: scores[name])
-    return merge, member, paired(norms.union(merge, [merge]), norms.union(member, [member]))
+    return merge, max(MEMBERS, key=lambda name: scores[name])
 
 
-def from_data(outcomes: Outcomes) -> dict[str, str]:
-    """The places of README.md that follow from outcomes.json."""
+def over_trainings(pools: Sequence[Pool]) -> str:
+    """The claims about the pool `norms` over trainings, by the rule that was added to the plan."""
+    runs, lines = [norm_pairs(pool) for pool in pools], []
+    for claim, text in NORM_CLAIMS.items():
+        found = [
+            over_draws(
+                [drawn_mean(run[claim][k].first - run[claim][k].second) for run in runs],
+                of=len(runs[0][claim]),
+            )
+            for k in range(len(runs[0][claim]))
+        ]
+        said = several_said(found, every=len(found) == 1)
+        names = [f"`{name}` " for name in others(pools[0])] if len(found) > 1 else [""]
+        # A claim about several is judged by intervals that are wide enough for all of them.
+        wide = [one._replace(alone=one.together) if len(found) > 1 else one for one in found]
+        points, single, count, verdict = zip(*(told(one, said) for one in wide), strict=True)
+        if claim == 6:
+            text += f" ({'; '.join(', '.join(best(pool)) for pool in pools)})"
+        lines.append((
+            text, "; ".join(f"{name}{shown}" for name, shown in zip(names, points, strict=True)),
+            "; ".join(f"{name}{shown}" for name, shown in zip(names, single, strict=True)),
+            len(runs[0][claim][0].first), count[0], verdict[0],
+        ))  # fmt: skip
+    points_column, each_column, *rest = COLUMNS
+    table = markdown(("claim", points_column, each_column, "images", *rest), lines)
+    return several(len(pools), table)
+
+
+def from_data(outcomes: Outcomes, trainings: Outcomes | None = None) -> dict[str, str]:
+    """The places of README.md that follow from outcomes.json and trainings.json."""
     tasks, norms = Pool(outcomes, "tasks"), Pool(outcomes, "norms")
+    further = json.loads(FURTHER.read_text("utf-8")) if trainings is None else trainings
+    pools = [norms, *(Pool({"norms": further[number]}, "norms") for number in in_order(further))]
     first = [
         (f"`{m}`", _share(tasks.all(m, CLEAN)), _share(tasks.all(m, "expert")),
          _share(tasks.all(m, m)) if m in tasks.merges or m == "expert" else "-",
@@ -238,6 +294,7 @@ def from_data(outcomes: Outcomes) -> dict[str, str]:
         "norms": markdown(("model", "as they are", *norms.parts, "union, made on itself",
                            "union, made on the members"), second),
         "claims": markdown(("claim", "statistic [95 %]", "verdict"), claims(outcomes)),
+        "trainings": over_trainings(pools),
     }  # fmt: skip
 
 
@@ -251,12 +308,20 @@ def _success(pool: Pool, model: str) -> str:
     return percent(*found)
 
 
-def main(run: str | None = None) -> None:
-    """Write outcomes.json, where there is a run, and fill README.md."""
-    if run is not None:
-        write_atomic(HERE / "outcomes.json", json.dumps(packed(Path(run)), indent=1) + "\n")
-    fill(HERE / "README.md", from_data(json.loads((HERE / "outcomes.json").read_text("utf-8"))))
+def main() -> None:
+    """Write what a run answered, where there is one, and fill README.md."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, nargs="?")
+    parser.add_argument("--trainings", action="store_true", help="the run is of further trainings")
+    given = parser.parse_args()
+    if given.run is not None and given.trainings:
+        places = [place for place in given.run.iterdir() if place.name != ZOO]
+        found = {place.name: packed_pool(place, list(NORMS)) for place in places}
+        write_atomic(FURTHER, json.dumps({n: found[n] for n in in_order(found)}, indent=1) + "\n")
+    elif given.run is not None:
+        write_atomic(OUTCOMES, json.dumps(packed(given.run), indent=1) + "\n")
+    fill(HERE / "README.md", from_data(json.loads(OUTCOMES.read_text("utf-8"))))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

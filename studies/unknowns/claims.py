@@ -12,32 +12,32 @@ from study import MODELS, SETS
 
 from stockpot.measure.unknown.detection import METRICS, Sample, detection
 from stockpot.results.contrast import Contrast, Verdict, every_of, paired, verdict
+from stockpot.results.few_seeds import Drawn
 
 RESAMPLES = 2000
 AUROC = METRICS.index("auroc")
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any]
 ROBUST = ("l2", "linf")
+AUROC_OF: Mapping[int, tuple[str, ...]] = {
+    **dict.fromkeys((1, 2, 5, 6), ()), **dict.fromkeys((3, 4, 7), ("mean",)), 8: ROBUST, 9: ROBUST,
+}  # fmt: skip
+"""Claims about foreign sets: numbers that are of all sets together; the others are of one each."""
 
 
-class Drawn(NamedTuple):
-    """A number, and what it is when images are drawn anew, in the same draws for all of them."""
+class Paired(NamedTuple):
+    """Two numbers of every image, of which the first's mean less the second's is asked."""
 
-    value: float
-    draws: Floats
-
-    def __sub__(self, other: Drawn) -> Drawn:
-        return Drawn(self.value - other.value, self.draws - other.draws)
+    first: Floats
+    second: Floats
 
     def interval(self, confidence: float) -> Contrast:
-        """The number with its interval."""
-        tail = 50 * (1 - confidence)
-        low, high = np.percentile(self.draws, [tail, 100 - tail])
-        return Contrast(self.value, float(low), float(high))
+        """The difference with its interval."""
+        return paired(self.first, self.second, confidence=confidence)
 
 
-Part = Callable[[float], Contrast]
-"""A number of a claim, with its interval at the confidence that is asked for."""
+Part = Drawn | Paired
+"""A number of a claim; both kinds have its interval at the confidence that is asked for."""
 
 
 class Claim(NamedTuple):
@@ -68,8 +68,17 @@ CLAIMS = {
 }
 
 
-def parts_of(found: Mapping[str, Arrays], resamples: int = RESAMPLES) -> dict[int, dict[str, Part]]:
+Own = Callable[[Floats, NDArray[np.bool_]], Drawn]
+"""How well scores tell a network's right answers from its wrong ones."""
+
+
+def parts_of(
+    found: Mapping[str, Arrays], resamples: int = RESAMPLES, own_auroc: Own | None = None
+) -> dict[int, dict[str, Part]]:
     """The numbers of every claim, by what they are of."""
+    tell = own_auroc or (
+        lambda scores, right: _auroc(Sample(scores[right]), Sample(scores[~right]), 0, resamples)
+    )
     aurocs: dict[tuple[str, str, str], Drawn] = {}
 
     def auroc(model: str, name: str, held: str) -> Drawn:
@@ -86,18 +95,16 @@ def parts_of(found: Mapping[str, Arrays], resamples: int = RESAMPLES) -> dict[in
         return Drawn(float(np.mean(values)), np.mean(draws, axis=0))
 
     def own(model: str, name: str) -> Drawn:
-        kept, right = found[model], found[model]["correct"]
-        scores = kept[f"inside/{name}"]
-        return _auroc(Sample(scores[right]), Sample(scores[~right]), 0, resamples)
+        return tell(found[model][f"inside/{name}"], found[model]["correct"])
 
     def sets(first: str, second: str) -> dict[str, Part]:
         return {
-            SETS[held]: (auroc("nominal", first, held) - auroc("nominal", second, held)).interval
+            SETS[held]: auroc("nominal", first, held) - auroc("nominal", second, held)
             for held in FRESH_SETS
         }
 
     def means(first: str, second: str) -> dict[str, Part]:
-        return {"mean": (mean("nominal", first) - mean("nominal", second)).interval}
+        return {"mean": mean("nominal", first) - mean("nominal", second)}
 
     def lost(name: str, model: str) -> Drawn:
         return mean("nominal", name) - mean(model, name)
@@ -115,9 +122,9 @@ def parts_of(found: Mapping[str, Arrays], resamples: int = RESAMPLES) -> dict[in
         5: sets("energy", "msp"),
         6: sets("energy", "max_logit"),
         7: means("ash_s", "energy"),
-        8: {model: lost("msp", model).interval for model in ROBUST},
-        9: {model: (lost("msp", model) - lost("vim", model)).interval for model in ROBUST},
-        10: {f"{model}, {name}": (own(model, "msp") - own(model, name)).interval
+        8: {model: lost("msp", model) for model in ROBUST},
+        9: {model: lost("msp", model) - lost("vim", model) for model in ROBUST},
+        10: {f"{model}, {name}": own(model, "msp") - own(model, name)
              for model in MODELS for name in ("vim", "knn")},
         11: {"nominal": _paired(sure("nominal"), 0.0)}
         | {f"nominal less {model}": _paired(sure("nominal"), sure(model)) for model in ROBUST},
@@ -137,7 +144,7 @@ def _auroc(inside: Sample, outside: Sample, place: int, resamples: int) -> Drawn
 def _paired(first: NDArray[Any], second: NDArray[Any] | float) -> Part:
     one = np.asarray(first, np.float64)
     other = np.broadcast_to(np.asarray(second, np.float64), one.shape)
-    return lambda confidence: paired(one, other, confidence=confidence)
+    return Paired(one, other)
 
 
 def claim_rows(found: Mapping[str, Arrays], resamples: int = RESAMPLES) -> list[dict[str, Any]]:
@@ -145,7 +152,7 @@ def claim_rows(found: Mapping[str, Arrays], resamples: int = RESAMPLES) -> list[
     rows = []
     for number, parts in parts_of(found, resamples).items():
         for name, part in parts.items():
-            alone, together = part(0.95), part(1 - 0.05 / len(parts))
+            alone, together = part.interval(0.95), part.interval(1 - 0.05 / len(parts))
             rows.append({
                 "claim": number, "of": name,
                 **{key: round(value, 4) for key, value in (
@@ -170,10 +177,11 @@ def judged(claim: Claim, rows: Sequence[Row]) -> Verdict:
 
 def shown(claim: Claim, rows: Sequence[Row]) -> str:
     """The numbers of a claim with their intervals."""
-    return "; ".join(f"{row['of']} {_number(claim, row)}" for row in rows)
+    return "; ".join(f"{row['of']} {number_of(claim, row)}" for row in rows)
 
 
-def _number(claim: Claim, row: Row) -> str:
+def number_of(claim: Claim, row: Row) -> str:
+    """A number with its interval and its unit."""
     if claim.unit == "points":
         return str(Contrast(row["value"], row["low"], row["high"]))
     return f"{row['value']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] {claim.unit}"

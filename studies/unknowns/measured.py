@@ -14,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from study import MODELS
 
 from stockpot import load_dataset, load_model
 from stockpot.datasets.dataset import Dataset, limited_rows
@@ -98,12 +97,12 @@ def answers_by_image(
     return kept | judged_half(answers)
 
 
-def measure_fresh(out: Path) -> None:
+def measure_fresh(out: Path, networks: Mapping[str, str]) -> None:
     """Ask every network; one that has answered is not asked again."""
     inside = unseen(load_dataset("cifar10", split="test"), SEEN["cifar10"])
     outside = fresh_sets(inside.classes)
     training = load_dataset("cifar10", split="train", limit=TRAINING)
-    for label, name in MODELS.items():
+    for label, name in networks.items():
         place = out / f"{label}.npz"
         if place.is_file():
             continue

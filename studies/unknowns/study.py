@@ -9,15 +9,24 @@ is of other images:
 
     python studies/unknowns/study.py runs/unknowns-fresh --fresh
     python studies/unknowns/tables.py --fresh runs/unknowns-fresh
+
+and the same of several trainings, the zoo's among them:
+
+    python studies/unknowns/study.py runs/unknowns-trainings --trainings runs/trainings
+    python studies/unknowns/tables.py --trainings runs/unknowns-trainings
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import stockpot
 from stockpot.recipe import load_recipe
+
+sys.path.append(str(Path(__file__).parents[1]))
+from trainings import add_options, asked_for
 
 RECIPE = "recipes/unknowns.yaml"
 SETS = {
@@ -36,11 +45,17 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--textures", help="a folder with DTD as published")
     parser.add_argument("--fresh", action="store_true", help="the run that plan.md judges")
+    add_options(parser)
     given = parser.parse_args()
-    if given.fresh:
+    if given.fresh or given.trainings or given.training:
         from measured import measure_fresh
 
-        measure_fresh(given.out)
+        if given.fresh:
+            measure_fresh(given.out, MODELS)
+            return
+        for number, lying in asked_for(given).items():
+            networks = {label: lying[name] for label, name in MODELS.items()}
+            measure_fresh(given.out / number, networks)
         return
     place = f"measure.with.0.far.textures.path={given.textures}"
     stockpot.run(load_recipe(RECIPE, [place] if given.textures else []), out=given.out)

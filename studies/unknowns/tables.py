@@ -2,8 +2,10 @@
 
     python studies/unknowns/tables.py runs/unknowns
     python studies/unknowns/tables.py --fresh runs/unknowns-fresh
+    python studies/unknowns/tables.py --trainings runs/unknowns-trainings
 
-Writes scores.csv, or claims.csv with `--fresh`, beside this file, and fills README.md with tables.
+Writes scores.csv, or claims.csv with `--fresh`, or trainings.csv with `--trainings`, beside this
+file, and fills README.md with tables.
 Without a run it fills them from what lies here.
 """
 
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from again import training_rows, trainings_table
 from claims import CLAIMS, claim_rows, judged, shown
 from study import MODELS, SETS
 
@@ -31,6 +34,7 @@ KEPT = (
 )
 NAMED_BY = ("detector", "scaling", "method", "coverage", "radius")
 """What tells scores of one metric apart, besides the foreign set."""
+FILES = ("scores", "claims", "trainings")
 Row = Mapping[str, Any]
 
 
@@ -56,8 +60,10 @@ def _named(score: Score) -> str:
     return next((str(score.condition[key]) for key in NAMED_BY if key in score.condition), "")
 
 
-def from_data(rows: Sequence[Row], claims: Sequence[Row]) -> dict[str, str]:
-    """The places of README.md that follow from scores.csv and claims.csv."""
+def from_data(
+    rows: Sequence[Row], claims: Sequence[Row], trainings: Sequence[Row]
+) -> dict[str, str]:
+    """The places of README.md that follow from scores.csv, claims.csv and trainings.csv."""
     at = {
         (row["model"], row["metric"], str(row["of"] or ""), row["set"] or ""): row for row in rows
     }
@@ -77,6 +83,7 @@ def from_data(rows: Sequence[Row], claims: Sequence[Row]) -> dict[str, str]:
         ],
     )
     found["claims"] = _judged(claims)
+    found["trainings"] = trainings_table(trainings)
     return found
 
 
@@ -117,22 +124,30 @@ def _shown(row: Row) -> str:
     return percent(row["value"], row["low"], row["high"])
 
 
+def kept_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """What all networks answered."""
+    found = {}
+    for model in MODELS:
+        with np.load(folder / f"{model}.npz") as kept:
+            found[model] = dict(kept)
+    return found
+
+
 def main() -> None:
-    """Write scores.csv or claims.csv, and fill README.md."""
+    """Write a CSV file, where there is a run, and fill README.md."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--fresh", action="store_true", help="the run that plan.md judges")
+    parser.add_argument("--trainings", action="store_true", help="the same of several trainings")
     given = parser.parse_args()
-    if given.run is not None and given.fresh:
-        found = {}
-        for model in MODELS:
-            with np.load(given.run / f"{model}.npz") as kept:
-                found[model] = dict(kept)
-        write_atomic(HERE / "claims.csv", csv_text(claim_rows(found)))
+    if given.run is not None and given.trainings:
+        found = {place.name: kept_in(place) for place in given.run.iterdir()}
+        write_atomic(HERE / "trainings.csv", csv_text(training_rows(found)))
+    elif given.run is not None and given.fresh:
+        write_atomic(HERE / "claims.csv", csv_text(claim_rows(kept_in(given.run))))
     elif given.run is not None:
         write_atomic(HERE / "scores.csv", csv_text(rows_of(load_results(given.run))))
-    rows, claims = (read_csv(HERE / f"{name}.csv") for name in ("scores", "claims"))
-    fill(HERE / "README.md", from_data(rows, claims))
+    fill(HERE / "README.md", from_data(*(read_csv(HERE / f"{name}.csv") for name in FILES)))
 
 
 if __name__ == "__main__":

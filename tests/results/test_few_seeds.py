@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stockpot.results.contrast import Contrast
-from stockpot.results.few_seeds import Difference, over_seeds, several_said
+from stockpot.results.few_seeds import (
+    Difference,
+    Drawn,
+    drawn_mean,
+    over_draws,
+    over_seeds,
+    several_said,
+)
 
 Flags = NDArray[np.bool_]
 
@@ -48,3 +55,31 @@ def test_images_are_drawn_anew_for_all_seeds_together() -> None:
     one = over_seeds([(right(0.7), right(0.6))])
     five = over_seeds([(right(0.7), right(0.6))] * 5)
     assert abs((five.alone.high - five.alone.low) - (one.alone.high - one.alone.low)) < 0.02
+
+
+def test_draws_of_any_number_are_joined_as_means_are() -> None:
+    """What is a mean over images has nearly the interval that `over_seeds` gives it."""
+    pairs = [(right(0.8), right(0.6)), (right(0.9), right(0.6))]
+    means = over_seeds(pairs)
+    found = over_draws([drawn_mean(a["a"]) - drawn_mean(b["a"]) for a, b in pairs], of=5)
+    assert np.allclose(found.each, (0.2, 0.3))
+    assert np.allclose(found.alone, means.alone, atol=0.01)
+    assert found.together.low < found.alone.low
+    assert found.alone.high < found.together.high
+
+
+def test_one_draw_of_images_serves_all_seeds() -> None:
+    one = drawn_mean(right(0.7)["a"])
+    assert np.array_equal(one.draws, drawn_mean(right(0.7)["a"]).draws)
+    assert np.allclose(over_draws([one] * 3).alone, one.interval())
+    assert (one - one).interval() == (0, 0, 0)
+
+
+def test_a_few_seeds_may_be_alike() -> None:
+    near, wide = Contrast(0.01, -0.01, 0.03), Contrast(0.01, -0.06, 0.08)
+    assert Difference(near, wide, (0.02, 0.0)).said_alike(0.05) == "held"
+    assert Difference(near, wide, (0.02, 0.0)).said_alike(0.05, together=True) == "not told apart"
+    assert Difference(near, near, (0.06, -0.04)).said_alike(0.05) == "not told apart"
+    far = Drawn(-0.2, np.full(10, -0.2))
+    assert over_draws([far, far]).said_alike(0.05) == "did not hold"
+    assert over_draws([far, Drawn(0.2, np.full(10, 0.2))]).said_alike(0.05) == "not told apart"

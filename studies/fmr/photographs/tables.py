@@ -20,6 +20,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1]))
 from claims import ALIKE, FALLEN, IMMUNE, VALIDATED, Answers, findings
 from figures import draw
+from people import people_table
 from searches import AUTOENCODERS, SEEDS, cell_name, pixels_of
 from shown import (
     cells_of,
@@ -189,7 +190,8 @@ def orders_table(known: Answers) -> str:
 
 
 def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
-    """The places of README.md that follow from outcomes.json."""
+    """The places of README.md that follow from outcomes.json and people.json."""
+    people = json.loads((HERE / "people.json").read_text(encoding="utf-8"))
     known = Answers(DATA, outcomes, tuple(KINDS), READINGS)
     found = findings([known])
     return {
@@ -198,6 +200,7 @@ def from_data(outcomes: Mapping[str, Any]) -> dict[str, str]:
         "oracles": oracles_table(known), "stronger": stronger_table(known),
         "agreed": agreed_table(known), "orders": orders_table(known),
         "chosen": chosen_table(outcomes), "readings": readings_table(known),
+        "people": people_table(people),
     }  # fmt: skip
 
 
