@@ -57,6 +57,33 @@ def test_same_bits_and_names_as_transformers(name: str, tmp_path: Path) -> None:
         assert torch.equal(ours(pixels).logits, theirs(pixel_values=pixels).logits)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_built_once_is_shared_by_nobody(name: str, tmp_path: Path) -> None:
+    written(tmp_path, *MODELS[name])
+    config = read_config(tmp_path)
+    first, second = plain_network(tmp_path, config), plain_network(tmp_path, config)
+    assert first is not None
+    assert second is not None
+    before = {key: value.clone() for key, value in second.state_dict().items()}
+    with torch.no_grad():
+        for tensor in first.state_dict().values():
+            tensor.zero_()
+    for own, other in zip(first.modules(), second.modules(), strict=True):
+        assert own is not other
+        own.register_forward_hook(lambda *_: None)
+        assert not other._forward_hooks
+        if hasattr(own, "config"):
+            own.config._attn_implementation = "eager"
+            assert other.config._attn_implementation == "sdpa"
+    assert all(parameter.requires_grad for parameter in second.parameters())
+    assert not any(module.training for module in second.modules())
+    assert all(torch.equal(before[key], value) for key, value in second.state_dict().items())
+    third = plain_network(tmp_path, config)
+    assert third is not None
+    assert not any(module._forward_hooks for module in third.modules())
+    first.train().double().eval()  # as any module
+
+
 @pytest.mark.parametrize(
     "change",
     [{"hidden_act": "silu"}, {"new_setting": 1}, {"architectures": ["Other"]}, {"depths": [2, 1]}],
