@@ -61,7 +61,7 @@ def season(
     protocol: Protocol = "holdout",
     full_matrix: bool = False,
     seed: int = 0,
-    device: str = "cpu",
+    device: str = "auto",
     batch_size: int = 256,
     command: str | None = None,
     progress: Progress = no_progress,
@@ -87,7 +87,7 @@ def season(
         full_matrix: also try the method's candidates on the held-out images, for study: the
             matrix then has a column for every image of the data.
         seed: the seed of the draw and of the method.
-        device: where to run.
+        device: where to run; `auto` is a GPU where there is one.
         batch_size: images per forward pass.
         command: the command line to write into the model's card.
         progress: called with what is under way, how much of it is done, and of how much.
