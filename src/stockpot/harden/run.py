@@ -73,7 +73,8 @@ def harden(
             trained behind one goes on behind it unless `none` is given. The model that is saved
             is the one inside; its record names the defence, and it is measured behind it.
         out: a folder for the model; a run killed before its end resumes from there.
-        device: where to train; `auto` is a GPU where there is one; of processes that torchrun started, each takes its own GPU.
+        device: where to train; `auto` is a GPU where there is one. Of processes that torchrun
+            started, each takes its own GPU.
         shard: deal weights, gradients and optimiser state out over these processes (FSDP2), for a
             model that does not fit on one device. The weights that come out are the same.
         report: called after every epoch.
