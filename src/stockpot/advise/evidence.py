@@ -26,7 +26,7 @@ class Evidence(NamedTuple):
 EVIDENCE = {
     "average": Evidence(
         "one pass, no settings; experts of seven tasks: +8.5 [+7.7, +9.4] over the base, and "
-        "`task_arithmetic` was not told apart from it",
+        "`task_arithmetic` at its published scale was not told apart from it",
         "clip_headroom",
     ),
     "regmean": Evidence(
