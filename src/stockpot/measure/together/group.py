@@ -139,6 +139,8 @@ class _Task:
                 yield found
                 continue
             if not shares(one.cell):
+                # It may take long, and who waits is told of the others first.
+                yield from self._endings.rest()
                 yield alone(one.number, found, self._progress, self._clock)
                 continue
             seen: Hashable = geometry(found.model.preprocess)

@@ -170,6 +170,8 @@ def in_step(
             elif one is not None:
                 with stage("decode"):  # whichever comes first, a picture or a model
                     time.sleep(_PAUSE)
+    if group.too_large:  # each may take long, and who waits is told of the others first
+        yield from endings.rest()
     for number, opened in group.too_large.items():
         yield alone(number, opened, progress, clock)
 
