@@ -265,8 +265,9 @@ def test_recorded_slopes_train_the_same_network(tmp_path, method, params, roundi
 
     recorded = Counted()
     found = trained(recorded)
-    # Warm and recorded, then replayed; the worst of several norms may be another one by a rounding,
-    # so that its recording is given up for a network as small as this.
+    # Warm and recorded, then replayed. Of `max` the recording of this network was given up on an
+    # H200 and that of larger ones was not, perhaps since a rounding makes another norm the worst;
+    # the weights must be the same in either case.
     assert recorded.passes <= 4 or method == "max"
     for name, value in expected.items():
         assert torch.allclose(found[name].float(), value.float(), rtol=1e-3, atol=rounding), name
