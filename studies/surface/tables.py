@@ -2,7 +2,8 @@
 
     python studies/surface/tables.py [runs/surface]
 
-Writes scores.csv, where there is a run, and fills the tables of README.md, which follow from it.
+Writes scores.csv, where there is a run, and fills the tables of README.md, which follow from it and
+from again.npz, which `again.py` writes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import again
 import numpy as np
 from study import EQUAL_COMPUTE
 
@@ -205,7 +207,8 @@ def _percent(share: Contrast) -> str:
 def main() -> None:
     if sys.argv[1:]:
         write_atomic(HERE / "scores.csv", csv_text(rows_of(Path(sys.argv[1]))))
-    fill(HERE / "README.md", from_data(read_csv(HERE / "scores.csv")))
+    rows = read_csv(HERE / "scores.csv")
+    fill(HERE / "README.md", from_data(rows) | again.from_data(rows))
 
 
 if __name__ == "__main__":

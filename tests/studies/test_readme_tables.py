@@ -83,6 +83,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
         "fmr/photographs": {"judges.py", "people.py"},
         "adaptation": {"again.py"},
+        "surface": {"again.py"},
         "unknowns": {"again.py", "claims.py", "measured.py"},
         "real_networks": {f"{name}.py" for name in ("attacks", "defences", "dynamic", "helped",
                                                     "kept", "moved", "rules")},
