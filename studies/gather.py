@@ -34,12 +34,15 @@ class Source(NamedTuple):
     """Rows that are not claims of the paper."""
     parts: str = ""
     """Another table with what was found: by the first column of this one, the columns `found`."""
+    again: str = ""
+    """Another table with the same columns, over several trainings, whose verdicts come first."""
 
 
 PAPERS = {
     "imagenet-c": (
         Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict"),
-        Source("surface", "findings", ("finding",), "difference in points", "verdict"),
+        Source("surface", "findings", ("finding",), "difference in points", "verdict",
+               again="trainings"),
         Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
                but=r"(1|2|3|4|5|6|8|12|13|14|15|18|19|20|21|22|23|24) "),
     ),
@@ -81,6 +84,8 @@ def rows(study: str, place: str) -> list[dict[str, str]]:
     found = mark.search(page)
     if found is None:
         raise ValueError(f"studies/{study}/README.md has no table {place}")
+    if not found[1].startswith("|"):  # words say why there is no table yet
+        return []
     header, _, *body = (
         [cell.strip() for cell in line.strip().strip("|").split("|")]
         for line in found[1].strip().splitlines()
@@ -91,7 +96,7 @@ def rows(study: str, place: str) -> list[dict[str, str]]:
 def claims(source: Source) -> list[list[str]]:
     """Claim, what was found, verdict, and where."""
     found = []
-    for row in rows(source.study, source.place):
+    for row in replaced(source):
         text = ": ".join(row[column] for column in source.claim)
         if re.match(source.but, text):
             continue
@@ -102,6 +107,13 @@ def claims(source: Source) -> list[list[str]]:
         link = f"[{source.study}]({source.study}/README.md)"
         found.append([text, shown, SAID.get(said, said), link])
     return found
+
+
+def replaced(source: Source) -> list[dict[str, str]]:
+    """The table's rows; those that were judged over several trainings as they were there."""
+    later = rows(source.study, source.again) if source.again else []
+    over = {row[source.claim[0]]: row for row in later if row[source.verdict] != "not run"}
+    return [over.get(row[source.claim[0]], row) for row in rows(source.study, source.place)]
 
 
 def found_in(source: Source, row: dict[str, str]) -> str:
