@@ -176,7 +176,7 @@ def judged(asked: Asked, known: Accuracies, first: Mapping[Cell, float]) -> list
         asked.finding,
         "; ".join(f"{name} {one.together}".strip() for name, one in found.items()),
         "; ".join(", ".join(f"{100 * v:+.1f}" for v in one.each) for one in found.values()),
-        "; ".join(f"{100 * value:+.1f}" for value in before),
+        "; ".join("-" if np.isnan(value) else f"{100 * value:+.1f}" for value in before),
         count,
         verdict,
     ]
@@ -205,19 +205,25 @@ def reordered(known: Accuracies) -> list[str]:
     return [text, shown, "-", "-", count, "held" if opposite else verdict]
 
 
+def _cell_of(row: Mapping[str, Any]) -> Cell:
+    """Of a row of scores.csv, where a draw of subtypes is read as a number."""
+    held = row["held out"]
+    return row["network"], f"{row['protocol']}-{held if isinstance(held, str) else round(held)}"
+
+
 def from_data(first: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The places of README.md that follow from again.npz; of the first run, scores.csv."""
     trainings = kept()
     if len(trainings) < 2:
         return {"over": "nothing yet", "trainings": several(len(trainings), "")}
     known = Accuracies(trainings)
-    shares = {(r["network"], f"{r['protocol']}-{r['held out']}"): r["right"] / r["n"]
-              for r in first}  # fmt: skip
+    shares = {_cell_of(row): row["right"] / row["n"] for row in first}
     rows = [judged(asked, known, shares) for asked in asked_of(known.networks, known.held)]
     rows.insert(3, reordered(known))
     kinds = Counter(name.partition("-")[0] for name in known.held)
-    over = f"{len(known.networks)} networks, " + ", ".join(
-        f"{count} of {kind}" for kind, count in kinds.items()
+    count = len(known.networks)
+    over = f"{count} network{'s' * (count > 1)}, " + ", ".join(
+        f"{n} of {kind}" for kind, n in kinds.items()
     )
     return {"over": over, "trainings": several(len(trainings), markdown(COLUMNS, rows))}
 

@@ -125,7 +125,8 @@ def test_every_training_must_share_a_verdict(
     assert set(back[0]) == {(n, h) for n in ("shake", "unshaken", "vit") for h in held
                             if h != "style-google"}  # fmt: skip
     assert all((back[t][cell] == found[t][cell]).all() for t in (0, 1) for cell in back[t])
-    first = [{"network": "shake", "protocol": "style", "held out": "fluent", "right": 30, "n": 100}]
+    first = [{"network": network, "protocol": "subtype", "held out": 0.0, "right": right, "n": 100}
+             for network, right in (("shake", 30), ("unshaken", 42))]  # fmt: skip
     made = again.from_data(first)
     assert made["over"] == "3 networks, 1 of style, 1 of subtype, 2 of version"
     rows = [line.strip("| ").split(" | ") for line in made["trainings"].splitlines()[2:]]
@@ -135,6 +136,7 @@ def test_every_training_must_share_a_verdict(
     assert told["3"] == "not told apart"
     assert told["5"] == told["6"] == expected
     assert {row[-2] for row in rows} == {"2"}
+    assert [row[-3] for row in rows[-2:]] == ["-", "-12.0"]  # the first run, as far as it is known
 
 
 def test_a_pair_in_opposite_order_is_found(part: Part) -> None:
