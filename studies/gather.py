@@ -34,6 +34,8 @@ class Source(NamedTuple):
     """Rows that are not claims of the paper."""
     parts: str = ""
     """Another table with what was found: by the first column of this one, the columns `found`."""
+    again: str = ""
+    """A table over several trainings with the same columns, whose rows replace those of this one."""
 
 
 PAPERS = {
@@ -61,7 +63,7 @@ PAPERS = {
         Source("clip_headroom", "claims", ("claim",), "points [95 %]", "verdict",
                but=r"H(8|10)\b"),
         Source("clip_fusion", "order", ("published order",),
-               "difference of means, points [95 %]", "here"),
+               "difference of means, points [95 %]", "here", again="trainings"),
         Source("clip_fusion", "margin", ("best tuned over best default",), "margin, points [95 %]",
                "tuning pays"),
     ),
@@ -81,17 +83,29 @@ def rows(study: str, place: str) -> list[dict[str, str]]:
     found = mark.search(page)
     if found is None:
         raise ValueError(f"studies/{study}/README.md has no table {place}")
-    header, _, *body = (
-        [cell.strip() for cell in line.strip().strip("|").split("|")]
-        for line in found[1].strip().splitlines()
-    )
+    lines = found[1].strip().splitlines()
+    if len(lines) < 2:  # a sentence that says why there is no table yet
+        return []
+    header, _, *body = ([cell.strip() for cell in line.strip().strip("|").split("|")]
+                        for line in lines)  # fmt: skip
     return [dict(zip(header, cells, strict=True)) for cells in body]
+
+
+def latest(source: Source) -> list[dict[str, str]]:
+    """The rows of a source, those over several trainings where there are such."""
+    own = rows(source.study, source.place)
+    if not source.again:
+        return own
+    key = source.claim[0]
+    later = {row[key]: row for row in rows(source.study, source.again)}
+    run = {name for name, row in later.items() if row[source.verdict] != "not measured"}
+    return [later[row[key]] if row[key] in run else row for row in own]
 
 
 def claims(source: Source) -> list[list[str]]:
     """Claim, what was found, verdict, and where."""
     found = []
-    for row in rows(source.study, source.place):
+    for row in latest(source):
         text = ": ".join(row[column] for column in source.claim)
         if re.match(source.but, text):
             continue
