@@ -35,7 +35,7 @@ class Source(NamedTuple):
     parts: str = ""
     """Another table with what was found: by the first column of this one, the columns `found`."""
     again: str = ""
-    """A table over several trainings with the same columns, whose rows replace those of this one."""
+    """A table over several trainings with the same columns: its rows replace those of this one."""
 
 
 PAPERS = {

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,9 @@ from study import EXPERT_OF, smaller
 from untuned import BASE
 
 import stockpot
+from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.files import write_atomic
+from stockpot.models.own_words import FILE as WORDS
 from stockpot.recipe import RecipeFile, load_recipe
 from stockpot.results.store import load_results
 from stockpot.zoo.embed import embed_weights
@@ -67,6 +70,9 @@ def train(folder: Path, number: int, overrides: Sequence[str] = ()) -> Path:
     place, run = folder / str(number), folder / "made" / str(number)
     stockpot.run(recipe_of(number, overrides), out=run, say=print)
     embed_weights(run, f"recipes/{TRAINED.name}", list(POOL), place)
+    # The words of the captions, which the zoo's base has beside it: with others it would be asked
+    # what it was not taught.
+    shutil.copyfile(Path(str(zoo_folder(BASE))) / WORDS, place / BASE / WORDS)
     for name in EXPERT_OF.values():
         # The bare name would mean the zoo's base, and with it another text tower.
         config = place / name / "config.json"
@@ -112,10 +118,17 @@ def at_toy_size() -> list[str]:
 def merge(folder: Path, overrides: Sequence[str] = (), device: str = "auto") -> None:
     """Merge and ask every pool; keep which answers are right."""
     kept: dict[str, again.Answers] = {}
+    words: dict[str, Any] = {}
     for number, source in sources(folder).items():
         run = folder / "merged" / number
         stockpot.run(merges_of(source, overrides), out=run, say=print, device=device)
-        kept[number] = again.answers(load_results(run))
+        results = load_results(run)
+        for key in (cell.key for cell in results if cell.key.measure == "clean"):
+            if words.setdefault(key.data, key.words) != key.words:
+                raise SystemExit(
+                    f"{key.model} of pool {number} was asked {key.data} in other words"
+                )
+        kept[number] = again.answers(results)
     again.keep(kept)
 
 
