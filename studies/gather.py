@@ -64,7 +64,7 @@ PAPERS = {
         Source("clip_headroom", "claims", ("claim",), "points [95 %]", "verdict",
                but=r"H(8|10)\b"),
         Source("clip_fusion", "order", ("published order",),
-               "difference of means, points [95 %]", "here"),
+               "difference of means, points [95 %]", "here", again="trainings"),
         Source("clip_fusion", "margin", ("best tuned over best default",), "margin, points [95 %]",
                "tuning pays"),
     ),
@@ -91,6 +91,17 @@ def rows(study: str, place: str) -> list[dict[str, str]]:
         for line in found[1].strip().splitlines()
     )
     return [dict(zip(header, cells, strict=True)) for cells in body]
+
+
+def latest(source: Source) -> list[dict[str, str]]:
+    """The rows of a source, those over several trainings where there are such."""
+    own = rows(source.study, source.place)
+    if not source.again:
+        return own
+    key = source.claim[0]
+    later = {row[key]: row for row in rows(source.study, source.again)}
+    run = {name for name, row in later.items() if row[source.verdict] != "not measured"}
+    return [later[row[key]] if row[key] in run else row for row in own]
 
 
 def claims(source: Source) -> list[list[str]]:

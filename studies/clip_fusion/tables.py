@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import again
 from searched import tuned_tables
 from study import BASES, EXPERT_OF, RATES
 from tuned import leader_rows, tuned_rows
@@ -170,7 +171,8 @@ def main() -> None:
             files |= untuned_rows(runs)
         for name, rows in files.items():
             write_atomic(HERE / f"{name}.csv", csv_text(rows))
-    fill(HERE / "README.md", from_data({name: read_csv(HERE / f"{name}.csv") for name in FILES}))
+    files = {name: read_csv(HERE / f"{name}.csv") for name in FILES}
+    fill(HERE / "README.md", from_data(files) | again.from_data())
     draw()
 
 

@@ -24,7 +24,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
         *("experiments", "attacks", "kept", "defences", "helped", "dynamic", "moved"),
         *("lungs", "pairs", "again"),
         *("searches", "verdicts", "shown", "judges"),
-        *("again", "trainings", "people"),
+        *("again", "trainings", "people", "pools_again", "gather"),
     )
 
     def load(study: str, name: str) -> ModuleType:

@@ -78,7 +78,7 @@ def test_studies_are_alike_and_stand_on_the_package() -> None:
         "robust_finetuning": {"claims.py", "experiments.py"},
         "clip_headroom": {f"{name}.py" for name in ("answers", "at_once", "claims", "experts",
                                                     "foundation", "merges", "tasks")},
-        "clip_fusion": {"searched.py", "untuned.py"},
+        "clip_fusion": {f"{name}.py" for name in ("again", "pools_again", "searched", "untuned")},
         "enhancements": {"claims.py", "again.py"},
         "fmr": {f"{name}.py" for name in ("claims", "searches", "shown", "verdicts")},
         "fmr/photographs": {"judges.py", "people.py"},
