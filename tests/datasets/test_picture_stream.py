@@ -211,6 +211,12 @@ def test_batches_arrive_whole_while_the_gpu_works() -> None:
     assert [int(one) for one in sums] == [int(batch.long().sum()) for batch in pictures]
 
 
+@pytest.mark.gpu
+def test_a_grey_batch_seen_as_three_channels_arrives() -> None:
+    grey = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8).expand(-1, 3, -1, -1)
+    assert torch.equal(moved(grey, torch.device("cuda")).cpu(), grey)
+
+
 def test_pictures_decoded_ahead_are_found_there(decodings: list[object]) -> None:
     images, fits = known(20), [preprocess(16).fit, partial(published_crop, side=24)]
     images.decode_ahead(fits)

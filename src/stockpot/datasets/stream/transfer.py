@@ -38,6 +38,8 @@ def sent(batch: Tensor, device: torch.device) -> Moving:
     if device.type != "cuda" or batch.device.type != "cpu":
         return Moving(batch.to(device), None)
     lane = _lane(device)
+    # Grey pictures are one channel seen three times, which torch does not copy into pinned memory.
+    batch = batch.contiguous()
     with torch.cuda.stream(lane):
         there = batch.pin_memory().to(device, non_blocking=True)
         return Moving(there, lane.record_event())

@@ -163,7 +163,7 @@ class TaskPool(Pool):
         """Pixels as the network sees them."""
         if self.device.type == "cuda" and not pixels.is_cuda:
             # Copied while the GPU works; from ordinary memory the copy would wait for it.
-            pixels = pixels.pin_memory()
+            pixels = pixels.contiguous().pin_memory()
         pixels = pixels.to(self.device, non_blocking=True)
         if not pixels.is_floating_point():
             pixels = pixels.float() / 255
