@@ -20,6 +20,8 @@ SAID = {
     "holds": "held", "the other way round": "did not hold", "not measured": "not run yet",
 }  # fmt: skip
 VERDICTS = ("held", "did not hold", "not told apart", "not run yet")
+UNASKED = ("not run", "not measured")
+"""What a page says of a claim for which further trainings have nothing."""
 
 
 class Source(NamedTuple):
@@ -40,7 +42,8 @@ class Source(NamedTuple):
 
 PAPERS = {
     "imagenet-c": (
-        Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict"),
+        Source("enhancements", "claims", ("claim",), "difference of mCE", "verdict",
+               again="trainings"),
         Source("surface", "findings", ("finding",), "difference in points", "verdict",
                again="trainings"),
         Source("real_networks", "claims", ("claim",), "statistic [95 %]", "verdict",
@@ -93,17 +96,6 @@ def rows(study: str, place: str) -> list[dict[str, str]]:
     return [dict(zip(header, cells, strict=True)) for cells in body]
 
 
-def latest(source: Source) -> list[dict[str, str]]:
-    """The rows of a source, those over several trainings where there are such."""
-    own = rows(source.study, source.place)
-    if not source.again:
-        return own
-    key = source.claim[0]
-    later = {row[key]: row for row in rows(source.study, source.again)}
-    run = {name for name, row in later.items() if row[source.verdict] != "not measured"}
-    return [later[row[key]] if row[key] in run else row for row in own]
-
-
 def claims(source: Source) -> list[list[str]]:
     """Claim, what was found, verdict, and where."""
     found = []
@@ -123,7 +115,7 @@ def claims(source: Source) -> list[list[str]]:
 def replaced(source: Source) -> list[dict[str, str]]:
     """The table's rows; those that were judged over several trainings as they were there."""
     later = rows(source.study, source.again) if source.again else []
-    over = {row[source.claim[0]]: row for row in later if row[source.verdict] != "not run"}
+    over = {row[source.claim[0]]: row for row in later if row[source.verdict] not in UNASKED}
     return [over.get(row[source.claim[0]], row) for row in rows(source.study, source.place)]
 
 

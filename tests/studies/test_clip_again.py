@@ -154,5 +154,5 @@ def test_rows_over_several_trainings_replace_those_of_the_first_run(
     for table, expected in (([], first), (later, [later[0], *first[1:]])):
         tables = {source.place: first, source.again: table}
         monkeypatch.setattr(gather, "rows", lambda _, place, known=tables: known[place])
-        assert gather.latest(source) == expected
-        assert [row[column] for row in gather.latest(source)] == [row[column] for row in first]
+        assert gather.replaced(source) == expected
+        assert [row[column] for row in gather.replaced(source)] == [row[column] for row in first]
