@@ -31,7 +31,7 @@ from stockpot.measure.adversarial.protocols import (
 )
 from stockpot.measure.adversarial.replay import replayed
 from stockpot.measure.adversarial.scores import measured, record_of
-from stockpot.measure.adversarial.work import Attacked, Work, at_once
+from stockpot.measure.adversarial.work import Attacked, Work
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.parts import as_range, seen_again, window
 from stockpot.models.classifier import Classifier
@@ -135,9 +135,7 @@ def adversarial(
             work.add(member, again)
     part = context.pieces.part if keeps else None
     own_rows = window(data, part, context.batch_size)
-    # Parts of a cell find each other by rows, which must be those of the size that was asked for.
-    size = context.batch_size if keeps else at_once(len(data), context.batch_size, context.device)
-    todo = () if known else own_rows.batches(size, model.preprocess.fit)
+    todo = () if known else own_rows.batches(context.batch_size, model.preprocess.fit)
     notes_of = {member: context.note(record_of(member), data, scorer) for member in threats.members}
     note = context.note("correct", data, scorer)
     with evaluation_mode(model):
