@@ -66,23 +66,23 @@ def join_seen(model: nn.Module, pairs: list[tuple[str, str]]) -> list[Change]:
         layer: Any = model.get_submodule(convolution)
         put(convolution, conv_relu(layer))
         put(relu, nn.Identity())
-    for name in [name for name, module in model.named_modules() if _is_block(module)]:
+    for name in [name for name, module in model.named_modules() if is_block(module)]:
         block: Any = model.get_submodule(name)
         own = [place for place, part in block.layer.named_modules() if isinstance(part, nn.Conv2d)]
         last: Any = block.layer.get_submodule(own[-1]) if own else None
-        if _is_plain(last):
+        if is_plain(last):
             put(f"{name}.layer.{own[-1]}", conv_relu(last))
             put(name, Residual(block, own[-1]))
     return changes
 
 
-def _is_block(module: nn.Module) -> bool:
+def is_block(module: nn.Module) -> bool:
     """transformers' residual blocks and ours: `relu(layer(x) + shortcut(x))`."""
     names = {name for name, _ in module.named_children()}
     return names == {"layer", "shortcut", "activation"} and isinstance(module.activation, nn.ReLU)
 
 
-def _is_plain(layer: nn.Module | None) -> bool:
+def is_plain(layer: nn.Module | None) -> bool:
     """A convolution that a kernel knows by its numbers alone."""
     return (
         type(layer) is nn.Conv2d
@@ -118,7 +118,7 @@ def ends_seen(model: nn.Module, images: Tensor) -> Looked:
     for name, module in model.named_modules():
         if type(module) is nn.ReLU:
             handles.append(module.register_forward_pre_hook(reads(name)))
-        elif _is_plain(module):
+        elif is_plain(module):
             handles.append(module.register_forward_hook(gives(name)))
     try:
         answers: Tensor = model(images)

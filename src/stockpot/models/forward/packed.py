@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stockpot.models.forward.packed_convolutions import can_pack_convolutions, pack_convolutions
 from stockpot.models.plain import vit
 from stockpot.models.plain.answer import Answer
 
@@ -113,12 +114,19 @@ class PackedBlock(nn.Module):
         return self.second.added(self.first(read, "gelu"), around).permute(0, 3, 1, 2)
 
 
-def pack(model: nn.Module) -> None:
-    """Change the vision transformers and ConvNeXt blocks of a copy in place."""
+def pack(model: nn.Module, few: Tensor | None = None) -> None:
+    """Change the vision transformers, ConvNeXt and residual blocks of a copy in place.
+
+    Args:
+        model: the copy.
+        few: some of what it will see, where its batch norms are folded.
+    """
     for name, module in list(model.named_modules()):
         if _is_known(module):
             made = PackedViT(module) if isinstance(module, vit.ViT) else PackedBlock(module)
             model.set_submodule(name, made.eval())
+    if few is not None and can_pack_convolutions(model):
+        pack_convolutions(model, few)
 
 
 def can_pack(model: nn.Module) -> bool:

@@ -255,7 +255,7 @@ class Passes:
                 if "tokens" in steps and not with_tokens(copy):
                     raise ValueError("no tower that is known")
                 if "packed" in steps:
-                    pack(copy)
+                    pack(copy, few if folds else None)
             module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
             pairs = looked.pairs if folds else []
             turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None

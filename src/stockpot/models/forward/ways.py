@@ -12,6 +12,7 @@ from stockpot.models.forward.ends import Kernel
 from stockpot.models.forward.fused.tokens import has_tower
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.packed import can_pack
+from stockpot.models.forward.packed_convolutions import can_pack_convolutions
 
 Steps = tuple[str, ...]
 
@@ -44,7 +45,8 @@ def groups(model: nn.Module, forward: Forward, *, records: bool) -> Iterator[lis
     if records:
         yield [(*copied, "graph")]
     full = forward.precision == "fp32"
-    if full and not records and not torch.is_grad_enabled() and can_pack(model):
+    asked = full and not records and not torch.is_grad_enabled()
+    if asked and (can_pack(model) or (copied and can_pack_convolutions(model))):
         yield [(*copied, "packed")]
     if copied:
         yield [copied]
