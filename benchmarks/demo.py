@@ -82,8 +82,10 @@ def main() -> None:
         old, new = (dict(scores(best[name][2])) for name in ("before", "now"))
         both = old.keys() & new.keys()
         other = sum(abs(old[key] - new[key]) > 1e-9 for key in both)
-        print(f"ratio {best['now'][0] / best['before'][0]:.2f}; "
-              f"{other} of {len(both)} scores that both have differ")  # fmt: skip
+        same = f"{other} of {len(both)} scores that both have differ"
+        if not both:  # such as another edition of the pictures
+            same = "no score is of the same data in both, so none was compared"
+        print(f"ratio {best['now'][0] / best['before'][0]:.2f}; {same}")
 
 
 if __name__ == "__main__":
