@@ -10,6 +10,7 @@ kept in runs/label_free; the tables of the page follow from the CSV files beside
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -204,10 +205,13 @@ def main() -> None:
     if given.trainings:
         again = {n: trained_again(n, at) for n, at in sources(given.trainings).items() if n != ZOO}
         for name, make in MAKE.items():
-            rows = [
-                {"training": int(n), **row} for n, asked in again.items() for row in make(asked)
-            ]
-            write_atomic(HERE / f"trainings-{name}.csv", csv_text(rounded(rows)))
+            place = HERE / f"trainings-{name}.csv"
+            # Weights of trainings that are not at hand may be gone: what they said stays.
+            with place.open(encoding="utf-8", newline="") as stream:
+                kept = [row for row in csv.DictReader(stream) if row["training"] not in again]
+            made = [{"training": n, **row} for n, asked in again.items() for row in make(asked)]
+            rows = sorted([*kept, *rounded(made)], key=lambda row: int(row["training"]))
+            write_atomic(place, csv_text(rows))
     elif not given.tables:
         for name, make in MAKE.items():
             rows = [row for pool in POOLS for row in make(embedded(pool))]

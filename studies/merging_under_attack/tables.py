@@ -316,7 +316,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.run is not None and given.trainings:
         places = [place for place in given.run.iterdir() if place.name != ZOO]
-        found = {place.name: packed_pool(place, list(NORMS)) for place in places}
+        # Weights of trainings that are not at hand may be gone: what they said stays.
+        found = json.loads(FURTHER.read_text("utf-8"))
+        found |= {place.name: packed_pool(place, list(NORMS)) for place in places}
         write_atomic(FURTHER, json.dumps({n: found[n] for n in in_order(found)}, indent=1) + "\n")
     elif given.run is not None:
         write_atomic(OUTCOMES, json.dumps(packed(given.run), indent=1) + "\n")
