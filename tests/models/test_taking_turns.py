@@ -163,6 +163,54 @@ def test_a_member_that_the_shared_pass_does_not_answer_for_falls_back_alone(
     assert len(recordings) == 6
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_a_check_was_answered_is_not_asked_again(recordings, monkeypatch, precision) -> None:
+    members = [member(of_hub("vit", **VIT), seed) for seed in range(2)]
+    runs = [Passes(model, Forward(precision), size=8) for model in members]
+    images, asked = pictures(8), []
+
+    def replayed(self, pixels, replay=Recorder.__call__) -> torch.Tensor:
+        asked.append(len(pixels))
+        return replay(self, pixels)
+
+    monkeypatch.setattr(Recorder, "__call__", replayed)
+    for turn, (model, run) in enumerate(zip(members, runs, strict=True), 1):
+        with evaluating(model):
+            first = run(images)
+            assert len(asked) == 2 * turn - 1  # the check of the first batch, and no other pass
+            assert torch.equal(first, run(images))
+    assert len(recordings) == 1
+
+
+def test_a_model_alike_is_asked_without_looking_how_it_is_built(recordings, monkeypatch) -> None:
+    looks = []
+
+    def looked(model, few, look=passes.own_look):
+        looks.append(model)
+        return look(model, few)
+
+    monkeypatch.setattr(passes, "own_look", looked)
+    models, images = [small(1), small(2)], pictures(8)
+    runs = [Passes(model, size=8) for model in models]
+    for model, run in zip(models, runs, strict=True):
+        with evaluating(model):
+            assert off(run(images), model(images)) < 1e-5
+    assert looks == models[:1]
+
+
+def test_a_copy_knows_whether_it_holds_weights() -> None:
+    model = small(1)
+    own = passes.Copy(copy.deepcopy(model), model, [])
+    weights = own.weights_of(model)
+    assert own.holds(weights)
+    with torch.no_grad():
+        last = weights[-1].clone()
+        last.view(-1)[-1] += 1
+    assert not own.holds([*weights[:-1], last])
+    with pytest.raises(ValueError, match="shorter"):
+        own.holds(weights[:-1])
+
+
 def _losing(weights_of, poor: Classifier):
     def changed(self, model):
         found = weights_of(self, model)

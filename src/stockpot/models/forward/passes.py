@@ -13,12 +13,9 @@ where a chosen precision or compilation was lost.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,22 +28,34 @@ from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.compiled import compiled
 from stockpot.models.forward.cuda_graph import Captured
 from stockpot.models.forward.ends import by_kernel
-from stockpot.models.forward.folding import Looked, folded_copy, is_folded, looked_at
+from stockpot.models.forward.folding import Looked, folded_copy, is_folded
 from stockpot.models.forward.fused.layers import with_pools
 from stockpot.models.forward.fused.tokens import with_tokens
 from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.memory import Halving
 from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
+from stockpot.models.forward.own_answers import (
+    FEW,
+    TOLERANCE,
+    difference,
+    own_answers,
+    own_look,
+    unheard,
+)
 from stockpot.models.forward.packed import pack
 from stockpot.models.forward.turns import Copy, Recorded, Run, Turn, recorded
 from stockpot.models.forward.ways import KERNELS, TOLD, Steps, groups, named, seconds, wanted
 from stockpot.results.schema import ForwardFacts
 
-TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-"""The most by which a logit may differ from full precision, as a share of the largest one."""
-_FEW = 16
 _NAMES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+class Made(NamedTuple):
+    """A way to make passes, and what it answered to the pixels for which it was made."""
+
+    run: Run
+    answers: Tensor
 
 
 class Passes:
@@ -78,7 +87,7 @@ class Passes:
         while start < len(pixels) or not parts:
             part = pixels[start : start + self._halving.size]
             try:
-                parts.append(self._run_of(part)(part))
+                parts.append(self._answers(part))
             except torch.OutOfMemoryError as problem:
                 kept_passes.cache_clear()
                 self._runs.clear()
@@ -114,71 +123,76 @@ class Passes:
             batch_size=self._halving.size,
         )
 
-    def _run_of(self, pixels: Tensor) -> Run:
+    def _answers(self, pixels: Tensor) -> Tensor:
         kind = (*pixels.shape[1:], pixels.dtype)
         known = self._runs.get(kind)
         # What is recorded or compiled takes as many images as it was made with, or fewer.
-        if known is None or known[0] < len(pixels):
-            known = self._runs[kind] = len(pixels), self._made(pixels)
-        return known[1]
+        if known is not None and known[0] >= len(pixels):
+            return known[1](pixels)
+        made = self._made(pixels)
+        if made is None:
+            made = Made(self._plain, self._plain(pixels))
+        self._runs[kind] = len(pixels), made.run
+        return made.answers
 
-    def _made(self, pixels: Tensor) -> Run:
-        """The fastest way that gives the model's own answers to these pixels."""
+    def _made(self, pixels: Tensor) -> Made | None:
+        """The fastest way that gives the model's own answers to these pixels; none but itself."""
         ways = list(groups(self.model, self.forward, records=_records(pixels)))
         if not any(True for _ in self.model.parameters()):
             # There is nothing to change in a model that can only be asked.
             self._steps.add("plain")
             self._say(f"{self.forward.precision}: the model is asked as it is", TOLD)
-            return self._plain
+            return None
         # A model in half precision is taken as it is.
         halves = any(value.dtype in _NAMES for value in self.model.parameters())
         if halves or not ways or not len(pixels):
-            return self._plain
-        looked = self._looked(pixels[:_FEW])
-        meant = looked.answers
+            return None
         like = likeness(self.model) if _records(pixels) else None
         key = like and (like, self.forward, pixels.shape[1:], pixels.dtype)
         known = recorded.get(key) if key else None
         if known is not None and known.size >= len(pixels):
-            shared = self._shared(known, pixels, meant)
+            shared = self._shared(known, pixels)
             if shared is not None:
                 return shared
+        looked = own_look(self.model, pixels[:FEW])
         for group in ways:
             found = self._fastest(group, pixels, looked, shares=key is not None)
             if found is None:
                 continue
-            steps, run = found
+            steps, made = found
             self._steps |= set(steps)
             turn = self._turns.get(wanted(steps))
             if turn is None:
-                return run
+                return made
             if "graph" in steps:
-                made = Recorded(turn.copy, run, len(pixels), steps)
-                self._kept.append(made)
-                if known is None or known.size < made.size:
-                    recorded[key] = made
-            return turn.around(run)
+                taken = Recorded(turn.copy, made.run, len(pixels), steps)
+                self._kept.append(taken)
+                if known is None or known.size < taken.size:
+                    recorded[key] = taken
+            return made._replace(run=turn.around(made.run))
         self._steps.add("plain")
-        return self._plain
+        return None
 
-    def _shared(self, known: Recorded, pixels: Tensor, meant: Tensor) -> Run | None:
+    def _shared(self, known: Recorded, pixels: Tensor) -> Made | None:
         """What was recorded for a model alike, where it gives this model's answers too."""
         run = Turn(known.copy, known.copy.weights_of(self.model)).around(known.run)
+        meant = own_answers(self.model, pixels[:FEW])
         # Nothing is said of it: a pass of its own comes next.
-        if not self._alike(run, pixels, meant, ("joined",)):
+        answers = self._alike(run, pixels, meant, ("joined",))
+        if answers is None:
             return None
         self._kept.append(known)
         self._steps |= set(known.steps)
-        return run
+        return Made(run, answers)
 
     def _fastest(
         self, group: list[Steps], pixels: Tensor, looked: Looked, *, shares: bool
-    ) -> tuple[Steps, Run] | None:
+    ) -> tuple[Steps, Made] | None:
         """Of ways with one copy the fastest that gives the answers; none where none does."""
-        best: tuple[Steps, Run] | None = None
+        best: tuple[Steps, Made] | None = None
         least = float("inf")
         try:
-            network = self._copy(group[0], pixels[:_FEW], looked, shares=shares)
+            network = self._copy(group[0], pixels[:FEW], looked, shares=shares)
         except torch.OutOfMemoryError:
             raise
         except Exception as problem:  # of whatever kind: not every module can be copied
@@ -197,27 +211,29 @@ class Passes:
             except Exception as problem:  # what cannot be compiled or recorded, ...
                 self._refuse(problem, steps)
                 continue
-            if not self._alike(run, pixels, looked.answers, steps):
+            answers = self._alike(run, pixels, looked.answers, steps)
+            if answers is None:
                 continue
             taken = seconds(run, pixels) if len(group) > 1 else 0.0
             if taken < least:
-                best, least = (steps, run), taken
+                best, least = (steps, Made(run, answers)), taken
         return best
 
-    def _alike(self, run: Run, pixels: Tensor, meant: Tensor, steps: Steps) -> bool:
-        """Whether a way gives the model's own answers; says so where not."""
+    def _alike(self, run: Run, pixels: Tensor, meant: Tensor, steps: Steps) -> Tensor | None:
+        """The answers of a way, if they begin with the model's own; says so where not."""
         try:
-            off = _difference(run(pixels)[: len(meant)], meant)
+            answers = run(pixels)
+            off = difference(answers[: len(meant)], meant)
         except torch.OutOfMemoryError:
             raise
         except Exception as problem:
             self._refuse(problem, steps)
-            return False
+            return None
         if off < TOLERANCE[self.forward.precision]:
-            return True
+            return answers
         what = named(steps) or self.forward.precision
         self._say(f"{what}: logits differ by {off:.1g} of the largest from fp32", steps)
-        return False
+        return None
 
     def _way(self, steps: Steps, network: nn.Module, pixels: Tensor) -> Run:
         run: Run = network.forward if network is self.model else network
@@ -242,7 +258,7 @@ class Passes:
         """The model with all that is done to its weights; made once for all ways."""
         kind, folds = wanted(steps), "nhwc" in steps
         if (kind or (shares and "graph" in steps)) and kind not in self._copies:
-            with _unheard(self.model), products(tf32=False):
+            with unheard(self.model), products(tf32=False):
                 copy = folded_copy(self.model, looked.pairs) if folds else deepcopy(self.model)
                 if folds:
                     seen = ends_seen(copy, few)
@@ -264,12 +280,6 @@ class Passes:
         if kind in self._copies:
             return self._copies[kind]
         return normalised(self.model, half=False) if "compiled" in steps else self.model
-
-    def _looked(self, few: Tensor) -> Looked:
-        """The model's own answers to some pixels, in full precision, and how it is built."""
-        with _unheard(self.model), products(tf32=False):
-            looked = looked_at(self.model, few)
-        return looked._replace(answers=looked.answers.float())
 
     def _plain(self, pixels: Tensor) -> Tensor:
         quick = pixels.device.type == "cpu" and not torch.is_grad_enabled()
@@ -302,19 +312,3 @@ def kept_passes(model: Classifier, forward: Forward, size: int) -> Passes:
     Whoever has asked for many clears them.
     """
     return Passes(model, forward, size)
-
-
-@contextmanager
-def _unheard(model: nn.Module) -> Iterator[None]:
-    """Nobody listens to the model meanwhile, and copies of it have no listeners."""
-    listeners = model._forward_hooks
-    model._forward_hooks = OrderedDict()
-    try:
-        yield
-    finally:
-        model._forward_hooks = listeners
-
-
-def _difference(found: Tensor, meant: Tensor) -> float:
-    scale = meant.abs().amax().clamp(min=1e-12)
-    return float((found - meant).abs().amax() / scale)
