@@ -22,7 +22,6 @@ from stockpot.results.calibration import calibration_error, calibration_interval
 from stockpot.results.resamples import draw_ahead
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
-from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
@@ -49,7 +48,7 @@ def clean(
     """
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
-    scorer = scorer_for(model.classes, data, class_space).to(context.device)
+    scorer = context.scorer(model, data, class_space)
     if context.device.type != "cpu":
         draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []

@@ -88,6 +88,17 @@ class Context:
             self.said[record] = Said(data, scorer)
             self.said[record].chose(columns)
 
+    def scorer(self, model: Classifier, data: Dataset, space: ClassSpace = "all") -> Scorer:
+        """What is right for a model's outputs, on the device; one for all models of a group.
+
+        To copy labels to a GPU would wait for all that is queued there, at every model's beginning.
+        """
+
+        def make() -> Scorer:
+            return scorer_for(model.classes, data, space).to(self.device)
+
+        return self.pictures.once((model.classes, space, str(self.device)), data, make)
+
     def passes(self, model: Classifier) -> Passes:
         """A model as a function from pixels to float32 logits, in batches that fit.
 
@@ -206,7 +217,7 @@ def flags_in_steps(
         spaces: readings of the class space.
         record: under which name the answers in the first of them are noted, if at all.
     """
-    scorers = {space: scorer_for(model.classes, data, space).to(context.device) for space in spaces}
+    scorers = {space: context.scorer(model, data, space) for space in spaces}
     found: dict[ClassSpace, list[Tensor]] = {space: [] for space in spaces}
     note = context.note(record, data, scorers[spaces[0]]) if record else no_note
     for outputs, batch in forward_batches(model, data, context, what):

@@ -27,6 +27,7 @@ from stockpot.measure.together.fetched import Fetched
 from stockpot.models.preprocess import Preprocess
 
 S = TypeVar("S", bound=Shown)
+T = TypeVar("T")
 
 
 class Seen(NamedTuple):
@@ -51,6 +52,7 @@ class Pictures:
         self._streams: dict[Hashable, _Stream[Any]] = {}
         self._begun: list[_Stream[Any]] = []
         self._loaded: dict[str, Dataset] = {}
+        self._once: dict[Hashable, tuple[object, Any]] = {}
         self.mark = object()
         """Stands for this lifetime of pictures; what else is remembered may name it."""
         self.seconds = 0.0
@@ -101,6 +103,20 @@ class Pictures:
             self._loaded[key] = load_dataset(name, **options)
         return self._loaded[key]
 
+    def once(self, what: Hashable, data: Dataset, make: Callable[[], T]) -> T:
+        """Something that all models need of a dataset, made once for all.
+
+        Args:
+            what: all that it depends on beside the data.
+            data: whose it is.
+            make: makes it.
+        """
+        key = (what, id(data))
+        if key not in self._once:
+            self._once[key] = (data, make())  # with the data: no id is used twice
+        found: T = self._once[key][1]
+        return found
+
     def of(
         self,
         data: Dataset,
@@ -135,6 +151,7 @@ class Pictures:
             stream.close()
         self._begun.clear()
         self._streams.clear()
+        self._once.clear()
 
 
 def told_apart(data: Dataset, preprocess: Preprocess) -> tuple[Hashable, ...]:
