@@ -21,7 +21,7 @@ from stockpot.measure.cells import DataSpec
 from stockpot.measure.run import measure
 from stockpot.measure.together.fetched import Fetched
 from stockpot.measure.together.queued import HIDES, Queued
-from stockpot.models.forward.passes import Passes
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.models.plain.load import plain_network
 from stockpot.results.schema import CellResult
 from stockpot.results.statistics import bootstrap_mean
@@ -189,6 +189,44 @@ def test_what_is_right_is_found_once_for_all_models(
     monkeypatch.setattr("stockpot.measure.measurement.scorer_for", noted)
     measure(four, "clean", data=toy_data, batch_size=8)
     assert len(made) == 1
+
+
+@pytest.mark.usefixtures("joining")
+@pytest.mark.parametrize("models", [1, 4])
+def test_passes_are_made_while_the_first_pictures_are_decoded(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], models: int
+) -> None:
+    data, how = encoded(), {"batch_size": 10, "precision": "bf16"}
+    each = [r for one in four[:models] for r in measure(one, "clean", data=data, **how)]
+    kept_passes.cache_clear()  # as if nobody had been asked
+    prepared, decoding = threading.Event(), threading.Event()
+    made: list[tuple[tuple[int, ...], int]] = []
+    scored: list[int] = []
+
+    def slow(self, start, stop, fits, decode=EncodedImages._decode):  # type: ignore[no-untyped-def]
+        decoding.set()
+        happened(prepared)
+        return decode(self, start, stop, fits)
+
+    def noted(self, shape, count, prepare=Passes.prepare):  # type: ignore[no-untyped-def]
+        if models > 1:  # for one model alone nobody fetches, but what decodes ahead
+            happened(decoding)
+        made.append((shape, count))
+        found = prepare(self, shape, count)
+        prepared.set()
+        return found
+
+    def losses(self, logits, rows, own=Scorer.losses):  # type: ignore[no-untyped-def]
+        scored.append(len(logits))
+        return own(self, logits, rows)
+
+    monkeypatch.setattr("stockpot.measure.measurement.waits_for_pictures", lambda *_: True)
+    monkeypatch.setattr(EncodedImages, "_decode", slow)
+    monkeypatch.setattr(Passes, "prepare", noted)
+    monkeypatch.setattr(Scorer, "losses", losses)
+    assert numbers(measure(four[:models], "clean", data=data, **how)) == numbers(each)
+    assert made == [((3, 16, 16), 10)]
+    assert sorted(scored) == sorted([10, *[10, 10, 4] * models])
 
 
 @pytest.mark.usefixtures("joining")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -53,14 +54,20 @@ def clean(
         draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []
     note = context.note("correct", data, scorer)
-    for logits, batch in forward_batches(model, data, context, "clean"):
+
+    def scored(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         logits = scorer.logits(logits)
-        rows = span(batch.rows)
         hits = scorer.right(logits, rows, top)
-        right.append(hits[:, 0])
-        right_top.append(hits.any(dim=1))
-        losses.append(scorer.losses(logits, rows))
-        confidences.append(logits.softmax(dim=1).amax(dim=1))
+        confidence = logits.softmax(dim=1).amax(dim=1)
+        return hits[:, 0], hits.any(dim=1), scorer.losses(logits, rows), confidence, logits
+
+    for outputs, batch in forward_batches(model, data, context, "clean", scored):
+        rows = span(batch.rows)
+        first, among, loss, sure, logits = scored(outputs, rows)
+        right.append(first)
+        right_top.append(among)
+        losses.append(loss)
+        confidences.append(sure)
         note(logits, rows)
         yield None
     correct = torch.cat(right).cpu().numpy()

@@ -83,7 +83,11 @@ class Pictures:
 
         stream: _Stream[S] | None = self._streams.get(what)
         if stream is None or not stream.has(0):
+            # At once, not when the first is asked for: whoever asks may have something to do first.
             stream = self._streams[what] = begun()
+        return self._from(stream, begun)
+
+    def _from(self, stream: _Stream[S], begun: Callable[[], _Stream[S]]) -> Iterator[S]:
         number = 0
         while True:
             if not stream.has(number):  # the others are ahead
@@ -139,6 +143,11 @@ class Pictures:
     def ready(self, number: int) -> bool:
         """Whether nobody would have to wait for a batch of this number."""
         return all(stream.ready(number) for stream in self._streams.values())
+
+    @property
+    def shown(self) -> bool:
+        """Whether anybody was given a batch."""
+        return any(stream.number >= 0 for stream in self._streams.values())
 
     @property
     def full(self) -> bool:
