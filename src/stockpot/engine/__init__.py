@@ -96,7 +96,8 @@ def pick_device(name: str) -> torch.device:
 
     if name == "auto":
         # To ask the driver takes milliseconds while threads load models; who uses it knows it.
-        there = torch.cuda.is_initialized() or torch.cuda.is_available()
+        known: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        there = known or torch.cuda.is_available()
         return torch.device("cuda" if there else "cpu")
     try:
         device = torch.device(name)
