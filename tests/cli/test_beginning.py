@@ -32,6 +32,23 @@ def test_a_gpu_is_woken_where_it_may_be_used(
     assert beginning.gpu_number(words.split()) is None
 
 
+def test_threads_take_short_turns_where_one_of_them_feeds_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(beginning, "_begun", False)
+    for work in ("_wake", "_prepare"):
+        monkeypatch.setattr(beginning, work, lambda number: None)
+    before = sys.getswitchinterval()
+    try:
+        for control, turn in (("none", before), ("", beginning._TURN)):
+            monkeypatch.setattr(beginning, "_CONTROL", str(tmp_path / control))
+            assert beginning.begin(["measure", "a"]) == (control == "")
+            assert sys.getswitchinterval() == pytest.approx(turn)
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_without_a_driver_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginning, "_DRIVER", "libnone.so.1")
     beginning._wake(0)

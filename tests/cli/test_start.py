@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
 
 from commands import invoke
+from stockpot import cli
+from stockpot.cli.commands import Commands
 from stockpot.results.store import load_results
 
 HEAVY = ("transformers", "scipy", "datasets", "torch._dynamo", "torch.distributed.tensor", "sympy")
@@ -24,6 +28,22 @@ def test_measuring_a_resnet_on_icons_imports_no_heavy_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "heavy: []" in done.stdout, done.stdout[-300:]
+
+
+def test_a_command_imports_no_other_and_every_file_has_one() -> None:
+    code = (
+        "import sys, typer\n"
+        "from stockpot.cli.main import app\n"
+        "typer.main.get_command(app).commands['show']\n"
+        "print(*[n for n in ('show', 'fuse', 'data') if f'stockpot.cli.{n}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "show\n"
+    files = [importlib.import_module(f"stockpot.cli.{m.name}") for m in iter_modules(cli.__path__)]
+    named = {module.NAME for module in files if hasattr(module, "NAME")}
+    groups = {"data", "results", "runs"}
+    assert set(Commands()) == named | groups
+    assert [command.name for command in Commands().values()] == list(Commands())
 
 
 def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:

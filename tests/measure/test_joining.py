@@ -20,11 +20,14 @@ from stockpot.errors import BadDataError, PartialResultsError
 from stockpot.measure.cells import DataSpec
 from stockpot.measure.run import measure
 from stockpot.measure.together.fetched import Fetched
-from stockpot.models.forward.passes import Passes
+from stockpot.measure.together.queued import HIDES, Queued
+from stockpot.models.forward.passes import Passes, kept_passes
 from stockpot.models.plain.load import plain_network
 from stockpot.results.schema import CellResult
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.results.store import ResultStore
+from stockpot.score.class_space import ClassSpace
+from stockpot.score.scorer import Scorer, scorer_for
 
 CPU = torch.device("cpu")
 LONG = 30
@@ -140,6 +143,90 @@ def test_a_model_sees_what_is_there_while_the_first_waits_for_a_picture(
     monkeypatch.setattr(EncodedImages, "_decode", slow)
     monkeypatch.setattr(Passes, "__call__", heard)
     assert numbers(measure(four[:2], "clean", data=data, batch_size=8)) == expected
+
+
+@pytest.mark.usefixtures("joining")
+@pytest.mark.parametrize("busy", [True, False])
+def test_who_is_new_begins_while_a_gpu_is_busy(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], toy_data: Dataset, busy: bool
+) -> None:
+    expected = alone(four, toy_data)
+    asked: list[Passes] = []
+
+    def heard(self: Passes, pixels: torch.Tensor, ask=Passes.__call__) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        for thread in threading.enumerate():
+            if thread.name.startswith("load"):
+                thread.join(LONG)
+        asked.append(self)
+        return ask(self, pixels)
+
+    monkeypatch.setattr(Passes, "__call__", heard)
+    monkeypatch.setattr(Queued, "left", HIDES if busy else HIDES - 1)
+    told: list[str] = []
+    together = measure(
+        four,
+        "clean",
+        data=toy_data,
+        batch_size=8,
+        done=lambda result, *_: told.append(result.key.model),
+    )
+    assert numbers(together) == expected
+    assert told == [Path(folder).name for folder in four]
+    # All are there after the first step: each begins at once, or after those before it.
+    assert len(set(asked[:5])) == (4 if busy else 1)
+
+
+@pytest.mark.usefixtures("joining")
+def test_what_is_right_is_found_once_for_all_models(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], toy_data: Dataset
+) -> None:
+    made: list[tuple[str, ...]] = []
+
+    def noted(classes: tuple[str, ...], data: Dataset, space: ClassSpace) -> Scorer:
+        made.append(classes)
+        return scorer_for(classes, data, space)
+
+    monkeypatch.setattr("stockpot.measure.measurement.scorer_for", noted)
+    measure(four, "clean", data=toy_data, batch_size=8)
+    assert len(made) == 1
+
+
+@pytest.mark.usefixtures("joining")
+@pytest.mark.parametrize("models", [1, 4])
+def test_passes_are_made_while_the_first_pictures_are_decoded(
+    monkeypatch: pytest.MonkeyPatch, four: list[str], models: int
+) -> None:
+    data, how = encoded(), {"batch_size": 10, "precision": "bf16"}
+    each = [r for one in four[:models] for r in measure(one, "clean", data=data, **how)]
+    kept_passes.cache_clear()  # as if nobody had been asked
+    prepared, decoding = threading.Event(), threading.Event()
+    made: list[tuple[tuple[int, ...], int]] = []
+    scored: list[int] = []
+
+    def slow(self, start, stop, fits, decode=EncodedImages._decode):  # type: ignore[no-untyped-def]
+        decoding.set()
+        happened(prepared)
+        return decode(self, start, stop, fits)
+
+    def noted(self, shape, count, prepare=Passes.prepare):  # type: ignore[no-untyped-def]
+        if models > 1:  # for one model alone nobody fetches, but what decodes ahead
+            happened(decoding)
+        made.append((shape, count))
+        found = prepare(self, shape, count)
+        prepared.set()
+        return found
+
+    def losses(self, logits, rows, own=Scorer.losses):  # type: ignore[no-untyped-def]
+        scored.append(len(logits))
+        return own(self, logits, rows)
+
+    monkeypatch.setattr("stockpot.measure.measurement.waits_for_pictures", lambda *_: True)
+    monkeypatch.setattr(EncodedImages, "_decode", slow)
+    monkeypatch.setattr(Passes, "prepare", noted)
+    monkeypatch.setattr(Scorer, "losses", losses)
+    assert numbers(measure(four[:models], "clean", data=data, **how)) == numbers(each)
+    assert made == [((3, 16, 16), 10)]
+    assert sorted(scored) == sorted([10, *[10, 10, 4] * models])
 
 
 @pytest.mark.usefixtures("joining")

@@ -21,7 +21,8 @@ from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
-from stockpot.models.forward.passes import TOLERANCE, Passes
+from stockpot.models.forward.own_answers import TOLERANCE
+from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_model
 from stockpot.score.predictions import watching
 from towers import of_hub

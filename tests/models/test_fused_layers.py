@@ -12,12 +12,13 @@ from torch import nn
 
 from pico import make_classifier
 from stockpot.models.classifier import evaluating
-from stockpot.models.forward import passes
+from stockpot.models.forward import making
 from stockpot.models.forward.ends import ConvReLU
 from stockpot.models.forward.fused import layers, tokens
 from stockpot.models.forward.normalised import Normalised
 from stockpot.models.forward.options import Forward
-from stockpot.models.forward.passes import TOLERANCE, Passes
+from stockpot.models.forward.own_answers import TOLERANCE
+from stockpot.models.forward.passes import Passes
 from stockpot.models.plain import vit
 from stockpot.models.plain.answer import settings
 from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD
@@ -107,8 +108,8 @@ class Logits(nn.Module):
 
 
 def test_passes_take_the_tower_below_full_precision_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "Captured", lambda run, pixels: run)
-    monkeypatch.setattr(passes, "_records", lambda pixels: True)
+    monkeypatch.setattr(making, "Captured", lambda run, pixels: run)
+    monkeypatch.setattr(making, "_records", lambda pixels: True)
     model, images = make_classifier(Logits(tiny_vit()), size=16).eval(), pictures(6)
     with evaluating(model):
         meant = model(images)

@@ -14,15 +14,17 @@ from models.test_forward_passes import Small, off, pictures
 from pico import make_classifier
 from stockpot.checkpoints.resolve import resolve
 from stockpot.models.classifier import Classifier, evaluating
-from stockpot.models.forward import passes
+from stockpot.models.forward import making
 from stockpot.models.forward.alike import likeness
 from stockpot.models.forward.ends import ConvReLU, Kernel, by_kernel
 from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import with_ends
 from stockpot.models.forward.options import Forward
-from stockpot.models.forward.passes import TOLERANCE, Passes
+from stockpot.models.forward.own_answers import TOLERANCE
+from stockpot.models.forward.passes import Passes
 from stockpot.models.huggingface import load_huggingface, load_to_ask, new_huggingface
 from stockpot.models.preprocess import Preprocess
+from stockpot.score.predictions import watching
 from stockpot.types import ImageSize
 from towers import of_hub
 
@@ -52,8 +54,8 @@ class Recorder:
 def recordings(monkeypatch) -> list[int]:
     """Sizes of all that is recorded, as if there were a GPU."""
     monkeypatch.setattr(Recorder, "made", [])
-    monkeypatch.setattr(passes, "Captured", Recorder)
-    monkeypatch.setattr(passes, "_records", lambda pixels: True)
+    monkeypatch.setattr(making, "Captured", Recorder)
+    monkeypatch.setattr(making, "_records", lambda pixels: True)
     return Recorder.made
 
 
@@ -156,11 +158,148 @@ def test_a_member_that_the_shared_pass_does_not_answer_for_falls_back_alone(
     with evaluating(models[0]):
         runs[0](images)
     # The second one's weights are lost on their way: a pass of its own is all that is left.
-    monkeypatch.setattr(passes.Copy, "weights_of", _losing(passes.Copy.weights_of, models[1]))
+    monkeypatch.setattr(making.Copy, "weights_of", _losing(making.Copy.weights_of, models[1]))
     for model, run in zip(models, runs, strict=True):
         with evaluating(model):
             assert off(run(images), model(images)) < 1e-5
     assert len(recordings) == 6
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_a_check_was_answered_is_not_asked_again(recordings, monkeypatch, precision) -> None:
+    members = [member(of_hub("vit", **VIT), seed) for seed in range(2)]
+    runs = [Passes(model, Forward(precision), size=8) for model in members]
+    images, asked = pictures(8), []
+
+    def replayed(self, pixels, replay=Recorder.__call__) -> torch.Tensor:
+        asked.append(len(pixels))
+        return replay(self, pixels)
+
+    monkeypatch.setattr(Recorder, "__call__", replayed)
+    for turn, (model, run) in enumerate(zip(members, runs, strict=True), 1):
+        with evaluating(model):
+            first = run(images)
+            assert len(asked) == 2 * turn - 1  # the check of the first batch, and no other pass
+            assert torch.equal(first, run(images))
+    assert len(recordings) == 1
+
+
+def test_a_model_alike_is_asked_without_looking_how_it_is_built(recordings, monkeypatch) -> None:
+    looks = []
+
+    def looked(model, few, look=making.own_look):
+        looks.append(model)
+        return look(model, few)
+
+    monkeypatch.setattr(making, "own_look", looked)
+    models, images = [small(1), small(2)], pictures(8)
+    runs = [Passes(model, size=8) for model in models]
+    for model, run in zip(models, runs, strict=True):
+        with evaluating(model):
+            assert off(run(images), model(images)) < 1e-5
+    assert looks == models[:1]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["resnet", "vit"])
+def test_what_is_prepared_on_noise_is_what_is_made_on_pixels(
+    recordings, monkeypatch, kind, precision
+) -> None:
+    monkeypatch.setattr(making, "seconds", lambda run, pixels: 1.0)  # no kernel is the faster one
+    model, images = member(of_hub(kind, **TINY[kind]), 1), pictures(12)
+    plain, ready = (Passes(model, Forward(precision), size=8) for _ in range(2))
+    with evaluating(model), watching(model) as watch:
+        expected = plain(images)
+        del recordings[:]
+        making.recorded.clear()
+        assert ready.prepare((3, 16, 16), 12).shape == (8, 4)
+        made = len(recordings)
+        assert made
+        assert watch.seen == 12  # nobody hears of it
+        assert torch.equal(ready(images), expected)
+        assert len(recordings) == made
+    assert (ready.facts, ready.notes) == (plain.facts, plain.notes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["resnet", "vit"])
+def test_on_a_gpu_what_is_prepared_on_noise_answers_alike_bit_for_bit(kind) -> None:
+    model, images = member(of_hub(kind, **TINY[kind]), 1).cuda(), pictures(12).cuda()
+    plain, ready = (Passes(model, Forward("bf16"), size=8) for _ in range(2))
+    with evaluating(model):
+        expected = plain(images)
+        making.recorded.clear()
+        assert ready.prepare((3, 16, 16), 12) is not None
+        assert torch.equal(ready(images), expected)
+        assert torch.equal(ready(images), expected)
+    assert (ready.facts, ready.notes) == (plain.facts, plain.notes)
+
+
+class NoiseError(Exception):
+    """What a model may have against noise."""
+
+
+@pytest.mark.parametrize("problem", [NoiseError, torch.OutOfMemoryError])
+def test_what_cannot_be_prepared_is_made_as_ever(recordings, monkeypatch, problem) -> None:
+    model, images = small(1), pictures(8)
+    run, looks = Passes(model, Forward("bf16"), size=8), []
+
+    def looked(model, few, look=making.own_look):
+        looks.append(few)
+        if len(looks) == 1:
+            raise problem("noise")
+        return look(model, few)
+
+    monkeypatch.setattr(making, "own_look", looked)
+    with evaluating(model):
+        assert run.prepare((3, 16, 16), 8) is None
+        assert off(run(images), model(images)) < TOLERANCE["bf16"]
+    assert len(looks) == 2
+    assert run.notes == []
+    assert run.facts.graph
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_what_was_prepared_is_judged_by_the_first_pixels(recordings, monkeypatch, wrong) -> None:
+    """Whether noise or pixels are answered otherwise, it is made as if nothing had been."""
+    model, images = small(1), pictures(8)
+    run, checks = Passes(model, Forward("bf16"), size=8), []
+
+    def differs(found, meant, difference=making.difference):
+        checks.append(len(found))
+        return 1.0 if len(checks) == wrong + 1 else difference(found, meant)
+
+    monkeypatch.setattr(making, "difference", differs)
+    with evaluating(model):
+        assert (run.prepare((3, 16, 16), 8) is None) == (wrong == 0)
+        before = len(recordings)
+        assert off(run(images), model(images)) < TOLERANCE["bf16"]
+    assert len(recordings) == before + 1
+    assert run.notes == []
+    assert run.facts.fused == "cudnn"
+
+
+def test_pixels_of_another_kind_than_prepared_are_seen(recordings) -> None:
+    model, images = small(1), pictures(12)
+    for pixels in (images, images[:6].float() / 255):
+        run = Passes(model, Forward("bf16"), size=12)
+        with evaluating(model):
+            assert run.prepare((3, 16, 16), 8) is not None
+            assert run.prepare((3, 16, 16), 8) is None
+            assert off(run(pixels), model(pixels)) < TOLERANCE["bf16"]
+
+
+def test_a_copy_knows_whether_it_holds_weights() -> None:
+    model = small(1)
+    own = making.Copy(copy.deepcopy(model), model, [])
+    weights = own.weights_of(model)
+    assert own.holds(weights)
+    with torch.no_grad():
+        last = weights[-1].clone()
+        last.view(-1)[-1] += 1
+    assert not own.holds([*weights[:-1], last])
+    with pytest.raises(ValueError, match="shorter"):
+        own.holds(weights[:-1])
 
 
 def _losing(weights_of, poor: Classifier):
@@ -180,10 +319,10 @@ def test_the_fastest_kernel_is_taken_and_named(recordings, monkeypatch, fast) ->
         return 1.0 if asked[-1] == fast else 2.0
 
     def kernel_of(run) -> str:
-        copied = next(iter(runs._copies.values()))
+        copied = next(iter(runs._making._copies.values()))
         return next(part.kernel for part in copied.modules() if isinstance(part, ConvReLU))
 
-    monkeypatch.setattr(passes, "seconds", seconds)
+    monkeypatch.setattr(making, "seconds", seconds)
     runs = Passes(model, size=8)
     with evaluating(model):
         runs(pictures(8))
@@ -201,7 +340,7 @@ def test_a_kernel_that_fails_or_is_wrong_is_not_taken(recordings, monkeypatch) -
             if isinstance(part, ConvReLU):
                 part.bias.data += 1 if kernel == "triton" else -1
 
-    monkeypatch.setattr(passes, "by_kernel", broken)
+    monkeypatch.setattr(making, "by_kernel", broken)
     model, images = small(1), pictures(8)
     run = Passes(model, size=8)
     with evaluating(model):
@@ -257,12 +396,12 @@ def test_each_kernel_is_the_formula_on_a_gpu(kernel, adds, width) -> None:
 def test_members_take_turns_in_one_graph(precision, monkeypatch) -> None:
     made = []
 
-    class Counted(passes.Captured):
+    class Counted(making.Captured):
         def __init__(self, run, pixels) -> None:
             super().__init__(run, pixels)
             made.append(len(pixels))
 
-    monkeypatch.setattr(passes, "Captured", Counted)
+    monkeypatch.setattr(making, "Captured", Counted)
     first = of_hub("resnet", **RESNET)
     members = [member(first, seed).cuda() for seed in range(4)]
     runs = [Passes(model, Forward(precision), size=32) for model in members]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import stockpot
 from stockpot.attack.run import attack
 from stockpot.models.classifier import evaluating
-from stockpot.models.forward import packed, passes
+from stockpot.models.forward import making, own_answers, packed, passes
 from stockpot.models.forward.apart import in_parts, keeps_nothing
 from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_for, load_model
@@ -83,7 +83,7 @@ def test_packed_weights_answer_as_transformers(name: str, count: int) -> None:
     passes = Passes(ours)
     with evaluating(ours), evaluating(theirs):
         expected, found = theirs(pixels), passes(pixels)
-    assert ("packed" in passes._steps) == packed._has_products()
+    assert ("packed" in passes._making.steps) == packed._has_products()
     assert type(theirs.network.model).__module__.startswith("transformers.")
     assert float((found - expected).abs().amax()) < 1e-5 * float(expected.abs().amax())
 
@@ -134,7 +134,8 @@ def test_a_setting_of_the_process_is_made_by_one_thread(
         made.add(threading.current_thread().name)
         return plain(tf32)
 
-    monkeypatch.setattr(passes, "products", products)
+    for module in (making, own_answers, passes):
+        monkeypatch.setattr(module, "products", products)
     with evaluating(model), torch.inference_mode():
         Passes(model)(icons.images.pixels)
     assert made == {threading.current_thread().name}

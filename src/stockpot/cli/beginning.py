@@ -19,6 +19,9 @@ from pathlib import Path
 
 _DRIVER, _CONTROL = "libcuda.so.1", "/dev/nvidiactl"
 _COMMANDS = ("measure",)
+_TURN = 0.001
+"""Seconds for which a thread may keep others from running Python. torch lets others in at every
+operation: whoever feeds the GPU would wait 5 ms each time while a model is read beside it."""
 _begun = False
 
 
@@ -31,6 +34,7 @@ def begin(words: Sequence[str]) -> bool:
     number = gpu_number(words)
     if number is not None and not _begun:
         _begun = True
+        sys.setswitchinterval(_TURN)
         threading.Thread(target=_wake, args=(number,), name="driver", daemon=True).start()
         threading.Thread(target=_prepare, args=(number,), name="torch", daemon=True).start()
     return _begun

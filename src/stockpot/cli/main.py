@@ -19,44 +19,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from stockpot.cli import (
-    advise,
-    attack,
-    audit,
-    card,
-    check,
-    choose,
-    compare,
-    convert,
-    corrupt,
-    data,
-    doctor,
-    explain,
-    export,
-    figures,
-    fuse,
-    harden,
-    init,
-    leaderboard,
-    listing,
-    measure,
-    push,
-    report,
-    rescore,
-    results,
-    run,
-    runs,
-    season,
-    serve,
-    show,
-    sign,
-    similarity,
-    transfer,
-    tune,
-    validate,
-    verify,
-    view,
-)
+from stockpot.cli.commands import Root
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
 from stockpot.engine.interrupt import Interrupted, listen
@@ -64,38 +27,9 @@ from stockpot.engine.stages import process_age, timed
 from stockpot.errors import LONGEST, PartialResultsError, UserError, printable, shortened
 from stockpot.files import tells_full_disk
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_MAKING = (
-    init,
-    run,
-    fuse,
-    similarity,
-    advise,
-    harden,
-    season,
-    tune,
-    measure,
-    card,
-    attack,
-    audit,
-    explain,
-    corrupt,
-    report,
-    view,
-    figures,
-    leaderboard,
-    rescore,
-    export,
-    push,
-    convert,
+app = typer.Typer(
+    cls=Root, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-_JUDGING = (compare, check, choose, transfer, sign, verify, serve)
-_ASKING = (listing, show, validate, doctor)
-for module in (*_MAKING, *_JUDGING, *_ASKING):
-    app.command(module.NAME, epilog=module.EXAMPLES)(module.command)
-app.add_typer(data.app, name="data")
-app.add_typer(results.app, name="results")
-app.add_typer(runs.app, name="runs")
 
 
 @app.callback(

@@ -95,7 +95,10 @@ def pick_device(name: str) -> torch.device:
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        # To ask the driver takes milliseconds while threads load models; who uses it knows it.
+        known: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        there = known or torch.cuda.is_available()
+        return torch.device("cuda" if there else "cpu")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # `meta` is a device too, and holds no values

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def load_libraries(device: torch.device) -> None:
-    """Load what convolves and multiplies on a GPU, by doing each once, and Triton."""
+    """Load what networks do on a GPU, by doing each once, and Triton.
+
+    A kernel is loaded at its first use, which takes longer than a batch does later.
+    """
     if device.type == "cuda":
         _beside(_know_triton)
         _beside(_use, device)
@@ -19,12 +22,20 @@ def load_libraries(device: torch.device) -> None:
 
 def _use(device: torch.device) -> None:
     import torch
+    import torch.nn.functional as F
 
     try:
         for dtype in (torch.float32, torch.bfloat16):
             values = torch.ones(1, 8, 8, 8, dtype=dtype, device=device)
             torch.conv2d(values, values)
             torch.mm(values[0, 0], values[0, 0])
+            tokens = torch.ones(1, 1, 64, 64, dtype=dtype, device=device)  # of one usual head
+            F.gelu(F.layer_norm(tokens, (64,)) + tokens)
+            F.linear(tokens, tokens[0, 0], tokens[0, 0, 0])
+            F.scaled_dot_product_attention(tokens, tokens, tokens)
+            torch.cat((tokens, tokens), dim=1)
+        pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8, device=device).float() / 255
+        (pixels - pixels[:, :, :1, :1]) / pixels[:, :, :1, :1]
     except RuntimeError:
         return  # who needs it will hear
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError
@@ -22,7 +23,6 @@ from stockpot.results.calibration import calibration_error, calibration_interval
 from stockpot.results.resamples import draw_ahead
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
-from stockpot.score.scorer import scorer_for
 from stockpot.types import Count
 
 
@@ -49,19 +49,25 @@ def clean(
     """
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
-    scorer = scorer_for(model.classes, data, class_space).to(context.device)
+    scorer = context.scorer(model, data, class_space)
     if context.device.type != "cpu":
         draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []
     note = context.note("correct", data, scorer)
-    for logits, batch in forward_batches(model, data, context, "clean"):
+
+    def scored(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         logits = scorer.logits(logits)
-        rows = span(batch.rows)
         hits = scorer.right(logits, rows, top)
-        right.append(hits[:, 0])
-        right_top.append(hits.any(dim=1))
-        losses.append(scorer.losses(logits, rows))
-        confidences.append(logits.softmax(dim=1).amax(dim=1))
+        confidence = logits.softmax(dim=1).amax(dim=1)
+        return hits[:, 0], hits.any(dim=1), scorer.losses(logits, rows), confidence, logits
+
+    for outputs, batch in forward_batches(model, data, context, "clean", scored):
+        rows = span(batch.rows)
+        first, among, loss, sure, logits = scored(outputs, rows)
+        right.append(first)
+        right_top.append(among)
+        losses.append(loss)
+        confidences.append(sure)
         note(logits, rows)
         yield None
     correct = torch.cat(right).cpu().numpy()

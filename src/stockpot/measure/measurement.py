@@ -22,6 +22,7 @@ from stockpot.measure.parts import (
     as_range,
     seen_again,
 )
+from stockpot.measure.rehearsal import Scored, rehearse, waits_for_pictures
 from stockpot.measure.samples.said import Note, Said, no_note
 from stockpot.measure.together.pictures import Pictures
 from stockpot.measure.together.steps import Steps, to_the_end
@@ -88,6 +89,17 @@ class Context:
             self.said[record] = Said(data, scorer)
             self.said[record].chose(columns)
 
+    def scorer(self, model: Classifier, data: Dataset, space: ClassSpace = "all") -> Scorer:
+        """What is right for a model's outputs, on the device; one for all models of a group.
+
+        To copy labels to a GPU would wait for all that is queued there, at every model's beginning.
+        """
+
+        def make() -> Scorer:
+            return scorer_for(model.classes, data, space).to(self.device)
+
+        return self.pictures.once((model.classes, space, str(self.device)), data, make)
+
     def passes(self, model: Classifier) -> Passes:
         """A model as a function from pixels to float32 logits, in batches that fit.
 
@@ -116,12 +128,20 @@ class Measurement:
 
 
 def forward_batches(
-    model: Classifier, data: Dataset, context: Context, what: str
+    model: Classifier, data: Dataset, context: Context, what: str, scored: Scored | None = None
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Logits of every batch in float32, on the device, with the batch they belong to.
 
     To be gone through inside `evaluating(model)`. What is done with the logits on the device leaves
     a GPU no pause; bringing them over makes it wait.
+
+    Args:
+        model: what is asked.
+        data: about which images.
+        context: how.
+        what: is going on, for the progress.
+        scored: what will be done with the logits, where it leaves nothing behind: it may be tried
+            on made-up ones before there are others.
     """
     size = context.batch_size
     known, keeps = context.pieces.begin(len(data), size)
@@ -132,6 +152,9 @@ def forward_batches(
     run = context.passes(model)
     part = context.pieces.part if keeps else None
     shown = context.pictures.of(data, size, model.preprocess, context.device, part)
+    if not context.pictures.shown and part is None and waits_for_pictures(data, context.device):
+        with stage("forward"):
+            rehearse(run, model.preprocess.size, min(size, len(data)), scored)
     for pixels, batch in shown:
         with watching(model) if keeps else nullcontext(Watch()) as watch, stage("forward"):
             logits = run(pixels)
@@ -206,7 +229,7 @@ def flags_in_steps(
         spaces: readings of the class space.
         record: under which name the answers in the first of them are noted, if at all.
     """
-    scorers = {space: scorer_for(model.classes, data, space).to(context.device) for space in spaces}
+    scorers = {space: context.scorer(model, data, space) for space in spaces}
     found: dict[ClassSpace, list[Tensor]] = {space: [] for space in spaces}
     note = context.note(record, data, scorers[spaces[0]]) if record else no_note
     for outputs, batch in forward_batches(model, data, context, what):

@@ -61,7 +61,7 @@ def decisions(
     model: Classifier, data: Dataset, context: Context, record: str = ""
 ) -> Steps[Decisions]:
     """The category that a model decides for, among those of the data."""
-    scorer = scorer_for(model.classes, data, "subset").to(context.device)
+    scorer = context.scorer(model, data, "subset")
     chosen, right = [], []
     note = context.note(record, data, scorer) if record else no_note
     for outputs, batch in forward_batches(model, data, context, "shape or texture"):

@@ -73,11 +73,14 @@ class Arrivals:
         return bool(self._waiting) and not self._closed
 
     def take(self, *, wait: bool) -> Iterator[End]:
-        """Open the models that are there; gives the ends of cells that are not to be measured.
+        """Open the next model that is there; gives the ends of cells that are not to be measured.
+
+        It is one at a time: a GPU would wait while a row of them is opened.
 
         Args:
-            wait: whether to wait for the first of them.
+            wait: whether to wait for it.
         """
+        count = self.count
         while self.more:
             model, cells = next(iter(self._waiting.items()))
             number = cells[0].number
@@ -87,7 +90,8 @@ class Arrivals:
                 with stage("load"):
                     self._loading.wait(number)
             yield from self._open(model, cells)
-            wait = wait and not self.tasks
+            if self.count > count:
+                return
 
     def _open(self, model: object, cells: list[Asked]) -> Iterator[End]:
         found: OpenCell | None = None

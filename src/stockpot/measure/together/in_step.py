@@ -2,13 +2,13 @@
 
 Models that see the same pictures take each step together. Of a measure that lets models join
 (`joins`) a step is the next batch of the data: there a model begins when it is loaded, finds the
-batches that the others have seen, and goes on whenever its next one is there.
+batches that the others have seen, and goes on whenever its next one is there. Its first step is
+taken while a GPU is busy with those of others.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Protocol
@@ -22,14 +22,12 @@ from stockpot.measure.measurement import Context, Measurement, Progress
 from stockpot.measure.together.ends import End, Endings, Under, divide, finished
 from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.pictures import Pictures
+from stockpot.measure.together.queued import HIDES, Queued
 from stockpot.measure.together.steps import NUMBERS, Steps, steps_of
 from stockpot.models.classifier import evaluating
 from stockpot.score.predictions import watching
 
 _PAUSE = 0.001
-_LEAD = 3
-"""Steps that Python may be ahead of a GPU: enough that it never waits for Python, and few, so that
-whose turn it is is decided late, and a model that has seen all ends before the others have."""
 
 
 class Joining(Protocol):
@@ -66,7 +64,7 @@ class _Group:
         self.count = 0
         """Cells that were ever under way."""
         self.too_large: dict[int, OpenCell] = {}
-        self._queued: deque[torch.cuda.Event] = deque()
+        self._queued = Queued()
 
     def add(self, number: int, opened: OpenCell, around: ExitStack) -> None:
         """A cell before its first step."""
@@ -89,11 +87,13 @@ class _Group:
     def choose(self) -> Under | None:
         """Who takes the next step: the first that need not wait, or whoever is behind.
 
-        None where nobody is under way.
+        Before a first step Python prepares much. A GPU with enough to do does not wait for that, so
+        it is the moment for one who is new, whoever's turn it is. None where nobody is under way.
         """
         under = self.under.values()
         if self._pictures.room:
-            for one in under:
+            new = [one for one in under if not one.taken]
+            for one in [*new, *under] if new and self._queued.left >= HIDES else under:
                 if self._pictures.ready(one.taken):
                     return one
         return min(under, key=lambda one: one.taken, default=None)
@@ -107,10 +107,8 @@ class _Group:
         """A step of a cell; to wait for pictures is nobody's own time."""
         start, before = time.perf_counter(), self._pictures.seconds
         found = one.step()
-        if self._pictures.room and one.opened.device.type == "cuda":
-            self._queued.append(torch.cuda.current_stream(one.opened.device).record_event())
-            if len(self._queued) > _LEAD:
-                self._queued.popleft().synchronize()
+        if self._pictures.room:
+            self._queued.add(one.opened.device)
         one.seconds += time.perf_counter() - start - (self._pictures.seconds - before)
         return found
 

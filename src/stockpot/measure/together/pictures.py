@@ -27,6 +27,7 @@ from stockpot.measure.together.fetched import Fetched
 from stockpot.models.preprocess import Preprocess
 
 S = TypeVar("S", bound=Shown)
+T = TypeVar("T")
 
 
 class Seen(NamedTuple):
@@ -51,6 +52,7 @@ class Pictures:
         self._streams: dict[Hashable, _Stream[Any]] = {}
         self._begun: list[_Stream[Any]] = []
         self._loaded: dict[str, Dataset] = {}
+        self._once: dict[Hashable, tuple[object, Any]] = {}
         self.mark = object()
         """Stands for this lifetime of pictures; what else is remembered may name it."""
         self.seconds = 0.0
@@ -81,7 +83,11 @@ class Pictures:
 
         stream: _Stream[S] | None = self._streams.get(what)
         if stream is None or not stream.has(0):
+            # At once, not when the first is asked for: whoever asks may have something to do first.
             stream = self._streams[what] = begun()
+        return self._from(stream, begun)
+
+    def _from(self, stream: _Stream[S], begun: Callable[[], _Stream[S]]) -> Iterator[S]:
         number = 0
         while True:
             if not stream.has(number):  # the others are ahead
@@ -100,6 +106,20 @@ class Pictures:
         if key not in self._loaded:
             self._loaded[key] = load_dataset(name, **options)
         return self._loaded[key]
+
+    def once(self, what: Hashable, data: Dataset, make: Callable[[], T]) -> T:
+        """Something that all models need of a dataset, made once for all.
+
+        Args:
+            what: all that it depends on beside the data.
+            data: whose it is.
+            make: makes it.
+        """
+        key = (what, id(data))
+        if key not in self._once:
+            self._once[key] = (data, make())  # with the data: no id is used twice
+        found: T = self._once[key][1]
+        return found
 
     def of(
         self,
@@ -125,6 +145,11 @@ class Pictures:
         return all(stream.ready(number) for stream in self._streams.values())
 
     @property
+    def shown(self) -> bool:
+        """Whether anybody was given a batch."""
+        return any(stream.number >= 0 for stream in self._streams.values())
+
+    @property
     def full(self) -> bool:
         """Whether there is no room for another batch."""
         return any(stream.full for stream in self._streams.values())
@@ -135,6 +160,7 @@ class Pictures:
             stream.close()
         self._begun.clear()
         self._streams.clear()
+        self._once.clear()
 
 
 def told_apart(data: Dataset, preprocess: Preprocess) -> tuple[Hashable, ...]:

@@ -13,40 +13,30 @@ where a chosen precision or compilation was lost.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from copy import deepcopy
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward import first_token
-from stockpot.models.forward.alike import likeness
 from stockpot.models.forward.apart import CPU_PIECE, in_parts, keeps_nothing
 from stockpot.models.forward.arithmetic import products
-from stockpot.models.forward.compiled import compiled
-from stockpot.models.forward.cuda_graph import Captured
-from stockpot.models.forward.ends import by_kernel
-from stockpot.models.forward.folding import Looked, folded_copy, is_folded, looked_at
-from stockpot.models.forward.fused.layers import with_pools
-from stockpot.models.forward.fused.tokens import with_tokens
-from stockpot.models.forward.joining import ends_seen, join_seen
+from stockpot.models.forward.making import HALVES, Made, Making
 from stockpot.models.forward.memory import Halving
-from stockpot.models.forward.normalised import normalised
 from stockpot.models.forward.options import Forward
-from stockpot.models.forward.packed import pack
-from stockpot.models.forward.turns import Copy, Recorded, Run, Turn, recorded
-from stockpot.models.forward.ways import KERNELS, TOLD, Steps, groups, named, seconds, wanted
+from stockpot.models.forward.turns import Run
+from stockpot.models.forward.ways import KERNELS
 from stockpot.results.schema import ForwardFacts
 
-TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-"""The most by which a logit may differ from full precision, as a share of the largest one."""
-_FEW = 16
-_NAMES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+class Prepared(NamedTuple):
+    """A way that was made on noise, for pixels of a kind, at most so many."""
+
+    kind: tuple[Any, ...]
+    size: int
+    run: Run
 
 
 class Passes:
@@ -65,11 +55,36 @@ class Passes:
         self.forward = forward or Forward()
         self._halving = Halving(size)
         self._runs: dict[tuple[Any, ...], tuple[int, Run]] = {}
-        self._copies: dict[str, nn.Module] = {}
-        self._turns: dict[str, Turn] = {}
-        self._kept: list[Recorded] = []
-        self._said: dict[str, None] = {}
-        self._steps: set[str] = set()
+        self._making = Making(model, self.forward)
+        self._prepared: Prepared | None = None
+
+    def prepare(self, shape: tuple[int, ...], count: int) -> Tensor | None:
+        """Make the passes while there are no pixels yet, on noise; gives the answers to it.
+
+        Nobody need believe it: the first pixels are compared with the model's own answers to them
+        as ever. Only what was made without any refusal is kept, so that a result never depends on
+        this. None where nothing was made; whatever the reason, it is then as if nobody had asked.
+
+        Args:
+            shape: of one image, whose pixels will be bytes.
+            count: how many will come first.
+        """
+        if self._runs or self._prepared is not None:
+            return None
+        try:
+            device, count = self.model.device, min(count, self._halving.size)
+            draws = torch.Generator(device).manual_seed(0)
+            noise = torch.randint(
+                256, (count, *shape), generator=draws, dtype=torch.uint8, device=device
+            )
+            made = self._making.made(noise)
+        except Exception:  # of whatever kind: it is made again for pixels, and then it is heard
+            made = None
+        if made is None or self._making.refused:
+            self._making = Making(self.model, self.forward)
+            return None
+        self._prepared = Prepared(_kind(noise), count, made.run)
+        return made.answers
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Logits of the pixels in float32, on their device."""
@@ -78,13 +93,11 @@ class Passes:
         while start < len(pixels) or not parts:
             part = pixels[start : start + self._halving.size]
             try:
-                parts.append(self._run_of(part)(part))
+                parts.append(self._answers(part))
             except torch.OutOfMemoryError as problem:
                 kept_passes.cache_clear()
                 self._runs.clear()
-                self._copies.clear()
-                self._turns.clear()
-                self._kept.clear()
+                self._making.forget()
                 self._halving.halve(problem)
                 continue
             start += len(part)
@@ -97,179 +110,43 @@ class Passes:
     @property
     def notes(self) -> list[str]:
         """What a reader must know: ways that could not be gone, and batches that were halved."""
-        return [*self._said, *self._halving.notes]
+        return [*self._making.said, *self._halving.notes]
 
     @property
     def facts(self) -> ForwardFacts:
         """How the passes were made."""
-        weights = {value.dtype for value in self.model.parameters()} & set(_NAMES)
-        own = _NAMES[weights.pop()] if weights else None
+        weights = {value.dtype for value in self.model.parameters()} & set(HALVES)
+        own = HALVES[weights.pop()] if weights else None
+        steps = self._making.steps
         return ForwardFacts(
-            precision=own or (self.forward.precision if "plain" not in self._steps else "fp32"),
-            compiled="compiled" in self._steps,
-            folded="folded" in self._steps,
-            fused=next((kernel for kernel in KERNELS[:2] if kernel in self._steps), False),
-            graph="graph" in self._steps,
-            memory_format="channels_last" if "nhwc" in self._steps else "contiguous",
+            precision=own or (self.forward.precision if "plain" not in steps else "fp32"),
+            compiled="compiled" in steps,
+            folded="folded" in steps,
+            fused=next((kernel for kernel in KERNELS[:2] if kernel in steps), False),
+            graph="graph" in steps,
+            memory_format="channels_last" if "nhwc" in steps else "contiguous",
             batch_size=self._halving.size,
         )
 
-    def _run_of(self, pixels: Tensor) -> Run:
-        kind = (*pixels.shape[1:], pixels.dtype)
+    def _answers(self, pixels: Tensor) -> Tensor:
+        kind = _kind(pixels)
         known = self._runs.get(kind)
         # What is recorded or compiled takes as many images as it was made with, or fewer.
-        if known is None or known[0] < len(pixels):
-            known = self._runs[kind] = len(pixels), self._made(pixels)
-        return known[1]
-
-    def _made(self, pixels: Tensor) -> Run:
-        """The fastest way that gives the model's own answers to these pixels."""
-        ways = list(groups(self.model, self.forward, records=_records(pixels)))
-        if not any(True for _ in self.model.parameters()):
-            # There is nothing to change in a model that can only be asked.
-            self._steps.add("plain")
-            self._say(f"{self.forward.precision}: the model is asked as it is", TOLD)
-            return self._plain
-        # A model in half precision is taken as it is.
-        halves = any(value.dtype in _NAMES for value in self.model.parameters())
-        if halves or not ways or not len(pixels):
-            return self._plain
-        looked = self._looked(pixels[:_FEW])
-        meant = looked.answers
-        like = likeness(self.model) if _records(pixels) else None
-        key = like and (like, self.forward, pixels.shape[1:], pixels.dtype)
-        known = recorded.get(key) if key else None
-        if known is not None and known.size >= len(pixels):
-            shared = self._shared(known, pixels, meant)
-            if shared is not None:
-                return shared
-        for group in ways:
-            found = self._fastest(group, pixels, looked, shares=key is not None)
-            if found is None:
-                continue
-            steps, run = found
-            self._steps |= set(steps)
-            turn = self._turns.get(wanted(steps))
-            if turn is None:
-                return run
-            if "graph" in steps:
-                made = Recorded(turn.copy, run, len(pixels), steps)
-                self._kept.append(made)
-                if known is None or known.size < made.size:
-                    recorded[key] = made
-            return turn.around(run)
-        self._steps.add("plain")
-        return self._plain
-
-    def _shared(self, known: Recorded, pixels: Tensor, meant: Tensor) -> Run | None:
-        """What was recorded for a model alike, where it gives this model's answers too."""
-        run = Turn(known.copy, known.copy.weights_of(self.model)).around(known.run)
-        # Nothing is said of it: a pass of its own comes next.
-        if not self._alike(run, pixels, meant, ("joined",)):
-            return None
-        self._kept.append(known)
-        self._steps |= set(known.steps)
-        return run
-
-    def _fastest(
-        self, group: list[Steps], pixels: Tensor, looked: Looked, *, shares: bool
-    ) -> tuple[Steps, Run] | None:
-        """Of ways with one copy the fastest that gives the answers; none where none does."""
-        best: tuple[Steps, Run] | None = None
-        least = float("inf")
-        try:
-            network = self._copy(group[0], pixels[:_FEW], looked, shares=shares)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as problem:  # of whatever kind: not every module can be copied
-            self._refuse(problem, group[0])
-            return None
-        turn = self._turns.get(wanted(group[0]))
-        if turn is not None:
-            turn.begin()
-        for steps in group:
-            try:
-                run = self._way(steps, network, pixels)
-            except torch.OutOfMemoryError:
-                if best is None:
-                    raise
-                break  # there is no room for a second one beside it
-            except Exception as problem:  # what cannot be compiled or recorded, ...
-                self._refuse(problem, steps)
-                continue
-            if not self._alike(run, pixels, looked.answers, steps):
-                continue
-            taken = seconds(run, pixels) if len(group) > 1 else 0.0
-            if taken < least:
-                best, least = (steps, run), taken
-        return best
-
-    def _alike(self, run: Run, pixels: Tensor, meant: Tensor, steps: Steps) -> bool:
-        """Whether a way gives the model's own answers; says so where not."""
-        try:
-            off = _difference(run(pixels)[: len(meant)], meant)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as problem:
-            self._refuse(problem, steps)
-            return False
-        if off < TOLERANCE[self.forward.precision]:
-            return True
-        what = named(steps) or self.forward.precision
-        self._say(f"{what}: logits differ by {off:.1g} of the largest from fp32", steps)
-        return False
-
-    def _way(self, steps: Steps, network: nn.Module, pixels: Tensor) -> Run:
-        run: Run = network.forward if network is self.model else network
-        if "compiled" in steps:
-            run = compiled(network, len(pixels))
-        for kernel in set(KERNELS) & set(steps):
-            by_kernel(network, kernel)
-
-        tf32 = self.forward.precision == "tf32"  # what is recorded must not hold these passes
-        pieces = {"nhwc", "packed"} & set(steps) and not {"compiled", "graph"} & set(steps)
-
-        def eager(images: Tensor) -> Tensor:
-            with products(tf32):  # of the whole process: around parts, which may run side by side
-                if images.device.type == "cpu" and pieces:
-                    apart = keeps_nothing(network)
-                    return in_parts(run, images, CPU_PIECE, apart=apart).float()
-                return run(images).float()
-
-        return Captured(eager, pixels) if "graph" in steps else eager
-
-    def _copy(self, steps: Steps, few: Tensor, looked: Looked, *, shares: bool) -> nn.Module:
-        """The model with all that is done to its weights; made once for all ways."""
-        kind, folds = wanted(steps), "nhwc" in steps
-        if (kind or (shares and "graph" in steps)) and kind not in self._copies:
-            with _unheard(self.model), products(tf32=False):
-                copy = folded_copy(self.model, looked.pairs) if folds else deepcopy(self.model)
-                if folds:
-                    seen = ends_seen(copy, few)
-                    if not is_folded(looked.answers, seen.answers.float()):
-                        raise ValueError("folded batch norms would change its answers")
-                    if "joined" in steps and not join_seen(copy, seen.pairs):
-                        raise ValueError("no ends to join")
-                    if "joined" in steps:
-                        with_pools(copy)
-                if "tokens" in steps and not with_tokens(copy):
-                    raise ValueError("no tower that is known")
-                if "packed" in steps:
-                    pack(copy, few if folds else None)
-            module = self._copies[kind] = normalised(cast(Classifier, copy), half="bf16" in steps)
-            pairs = looked.pairs if folds else []
-            turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
-            if turn is not None:
-                self._turns[kind] = turn
-        if kind in self._copies:
-            return self._copies[kind]
-        return normalised(self.model, half=False) if "compiled" in steps else self.model
-
-    def _looked(self, few: Tensor) -> Looked:
-        """The model's own answers to some pixels, in full precision, and how it is built."""
-        with _unheard(self.model), products(tf32=False):
-            looked = looked_at(self.model, few)
-        return looked._replace(answers=looked.answers.float())
+        if known is not None and known[0] >= len(pixels):
+            return known[1](pixels)
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            fits = prepared.kind == kind and 0 < len(pixels) <= prepared.size
+            answers = self._making.confirmed(prepared.run, pixels) if fits else None
+            if answers is not None:
+                self._runs[kind] = prepared.size, prepared.run
+                return answers
+            self._making = Making(self.model, self.forward)
+        made = self._making.made(pixels)
+        if made is None:
+            made = Made(self._plain, self._plain(pixels))
+        self._runs[kind] = len(pixels), made.run
+        return made.answers
 
     def _plain(self, pixels: Tensor) -> Tensor:
         quick = pixels.device.type == "cpu" and not torch.is_grad_enabled()
@@ -280,19 +157,9 @@ class Passes:
                 return in_parts(self.model.forward, pixels, CPU_PIECE).float()
             return self.model.forward(pixels).float()
 
-    def _say(self, words: str, steps: Steps) -> None:
-        # That a copy which nobody asked for was not used is no news.
-        if self.forward != Forward() and set(steps) & set(TOLD) and "joined" not in steps:
-            self._said[words] = None
 
-    def _refuse(self, problem: Exception, steps: Steps) -> None:
-        what = named(steps) or self.forward.precision
-        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        self._say(f"{what}: not possible for this model ({reason[:120]})", steps)
-
-
-def _records(pixels: Tensor) -> bool:
-    return pixels.device.type == "cuda"
+def _kind(pixels: Tensor) -> tuple[Any, ...]:
+    return (*pixels.shape[1:], pixels.dtype)
 
 
 @lru_cache(maxsize=32)
@@ -302,19 +169,3 @@ def kept_passes(model: Classifier, forward: Forward, size: int) -> Passes:
     Whoever has asked for many clears them.
     """
     return Passes(model, forward, size)
-
-
-@contextmanager
-def _unheard(model: nn.Module) -> Iterator[None]:
-    """Nobody listens to the model meanwhile, and copies of it have no listeners."""
-    listeners = model._forward_hooks
-    model._forward_hooks = OrderedDict()
-    try:
-        yield
-    finally:
-        model._forward_hooks = listeners
-
-
-def _difference(found: Tensor, meant: Tensor) -> float:
-    scale = meant.abs().amax().clamp(min=1e-12)
-    return float((found - meant).abs().amax() / scale)
