@@ -94,15 +94,26 @@ def sources(folder: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def merges_of(source: Mapping[str, str], overrides: Sequence[str] = ()) -> RecipeFile:
-    """recipes/clip_fusion.yaml on one pool, with the methods that are asked again alone."""
+def merges_of(
+    source: Mapping[str, str], overrides: Sequence[str] = (), without: Sequence[str] = ()
+) -> RecipeFile:
+    """recipes/clip_fusion.yaml on one pool, with the methods that are asked again alone.
+
+    Args:
+        source: where each model lies.
+        overrides: changes of the recipe.
+        without: methods that are left out, or `experts`, which are then merged and not asked.
+    """
 
     def these(recipe: dict[str, Any]) -> dict[str, Any]:
         rest = {k: v for k, v in recipe.items() if k not in ("similarity", "report")}
-        fuse = {name: dict(recipe["fuse"][name]) for name in METHODS}
+        fuse = {name: dict(recipe["fuse"][name]) for name in METHODS if name not in without}
         fuse["task_arithmetic"]["sweep"] = {"scale": [0.3]}
         models = {name: {"load": source[name]} for name in recipe["models"]}
-        return rest | {"fuse": fuse, "models": models}
+        measure = dict(recipe["measure"])
+        if again.EXPERTS in without:
+            measure["models"] = [BASE, *fuse]
+        return rest | {"fuse": fuse, "models": models, "measure": measure}
 
     return load_recipe(MERGED, overrides, these)
 
@@ -115,13 +126,18 @@ def at_toy_size() -> list[str]:
     return [f"{key}={value}" for key, value in (found | limits).items()]
 
 
-def merge(folder: Path, overrides: Sequence[str] = (), device: str = "auto") -> None:
+def merge(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    device: str = "auto",
+    without: Sequence[str] = (),
+) -> None:
     """Merge and ask every pool; keep which answers are right."""
     kept: dict[str, again.Answers] = {}
     words: dict[str, Any] = {}
     for number, source in sources(folder).items():
         run = folder / "merged" / number
-        stockpot.run(merges_of(source, overrides), out=run, say=print, device=device)
+        stockpot.run(merges_of(source, overrides, without), out=run, say=print, device=device)
         results = load_results(run)
         for key in (cell.key for cell in results if cell.key.measure == "clean"):
             if words.setdefault(key.data, key.words) != key.words:
@@ -140,10 +156,12 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="change the recipe, to try it")
     parser.add_argument("--small", action="store_true", help="merge: few images and steps")
     parser.add_argument("--device", default="auto", help="merge: where")
+    parser.add_argument("--without", action="append", default=[], choices=[*METHODS, again.EXPERTS],
+                        help="merge: leave this out (wemoe takes half an hour of a core)")  # fmt: skip
     given = parser.parse_args()
     if given.part == "merge":
         changes = [*(at_toy_size() if given.small else ()), *given.set]
-        merge(given.folder, changes, given.device)
+        merge(given.folder, changes, given.device, given.without)
     for number in given.number if given.part == "train" else ():
         print(train(given.folder, number, given.set), flush=True)
 
