@@ -9,7 +9,8 @@
 `train` makes a base and five experts by recipes/zoo_clip.yaml with every seed another one, and
 leaves them in half precision, as the zoo has them, in runs/pools/1 and runs/pools/2. `merge` merges
 each pool and the zoo's own, which is number 0, asks all test images, and writes again.npz beside
-this file. What is finished is not made again, and a training that was stopped goes on.
+this file; a method that takes too long can be left out (`--without wemoe`). What is finished is
+not made again, and a training that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -156,8 +157,10 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="change the recipe, to try it")
     parser.add_argument("--small", action="store_true", help="merge: few images and steps")
     parser.add_argument("--device", default="auto", help="merge: where")
-    parser.add_argument("--without", action="append", default=[], choices=[*METHODS, again.EXPERTS],
-                        help="merge: leave this out (wemoe takes half an hour of a core)")  # fmt: skip
+    parser.add_argument(
+        "--without", action="append", default=[], choices=[*METHODS, again.EXPERTS],
+        help="merge: leave it out (wemoe takes half an hour of a core)",
+    )  # fmt: skip
     given = parser.parse_args()
     if given.part == "merge":
         changes = [*(at_toy_size() if given.small else ()), *given.set]

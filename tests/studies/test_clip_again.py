@@ -60,6 +60,14 @@ def test_every_pool_is_merged_as_the_first_run_was(pools: Any) -> None:
         assert entry == first.fuse[name]
 
 
+def test_what_is_left_out_is_not_merged_and_experts_are_merged_but_not_asked(pools: Any) -> None:
+    source = {name: f"/pool/{name}" for name in pools.POOL}
+    found = pools.merges_of(source, (), ("wemoe", "experts")).recipe
+    assert set(found.fuse) == {*pools.METHODS} - {"wemoe"}
+    assert set(found.models) == {*pools.POOL}
+    assert set(found.measure.models) == {pools.BASE, *found.fuse}
+
+
 def test_only_whole_pools_count(pools: Any, tmp_path: Path) -> None:
     for number in ("10", "2", "1"):
         (tmp_path / number).mkdir()
