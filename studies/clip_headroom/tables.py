@@ -18,6 +18,8 @@ from answers import Answers, Flags, read
 from claims import ELSEWHERE, THERE, claims
 from merges import (
     ADAPTED,
+    CORRUPTED,
+    CORRUPTED_TASKS,
     GENERAL,
     LAYER,
     LEARNING,
@@ -44,7 +46,8 @@ PUBLISHED = (*PLAIN, *STATISTICS, *LEARNING)
 
 
 def seeds(folder: Path) -> list[Answers]:
-    """All answers of each seed, those on unseen tasks under names of their own."""
+    """All answers of each seed; those on unseen tasks, and on the images that are asked about
+    corrupted too as they are, under names of their own."""
     found: dict[int, Answers] = {}
     for file in sorted(folder.glob("*.npz")):
         number = int(file.name.partition("-")[0])
@@ -53,6 +56,8 @@ def seeds(folder: Path) -> list[Answers]:
         for name in (*GENERAL, "base"):
             if unseen := on_unseen(of, name):
                 of[f"{name}|unseen"] = unseen
+        for name in [name for name in of if f"{name}|corrupted" in of]:
+            of[f"{name}|clean"] = {task: of[name][task][:CORRUPTED] for task in CORRUPTED_TASKS}
         if all(adapted_to(kind) in of for kind in ADAPTED):
             of[THERE] = {
                 key: flags for kind in ADAPTED for key, flags in of[adapted_to(kind)].items()
@@ -144,9 +149,11 @@ def merges(found: Sequence[Answers]) -> str:
     body = []
     for name in ("base", *rows, "joint", "experts"):
         body.append([name, over(found, name), over(found, f"{name}|tuned"),
-                     over(found, f"{name}|corrupted"), over(found, f"{name}|unseen"),
+                     over(found, f"{name}|corrupted"), over(found, f"{name}|clean"),
+                     over(found, f"{name}|unseen"),
                      *(over(found, name, [task]) for task in tasks)])  # fmt: skip
-    head = ["method", "mean of seven", "tuned", "corrupted", "unseen tasks", *tasks]
+    head = ["method", "mean of seven", "tuned", "corrupted", "the same, clean", "unseen tasks",
+            *tasks]  # fmt: skip
     return markdown(head, body)
 
 
