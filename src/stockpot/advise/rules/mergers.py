@@ -15,8 +15,8 @@ def alone(facts: Facts, words: Words) -> Iterator[Item]:
         (member,) = facts.usable
         yield Item(
             "works", "wise_ft",
-            f"of {facts.base} and {member.name} the straight line is left: halfway keeps what "
-            "tuning gained, and much of what it forgot.",
+            f"of {facts.base} and {member.name} the straight line is left: halfway gives up a part "
+            "of what tuning gained for a part of what it forgot.",
             ("wise_ft",),
             (f"stockpot fuse wise_ft {words.base} {words.members} -p alpha=0.5 -o fused/wise_ft",),
         )  # fmt: skip
@@ -47,7 +47,7 @@ def many(facts: Facts, words: Words) -> Iterator[Item]:
     how = f"their changes have a cosine of {cosine:+.2f} in the mean"
     met = "they hardly meet, and add up" if cosine < ORTHOGONAL else "they went partly the same way"
     study = (
-        " The study's members were full fine-tunings for five tasks, with cosines of 0.00 to 0.04."
+        " The study's members were full fine-tunings for seven tasks, with cosines of up to 0.06."
     )
     far = "" if alike else study
     yield Item("works", "average", f"{how}: {met}.{far}", ("average",), (words.fuse("average"),))
