@@ -159,8 +159,13 @@ def test_rows_over_several_trainings_replace_those_of_the_first_run(
     column = source.claim[0]
     later = [{**first[0], source.verdict: "the other way round"},
              {**first[1], source.verdict: "not measured"}]  # fmt: skip
-    for table, expected in (([], first), (later, [later[0], *first[1:]])):
+    # Where no plan came before the first run, its verdicts do not stand in.
+    none = [row | {source.found: "-", source.verdict: "not run yet"} for row in first]
+    assert not source.planned
+    both = (first, none), ([later[0], *first[1:]], [later[0], *none[1:]])
+    for table, (planned, alone) in zip(([], later), both, strict=True):
         tables = {source.place: first, source.again: table}
         monkeypatch.setattr(gather, "rows", lambda _, place, known=tables: known[place])
-        assert gather.replaced(source) == expected
-        assert [row[column] for row in gather.replaced(source)] == [row[column] for row in first]
+        assert gather.replaced(source._replace(planned=True)) == planned
+        assert gather.replaced(source) == alone
+        assert [row[column] for row in alone] == [row[column] for row in first]
