@@ -59,6 +59,7 @@ def from_data(
         "order": order(estimates),
         "regret": regret(labels),
         "stated": stated(labels),
+        "pools": pools(labels),
         "trainings": over_trainings(
             by_training(estimates, more_estimates), by_training(labels, more_labels)
         ),
@@ -148,6 +149,21 @@ def regret(rows: Rows) -> str:
             )
     heads = ["labels", "asked by", "regret, points", "within a point of the best, %"]
     return markdown([*heads, "less regret than `random`", "labels needed"], shown)
+
+
+def pools(rows: Rows) -> str:
+    """What `coda` loses by its choice, beside labels at random, pool by pool."""
+    shown = []
+    for pool in dict.fromkeys(row["pool"] for row in rows):
+        for labels in STEPS:
+            own = [row for row in rows if (row["pool"], row["labels"]) == (pool, labels)]
+            part = {name: [row for row in own if row["method"] == name] for name in SEEDS}
+            lost = [mean_over(part[name], [row["regret"] for row in part[name]])
+                    for name in ("coda", "random")]  # fmt: skip
+            saved = Mean(*_saved(own, "coda", labels).interval())
+            shown.append([pool, labels, *(each.shown() for each in lost), saved.shown(sign="+")])
+    heads = ["pool", "labels", "regret of `coda`", "of `random`"]
+    return markdown([*heads, "less regret than `random`"], shown)
 
 
 def stated(rows: Rows) -> str:
