@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
+import sys
 from functools import partial
 
 import pytest
@@ -245,6 +248,24 @@ def test_optimisation_in_the_forward_pass_is_seen(way: str) -> None:
     flags = attack(model, images, labels, steps=1).flags
     assert flags.optimises == (way != "search")
     assert ("optimises" in flags.raised()) == flags.optimises
+
+
+def test_who_profiles_an_attack_goes_on_afterwards() -> None:
+    images, model = pictures(4), Purifies("grad")
+    profile = cProfile.Profile()
+    with profile:
+        assert optimises(model, images)
+        pictures(4)
+    seen = {name for _, _, name in pstats.Stats(profile).stats}  # type: ignore[attr-defined]
+    assert "pictures" in seen
+    heard: list[str] = []
+    sys.setprofile(lambda frame, event, argument: heard.append(frame.f_code.co_name))
+    try:
+        assert optimises(model, images)
+        pictures(4)
+    finally:
+        sys.setprofile(None)
+    assert "pictures" in heard
 
 
 def test_a_radius_keeps_its_digits() -> None:

@@ -40,8 +40,18 @@ def optimises(model: Callable[[Tensor], Tensor], images: Tensor) -> bool:
             try:
                 model(images[:2])
             finally:
-                sys.setprofile(before)
+                _resume(before)
     return found
+
+
+def _resume(profiler: Any) -> None:
+    """Let whoever profiled this thread go on."""
+    if profiler is None or callable(profiler):
+        sys.setprofile(profiler)
+        return
+    sys.setprofile(None)
+    if hasattr(profiler, "enable"):  # cProfile until Python 3.11: no function, but it begins again
+        profiler.enable()
 
 
 def in_training(model: object) -> bool:

@@ -31,7 +31,7 @@ from stockpot.measure.adversarial.protocols import (
 )
 from stockpot.measure.adversarial.replay import replayed
 from stockpot.measure.adversarial.scores import measured, record_of
-from stockpot.measure.adversarial.work import Attacked, Work
+from stockpot.measure.adversarial.work import Attacked, Work, at_once
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.parts import as_range, seen_again, window
 from stockpot.models.classifier import Classifier
@@ -123,8 +123,10 @@ def adversarial(
     correct: list[Tensor] = []
     seen: list[Tensor] = []
     work = Work()
+    # Of all images, so that a part has batches of the whole.
+    size = at_once(len(data), context.batch_size, context.device)
     # Images that are to be saved would be in the parts' memory: then nothing is divided.
-    known, keeps = (None, False) if save else context.pieces.begin(len(data), context.batch_size)
+    known, keeps = (None, False) if save else context.pieces.begin(len(data), size)
     for piece in known or ():
         seen_again(model, piece.about)
         correct.append(piece.found["correct"])
@@ -134,8 +136,8 @@ def adversarial(
             masks[member].append(again.robust)
             work.add(member, again)
     part = context.pieces.part if keeps else None
-    own_rows = window(data, part, context.batch_size)
-    todo = () if known else own_rows.batches(context.batch_size, model.preprocess.fit)
+    own_rows = window(data, part, size)
+    todo = () if known else own_rows.batches(size, model.preprocess.fit)
     notes_of = {member: context.note(record_of(member), data, scorer) for member in threats.members}
     note = context.note("correct", data, scorer)
     with evaluation_mode(model):

@@ -6,12 +6,25 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from stockpot.attack.checks.flags import Flags, together
 from stockpot.attack.run import AttackResult
 from stockpot.attack.threat import Threat
 from stockpot.results.schema import Flag
+
+
+def at_once(count: int, size: int, device: torch.device) -> int:
+    """Images that are attacked at a time on a processor: equal batches, a quarter larger at most.
+
+    A short batch at the end takes as many steps as a full one, each for a few images, and the next
+    step for others: much of that is what a pass costs whatever its size. A GPU may be full.
+    """
+    if device.type != "cpu" or not count:
+        return size
+    batches = -(-count // (size + size // 4))
+    return max(min(size, count), -(-count // batches))
 
 
 class Attacked(NamedTuple):
