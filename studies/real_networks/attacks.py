@@ -9,21 +9,18 @@ and started again, it goes on.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from study import FEW, NETWORKS, marks, network, photographs, rounds
+from study import FEW, NETWORKS, THIRD, add_rounds, marks, network, numbered, photographs, rounds
 
 import stockpot
 from stockpot.datasets.dataset import Dataset
-from stockpot.files import write_atomic
 from stockpot.models.classifier import Classifier
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, read_csv
 
 HERE = Path(__file__).parent
 RADII = ("0.25/255", "0.5/255", "1/255", "2/255", "4/255")
@@ -33,8 +30,8 @@ ATTACK = {
     "steps": 10,
     "targets": 3,
 }
-SECONDS = 50 * 60
-"""Processor time after which no further round is begun."""
+MORE = 5
+"""Rounds of the third run."""
 
 
 def attack_rounds(count: int) -> list[list[int]]:
@@ -49,25 +46,22 @@ def attacked(run: Path, data: Dataset, wanted: Collection[int], minutes: float) 
     """Every network under attack, round by round, as long as a further round fits."""
     began = time.monotonic()
     models = {name: network(name, run) for name in NETWORKS}
-    spent = run / "attack_seconds.json"
-    used: dict[str, float] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
-    norms, longest = ",".join("linf" for _ in RADII), 0.0
+    norms, longest, used = ",".join("linf" for _ in RADII), 0.0, 0.0
     for number, rows in enumerate(attack_rounds(len(data))):
         if number not in wanted:
             continue
         start = time.monotonic()
         left = minutes * 60 - (start - began)
         new = not any((run / "attacked").glob(f"{number}-*"))
-        if new and (sum(used.values()) > SECONDS or left < longest):
+        if new and left < longest:
             break
         for name, model in models.items():
             asked = {**ATTACK, "norms": norms, "eps": ",".join(RADII)}
             place = f"{number}-{name}"
             seconds = under_attack(run / "attacked" / place, {name: model}, data.take(rows), asked)
             if seconds is not None:
-                used[place] = seconds
-                write_atomic(spent, json.dumps(used))
-                print(f"{place}: {seconds:.0f} s, {sum(used.values()):.0f} in all", flush=True)
+                used += seconds
+                print(f"{place}: {seconds:.0f} s, {used:.0f} in all", flush=True)
         longest = max(longest, time.monotonic() - start)
 
 
@@ -112,20 +106,13 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
     parser.add_argument(
-        "--rounds", default="1,2,3", help="which, by comma; none writes what is there"
+        "--rounds", default=f"{THIRD}-{THIRD + MORE - 1}", help="which; none writes what is there"
     )
     parser.add_argument("--minutes", type=float, default=np.inf, help="for rounds of attacks")
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
-    wanted = [int(number) for number in given.rounds.split(",") if number]
-    attacked(given.run, data, wanted, given.minutes)
-    found = attack_answers(given.run, len(data))
-    new = {row["round"] for row in found}
-    numbers = ("round", "picture")
-    kept = [row | {key: round(row[key]) for key in numbers}
-            for row in read_csv(HERE / "attacked.csv")]  # fmt: skip
-    before = [row for row in kept if row["round"] not in new]
-    write_atomic(HERE / "attacked.csv", csv_text([*before, *found]))
+    attacked(given.run, data, numbered(given.rounds), given.minutes)
+    add_rounds(HERE / "attacked.csv", attack_answers(given.run, len(data)), ("round", "picture"))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from study import NETWORKS, marks, network, photographs, rounds
+from study import NETWORKS, add_rounds, marks, network, numbered, photographs, rounds
 
 import stockpot
 from stockpot.corrupt import BENCHMARK
 from stockpot.datasets.dataset import Dataset
-from stockpot.files import write_atomic
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text
 
 HERE = Path(__file__).parent
 DEFENCES: dict[str, Any] = {
@@ -34,9 +32,10 @@ DEFENCES: dict[str, Any] = {
 }
 FEWER = {"ten_crop": ("mobilenet_v2", "resnet50", "lite0")}
 """Networks for which a defence is taken, where not for all: ten crops cost most."""
-ROUNDS, GROUPS, OF_EACH = 6, 5, 5
-SECOND = 1
-"""The first round of the second run, which is judged; round 0 was the first run."""
+GROUPS, OF_EACH = 5, 5
+FIRST, SECOND, THIRD = range(1), range(1, 6), range(10, 25)
+"""Rounds of the runs; the third, whose pictures no run before had shown, is judged."""
+ROUNDS = (*FIRST, *SECOND, *THIRD)
 
 
 class Shown(NamedTuple):
@@ -61,12 +60,12 @@ class Shown(NamedTuple):
 def design(count: int) -> Iterator[Shown]:
     """In each round each severity meets one group, on pictures that were shown at it before.
 
-    In five rounds, such as those of the second run, each has met each.
+    In five rounds, such as those of the second run, each has met each; the third has fifteen.
     """
     known: dict[int, list[int]] = {}
     for _, severity, rows in rounds(count):
         known.setdefault(severity, []).extend(rows)
-    for number in range(ROUNDS):
+    for number in ROUNDS:
         for severity, rows in known.items():
             some = rows[number * OF_EACH : (number + 1) * OF_EACH]
             yield Shown(number, severity, (severity - 1 + 2 * number) % GROUPS, tuple(some))
@@ -76,14 +75,16 @@ def networks_behind(defence: str) -> tuple[str, ...]:
     return FEWER.get(defence, NETWORKS)
 
 
-def defended(run: Path, data: Dataset, wanted: Collection[int]) -> None:
-    """Every network behind every defence, round by round."""
+def defended(run: Path, data: Dataset, wanted: Collection[int], minutes: float) -> None:
+    """Every network behind every defence, round by round until the time is over."""
     models = {name: network(name, run) for name in NETWORKS}
-    start = time.process_time()
+    start, spent = time.monotonic(), time.process_time()
     for shown in design(len(data)):
         folder = run / "defended" / shown.place
         if folder.exists() or shown.round not in wanted:
             continue
+        if time.monotonic() - start > minutes * 60:
+            break
         began = folder.with_name(f".{folder.name}")
         asked = {"severities": shown.severity, "corruptions": ",".join(shown.corruptions),
                  "baseline": "none", "overlays": "photographs"}  # fmt: skip
@@ -97,13 +98,13 @@ def defended(run: Path, data: Dataset, wanted: Collection[int]) -> None:
                 model_options={"defend": option},
             )
         began.rename(folder)
-        print(f"{shown.place}: {time.process_time() - start:.0f} s in all", flush=True)
+        print(f"{shown.place}: {time.process_time() - spent:.0f} s in all", flush=True)
 
 
 def defended_answers(run: Path, count: int) -> list[dict[str, Any]]:
     """Answers to a picture as it is and under its three corruptions; whole rounds only."""
     found: list[dict[str, Any]] = []
-    for number in range(ROUNDS):
+    for number in ROUNDS:
         own = [shown for shown in design(count) if shown.round == number]
         if not all((run / "defended" / shown.place).exists() for shown in own):
             continue
@@ -126,13 +127,14 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--pictures", type=Path, required=True, help="the clone that holds them")
     parser.add_argument(
-        "--rounds", default="1,2,3,4,5", help="which, by comma; none writes what is there"
+        "--rounds", default=f"{THIRD.start}-{THIRD.stop - 1}", help="none writes what is there"
     )
+    parser.add_argument("--minutes", type=float, default=np.inf, help="for rounds of defences")
     given = parser.parse_args()
     data = photographs(given.run, given.pictures)
-    if given.rounds:
-        defended(given.run, data, [int(number) for number in given.rounds.split(",")])
-    write_atomic(HERE / "defended.csv", csv_text(defended_answers(given.run, len(data))))
+    defended(given.run, data, numbered(given.rounds), given.minutes)
+    numbers = ("round", "severity", "group", "picture")
+    add_rounds(HERE / "defended.csv", defended_answers(given.run, len(data)), numbers)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rules import LARGER, NAMES, Drawn, each_above, listed, plain
-from study import NETWORKS, RIGHT, rounds
+from study import NETWORKS, RIGHT, shown_before
 
 from attacks import RADII
 from stockpot.results.agreement import Agreement, rank_agreement
@@ -25,7 +25,6 @@ COMPARED = RADII[:2]
 """Radii at which the order of networks is looked at; beyond, next to nothing stands."""
 ONE_LEVEL, MOST = "1/255", 0.1
 """The radius of claim 12, and the share that each network has to stay below."""
-PICTURES = 1000
 
 
 def flags_of(rows: Sequence[Row]) -> dict[str, Flags]:
@@ -87,8 +86,7 @@ def agreements(
     rows: Sequence[Row], corruption: Sequence[Row], radii: Sequence[str] = COMPARED
 ) -> dict[str, Agreement]:
     """Orders of networks under corruption and under attack, by radius, on common pictures."""
-    numbers = [row for _, _, some in rounds(PICTURES) for row in some]
-    hurt = dict(zip(numbers, corruption, strict=False))  # as many rounds as were finished
+    hurt = shown_before(corruption)
     common = [row for row in rows if row["picture"] in hurt]
     flags, tables = flags_of(common), []
     for name in flags:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from kept import PICTURES, Flags, correlation, flags_of, measured, share
+from kept import Flags, correlation, flags_of, measured, share
 from rules import LARGER, NAMES, Drawn, each_above, listed, plain
-from study import NETWORKS, RIGHT, rounds
+from study import NETWORKS, RIGHT, shown_before
 
 from dynamic import ORACLES, RECORDS
 from stockpot.results.agreement import Agreement, rank_agreement
@@ -42,8 +42,7 @@ def matched(flags: Mapping[str, Flags]) -> dict[str, tuple[Drawn, Drawn, Drawn]]
 
 def order(rows: Sequence[Row], corruption: Sequence[Row]) -> Agreement:
     """The order by matched FMR and that by what is kept under corruption, on common pictures."""
-    numbers = [row for _, _, some in rounds(PICTURES) for row in some]
-    hurt = dict(zip(numbers, corruption, strict=False))  # as many rounds as were finished
+    hurt = shown_before(corruption)
     common = [row for row in rows if row["picture"] in hurt]
     static, searched = [], []
     for name, own in flags_of(common).items():

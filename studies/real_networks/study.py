@@ -8,7 +8,7 @@
     python studies/real_networks/study.py runs/real_networks cue --pictures texture-vs-shape
     python studies/real_networks/study.py runs/real_networks clean --pictures imagenet-sample-images
     python studies/real_networks/study.py runs/real_networks corrupted --pictures imagenet-sample-images
-    python studies/real_networks/study.py runs/real_networks answers
+    python studies/real_networks/study.py runs/real_networks answers  # of cue and clean
     python studies/real_networks/attacks.py runs/real_networks --pictures imagenet-sample-images
     python studies/real_networks/defences.py runs/real_networks --pictures imagenet-sample-images
     python studies/real_networks/dynamic.py runs/real_networks --pictures imagenet-sample-images
@@ -24,7 +24,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ from stockpot.models.huggingface import HuggingFaceNetwork
 from stockpot.models.load import load_model
 from stockpot.models.preprocess import Preprocess
 from stockpot.results.store import load_results
-from stockpot.results.tables import csv_text, score_row
+from stockpot.results.tables import csv_text, read_csv, score_row
 from stockpot.types import ImageSize
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ NETWORKS = ("mobilenet_v2", "resnet50", "lite0", "lite1", "lite2")
 LITE = {"lite0": 224, "lite1": 240, "lite2": 260}
 CROPPED = ("resnet50", "mobilenet_v2")
 """Networks that see the pictures of two cues cropped, too."""
-ROUNDS, OF_EACH = 6, 8
+ROUNDS, OF_EACH = 22, 8
 """Rounds of corrupted pictures, and pictures of each severity in one."""
-SECONDS = 25 * 60
-"""Processor time after which no further round is begun."""
+THIRD = 6
+"""The first round of the third run, whose pictures no run before had shown; it is judged."""
+PICTURES = 1000
 RIGHT, WRONG = "x", "."
 HERE = Path(__file__).parent
 FEW = 8
@@ -182,29 +183,38 @@ def rounds(count: int) -> Iterator[tuple[int, int, list[int]]]:
             yield number, severity, sorted(order[start : start + OF_EACH])
 
 
-def corrupted(run: Path, pictures: Path) -> None:
-    """Every network on some pictures of each severity, round by round."""
+def shown_before(corruption: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The rows of corruption.csv by the numbers of their pictures."""
+    found = {}
+    places = {(number, severity): iter(rows) for number, severity, rows in rounds(PICTURES)}
+    for row in corruption:
+        found[next(places[round(row["round"]), round(row["severity"])])] = row
+    return found
+
+
+def corrupted(run: Path, pictures: Path, wanted: Collection[int], minutes: float) -> None:
+    """Every network on some pictures of each severity, round by round until the time is over."""
     data = photographs(run, pictures)
     models = {name: network(name, run) for name in NETWORKS}
-    spent = run / "seconds.json"
-    used = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else 0.0
+    start, spent = time.monotonic(), time.process_time()
     for number, severity, rows in rounds(len(data)):
         folder = run / "corrupted" / f"{number}-{severity}"
-        if folder.exists() or (severity == 1 and used > SECONDS):
+        if folder.exists() or number not in wanted:
             continue
-        start, began = time.process_time(), folder.with_name(f".{folder.name}")
+        if time.monotonic() - start > minutes * 60:
+            break
+        began = folder.with_name(f".{folder.name}")
         asked = {"severities": severity, "baseline": "none", "overlays": "photographs"}
         stockpot.measure(
             models, {"corruption": asked}, data=data.take(rows), out=began, batch_size=FEW
         )
         began.rename(folder)
-        used += time.process_time() - start
-        write_atomic(spent, json.dumps(used))
+        used = time.process_time() - spent
         print(f"round {number}, severity {severity}: {used:.0f} s in all", flush=True)
 
 
 def answers(run: Path) -> None:
-    """All answers, picture by picture, as files beside this one."""
+    """Answers to whole pictures, picture by picture, as files beside this one."""
     found = {
         file.stem: json.loads(file.read_text(encoding="utf-8"))
         for file in (run / "cue").glob("*.json")
@@ -224,18 +234,17 @@ def answers(run: Path) -> None:
         score = score_row(cells[name], ("top5_accuracy", "ece"))
         shown = {key: round(value, 4) for key, value in score.items() if value is not None}
         calibration.append({"network": name, **shown})
-    tables = {"cue": cue, "clean": clean, "calibration": calibration, "corruption": rows_of(run)}
-    for name, rows in tables.items():
+    for name, rows in {"cue": cue, "clean": clean, "calibration": calibration}.items():
         write_atomic(HERE / f"{name}.csv", csv_text(rows))
 
 
-def rows_of(run: Path) -> list[dict[str, Any]]:
+def corrupted_answers(run: Path) -> list[dict[str, Any]]:
     """Answers to a corrupted picture: as it was, then under each corruption; whole rounds only."""
     rows = []
     for number in range(ROUNDS):
         folders = [run / "corrupted" / f"{number}-{severity}" for severity in range(1, 6)]
         if not all(folder.exists() for folder in folders):
-            break
+            continue
         for severity, folder in enumerate(folders, 1):
             cells = {cell.key.model: cell for cell in load_results(folder)}
             records = ["correct", *(f"{name}:{severity}" for name in BENCHMARK)]
@@ -244,6 +253,29 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
                         for name in NETWORKS}  # fmt: skip
                 rows.append({"round": number, "severity": severity, **said})
     return rows
+
+
+def add_rounds(table: Path, found: Sequence[Mapping[str, Any]], whole: Sequence[str]) -> None:
+    """Put rounds of answers into a table, in the place of the same rounds; others stay.
+
+    Args:
+        table: the file, whose first column is the round.
+        found: its new rows.
+        whole: columns of whole numbers.
+    """
+    new = {row["round"] for row in found}
+    known = [row | {key: round(row[key]) for key in whole} for row in read_csv(table)]
+    rows = [*(row for row in known if row["round"] not in new), *found]
+    write_atomic(table, csv_text(sorted(rows, key=lambda row: int(row["round"]))))
+
+
+def numbered(text: str) -> list[int]:
+    """Rounds such as `6-21` or `1,2`; none where the text is empty."""
+    found: list[int] = []
+    for part in text.split(",") if text else []:
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def marks(right: Iterable[bool]) -> str:
@@ -256,13 +288,18 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("part", choices=("cue", "clean", "corrupted", "answers"))
     parser.add_argument("--pictures", type=Path, help="the clone that holds them")
+    parser.add_argument("--rounds", default=f"{THIRD}-{ROUNDS - 1}", help="of `corrupted`")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="for rounds of `corrupted`")
     given = parser.parse_args()
     if given.part == "answers":
         answers(given.run)
     elif given.pictures is None:
         parser.error("--pictures is missing")
+    elif given.part == "corrupted":
+        corrupted(given.run, given.pictures, numbered(given.rounds), given.minutes)
+        add_rounds(HERE / "corruption.csv", corrupted_answers(given.run), ("round", "severity"))
     else:
-        parts = {"cue": two_cues, "clean": clean, "corrupted": corrupted}
+        parts = {"cue": two_cues, "clean": clean}
         parts[given.part](given.run, given.pictures)
 
 

@@ -18,14 +18,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import defences
 import helped
 import kept
 import moved
 import numpy as np
-from defences import SECOND
 from numpy.typing import NDArray
 from rules import LARGER, NAMES, Drawn, Floats, each_above, each_within, listed, plain
-from study import CROPPED, NETWORKS, RIGHT, WRONG
+from study import CROPPED, NETWORKS, RIGHT, THIRD, WRONG
 
 from stockpot.corrupt import BENCHMARK
 from stockpot.files import write_atomic
@@ -40,6 +40,13 @@ TOP1 = {"mobilenet_v2": 0.719, "resnet50": 0.749, "lite0": 0.751, "lite1": 0.767
 """As published, on ImageNet's validation pictures."""
 RELATIVE_MCE = 1.063
 """Of torchvision's ResNet-50, from RobustBench's rows."""
+RUNS = {
+    "corruption": (0, THIRD),
+    "attacked": (0, 1, THIRD),
+    "defended": (defences.FIRST.start, defences.SECOND.start, defences.THIRD.start),
+    "dynamic": (0, 1),
+}
+"""Rounds with which runs begin; the last that there is is judged, those before are its pilots."""
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]
 
@@ -163,15 +170,12 @@ def claims(data: Tables) -> list[tuple[str, str, str]]:
     cues, answers = cues_of(data["cue"])
     bias = {name: cues.bias(answer) for name, answer in answers.items()}
     told = {row["what"]: row for row in data["published"]}
-    right, hurt = accuracy_of(data["clean"]), corruption_of(data["corruption"])
+    right = accuracy_of(data["clean"])
     below = [Drawn(0.5 - bias[n].value, 0.5 - bias[n].draws) for n in NETWORKS]
     crops = [bias[name] - bias[f"{name}-cropped"] for name in CROPPED]
     lite = bias["lite2"] - bias["lite0"]
     steps = [right[b] - right[a] for a, b in pairwise(NETWORKS)]
     above = [right[name] - TOP1[name] for name in NETWORKS]
-    errors, relative = ([hurt[a][n] - hurt[b][n] for a, b in LARGER] for n in (0, 1))
-    published = hurt["resnet50"][1] - RELATIVE_MCE
-    pairs = [f"{NAMES[a]} less {NAMES[b]}" for a, b in LARGER]
     people = [told[f"people less {name}"] for name in NETWORKS]
     full = [NAMES[name] for name in NETWORKS]
     rises = [f"{NAMES[b]} less {NAMES[a]}" for a, b in pairwise(NETWORKS)]
@@ -192,19 +196,53 @@ def claims(data: Tables) -> list[tuple[str, str, str]]:
         ("7 accuracy has the published order", listed(rises, steps), each_above(steps, 0)),
         ("8 the pictures are easier than validation pictures", listed(full, above),
          each_above(above, 0.05)),
+        *corruption_claims(judged(data, "corruption")),
+        *kept.claims(judged(data, "attacked"), data["corruption"]),
+        *helped.claims(judged(data, "defended")),
+        *moved.claims(judged(data, "dynamic"), data["corruption"]),
+    ]  # fmt: skip
+
+
+def corruption_claims(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """Claims 9 to 11."""
+    hurt = corruption_of(rows)
+    errors, relative = ([hurt[a][n] - hurt[b][n] for a, b in LARGER] for n in (0, 1))
+    published = hurt["resnet50"][1] - RELATIVE_MCE
+    pairs = [f"{NAMES[a]} less {NAMES[b]}" for a, b in LARGER]
+    return [
         ("9 the better network has the smaller mCE", listed(pairs, errors), each_above(errors, 0)),
         ("10 and the smaller relative mCE", listed(pairs, relative), each_above(relative, 0)),
         ("11 ResNet-50 has the published relative mCE", str(published.interval()),
          each_within([published], 0.15)),
-        *kept.claims(judged(data["attacked"]), data["corruption"]),
-        *helped.claims(judged(data["defended"])),
-        *moved.claims(judged(data["dynamic"]), data["corruption"]),
     ]  # fmt: skip
 
 
-def judged(rows: Sequence[Row]) -> list[Row]:
-    """Answers of the second run; the first is its pilot."""
-    return [row for row in rows if row["round"] >= SECOND]
+def runs_of(data: Tables, name: str) -> list[list[Row]]:
+    """Answers of each run that there is."""
+    ends = *RUNS[name][1:], np.inf
+    runs = [[row for row in data[name] if first <= row["round"] < end]
+            for first, end in zip(RUNS[name], ends, strict=True)]  # fmt: skip
+    return [run for run in runs if run]
+
+
+def judged(data: Tables, name: str) -> list[Row]:
+    """Answers of the last run."""
+    return runs_of(data, name)[-1]
+
+
+def before(data: Tables) -> list[tuple[str, str, int, str, str]]:
+    """What the runs before said of the claims that were asked again."""
+    said = {
+        "corruption": corruption_claims,
+        "attacked": lambda rows: kept.claims(rows, data["corruption"]),
+        "defended": helped.claims,
+    }
+    return [
+        (claim, name, len({row.get("picture", n) for n, row in enumerate(rows)}), found, verdict)
+        for key, told in said.items()
+        for name, rows in zip(("first", "second"), runs_of(data, key)[:-1], strict=False)
+        for claim, found, verdict in told(rows)
+    ]
 
 
 def ends(row: Row) -> str:
@@ -233,7 +271,7 @@ def from_data(data: Tables) -> dict[str, str]:
     """The places of README.md, from the files beside it."""
     cues, answers = cues_of(data["cue"])
     told = {row["what"]: row for row in data["published"]}
-    right, hurt = accuracy_of(data["clean"]), corruption_of(data["corruption"])
+    right, hurt = accuracy_of(data["clean"]), corruption_of(judged(data, "corruption"))
     known = {row["network"]: row for row in data["calibration"]}
     main, shapes = [], []
     for name in NETWORKS:
@@ -264,7 +302,7 @@ def from_data(data: Tables) -> dict[str, str]:
         (shown, percent(told[what]["value"], told[what]["low"], told[what]["high"]))
         for what, shown in names.items()
     ]
-    pictures = len(data["corruption"])
+    pictures = len(judged(data, "corruption"))
     return {
         "main": markdown(("network", "shape bias", "accuracy", "published top-1", "ECE",
                           "mCE", "relative mCE"), main)
@@ -274,9 +312,11 @@ def from_data(data: Tables) -> dict[str, str]:
                             "answers as the published ResNet-50"), shapes),
         "published": markdown(("published answers", "shape bias"), published),
         "drawn": markdown(("drawn anew", "shape bias of ResNet-50"), drawn(data["cue"])),
-        **kept.tables(judged(data["attacked"]), data["corruption"]),
-        **helped.tables(judged(data["defended"])),
-        **moved.tables(judged(data["dynamic"]), data["signs"]),
+        "before": markdown(("claim", "run", "pictures", "statistic [95 %]", "verdict"),
+                           before(data)),
+        **kept.tables(judged(data, "attacked"), data["corruption"]),
+        **helped.tables(judged(data, "defended")),
+        **moved.tables(judged(data, "dynamic"), data["signs"]),
     }  # fmt: skip
 
 

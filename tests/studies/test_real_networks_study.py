@@ -69,8 +69,8 @@ def test_no_picture_is_drawn_twice_and_severities_are_even(part: Part) -> None:
     study = part("real_networks", "study")
     drawn = list(study.rounds(1000))
     pictures = [row for _, _, rows in drawn for row in rows]
-    assert len(pictures) == len(set(pictures)) == 240
-    assert [severity for _, severity, _ in drawn] == [1, 2, 3, 4, 5] * 6
+    assert len(pictures) == len(set(pictures)) == 880
+    assert [severity for _, severity, _ in drawn] == [1, 2, 3, 4, 5] * 22
 
 
 def test_corruption_error_is_the_benchmarks(part: Part) -> None:
@@ -130,7 +130,7 @@ def test_verdicts_follow_the_plan(part: Part) -> None:
 def test_attacks_meet_the_pictures_that_were_corrupted(part: Part) -> None:
     attacks = part("real_networks", "attacks")
     some = attacks.attack_rounds(1000)
-    assert [len(rows) for rows in some] == [40] * 6
+    assert [len(rows) for rows in some] == [40] * 22
     for number, rows in enumerate(some):
         own = [row for n, _, pictures in attacks.rounds(1000) if n == number for row in pictures]
         assert set(rows) == set(own)
@@ -139,7 +139,9 @@ def test_attacks_meet_the_pictures_that_were_corrupted(part: Part) -> None:
 def test_what_is_kept_and_in_which_order(part: Part) -> None:
     """Networks that lose known shares, on pictures of which some are wrong to begin with."""
     kept = part("real_networks", "kept")
-    numbers = [row for _, _, some in kept.rounds(1000) for row in some][:160]
+    places = [(n, s, row) for n, s, some in part("real_networks", "study").rounds(1000)
+              for row in some][:160]  # fmt: skip
+    numbers = [row for _, _, row in places]
     stands = dict(zip(kept.NETWORKS, (10, 30, 50, 70, 90), strict=True))
     # 150 of 160 are right as they are; at the first radius so many of these, at the next none.
     rows: list[dict[str, Any]] = []
@@ -148,8 +150,9 @@ def test_what_is_kept_and_in_which_order(part: Part) -> None:
         rows.append(
             {"picture": number, **(marks if place < 150 else dict.fromkeys(stands, "." * 6))}
         )
-    hurt = [{n: "x" + "x" * (k // 10) + "." * (15 - k // 10) for n, k in stands.items()}
-            for _ in numbers]  # fmt: skip
+    hurt = [{"round": number, "severity": s,
+             **{n: "x" + "x" * (k // 10) + "." * (15 - k // 10) for n, k in stands.items()}}
+            for number, s, _ in places]  # fmt: skip
     rates = kept.kept(kept.flags_of(rows))
     for name, count in stands.items():
         assert rates["0.25/255"][name].value == pytest.approx(count / 150)
@@ -162,7 +165,8 @@ def test_what_is_kept_and_in_which_order(part: Part) -> None:
     told = {claim.split()[0]: verdict for claim, _, verdict in kept.claims(rows, hurt)}
     assert told == {"12": "held", "13": "held", "14": "held", "15": "held"}
     # The other way round under corruption, and pictures that were not corrupted do not matter.
-    turned = [dict(zip(kept.NETWORKS, reversed(list(row.values())), strict=True)) for row in hurt]
+    turned = [row | dict(zip(kept.NETWORKS, [row[n] for n in reversed(kept.NETWORKS)], strict=True))
+              for row in hurt]  # fmt: skip
     more = [*rows, {**rows[0], "picture": 10**6}]
     order = kept.agreements(more, turned, ["0.25/255"])["0.25/255"]
     assert (order.correlation, order.n, order.opposite) == (pytest.approx(-1), 160, order.decided)
@@ -189,10 +193,13 @@ def test_defences_meet_pictures_at_the_severity_they_had(part: Part) -> None:
     defences = part("real_networks", "defences")
     shown = list(defences.design(1000))
     pictures = [picture for one in shown for picture in one.pictures]
-    assert len(pictures) == len(set(pictures)) == 150
-    corrupted = {(s, row) for n, s, rows in defences.rounds(1000) if n < 4 for row in rows}
-    assert {(one.severity, picture) for one in shown for picture in one.pictures} <= corrupted
-    for number in range(6):
+    assert len(pictures) == len(set(pictures)) == 525
+    for runs, first, end in (((*defences.FIRST, *defences.SECOND), 0, 4), (defences.THIRD, 6, 22)):
+        drawn = defences.rounds(1000)
+        corrupted = {(s, row) for n, s, rows in drawn if first <= n < end for row in rows}
+        own = [one for one in shown if one.round in runs]
+        assert {(one.severity, picture) for one in own for picture in one.pictures} <= corrupted
+    for number in defences.ROUNDS:
         own = [one for one in shown if one.round == number]
         assert sorted(name for one in own for name in one.corruptions) == sorted(BENCHMARK)
     met = {(one.severity, name) for one in second_run(part) for name in one.corruptions}
@@ -200,9 +207,9 @@ def test_defences_meet_pictures_at_the_severity_they_had(part: Part) -> None:
 
 
 def second_run(part: Part) -> list[Any]:
-    """What is shown in the run that is judged: each severity meets each corruption once."""
+    """What is shown in five rounds: each severity meets each corruption once."""
     defences = part("real_networks", "defences")
-    return [one for one in defences.design(1000) if one.round >= defences.SECOND]
+    return [one for one in defences.design(1000) if one.round in defences.SECOND]
 
 
 def defended_rows(part: Part, right: Callable[[str, str, int, int], bool]) -> list[dict[str, Any]]:
@@ -263,7 +270,8 @@ def test_what_stands_against_a_search_is_told(part: Part) -> None:
     """Networks that lose known shares of the validated pictures that they have right."""
     moved = part("real_networks", "moved")
     study = part("real_networks", "study")
-    numbers = [row for _, _, some in study.rounds(1000) for row in some][:160]
+    places = [(n, s, row) for n, s, some in study.rounds(1000) for row in some][:160]
+    numbers = [row for _, _, row in places]
     falls = dict(zip(study.NETWORKS, (90, 70, 50, 30, 10), strict=True))
     rows: list[dict[str, Any]] = []
     for place, number in enumerate(numbers):
@@ -271,7 +279,9 @@ def test_what_stands_against_a_search_is_told(part: Part) -> None:
         start = "xxx" if place < 140 else ".xx" if place < 150 else "x.."
         marks = {n: f"{start}x{'.x'[count <= place < 140]}" for n, count in falls.items()}
         rows.append({"picture": number, **marks})
-    hurt = [{n: "x" * (16 - k // 10) + "." * (k // 10) for n, k in falls.items()} for _ in numbers]
+    hurt = [{"round": number, "severity": severity,
+             **{n: "x" * (16 - k // 10) + "." * (k // 10) for n, k in falls.items()}}
+            for number, severity, _ in places]  # fmt: skip
     found = moved.matched(moved.flags_of(rows))
     for name, count in falls.items():
         sa, pa, fmr = (one.value for one in found[name])
@@ -279,7 +289,8 @@ def test_what_stands_against_a_search_is_told(part: Part) -> None:
         assert fmr == pytest.approx((140 - count) / 140)
     told = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(rows, hurt)}
     assert told == {"22": "held", "23": "held", "24": "did not hold"}
-    turned = [dict(zip(study.NETWORKS, reversed(list(row.values())), strict=True)) for row in hurt]
+    turned = [row | dict(zip(falls, [row[n] for n in reversed(falls)], strict=True))
+              for row in hurt]  # fmt: skip
     assert moved.claims(rows, turned)[-1][-1] == "held"
     fewer = [{k: v for k, v in row.items() if k != "lite2"} for row in rows]
     said = {claim.split()[0]: verdict for claim, _, verdict in moved.claims(fewer, hurt)}
