@@ -3,7 +3,8 @@
     python studies/gather.py
 
 reads the tables of claims in studies/*/README.md, which follow from the data beside them, and fills
-studies/README.md.
+studies/README.md; and the table of the published networks, which stands there and in the README of
+the repository.
 """
 
 from __future__ import annotations
@@ -82,18 +83,23 @@ TITLES = {
 }  # fmt: skip
 
 
-def rows(study: str, place: str) -> list[dict[str, str]]:
-    """A table of a study's page."""
+def place_of(study: str, place: str) -> str:
+    """What a place of a study's page is filled with."""
     page = (HERE / study / "README.md").read_text(encoding="utf-8")
     mark = re.compile(rf"<!-- {re.escape(place)} -->\n(.*?)<!-- end -->", re.DOTALL)
     found = mark.search(page)
     if found is None:
         raise ValueError(f"studies/{study}/README.md has no table {place}")
-    if not found[1].startswith("|"):  # words say why there is no table yet
+    return found[1].strip()
+
+
+def rows(study: str, place: str) -> list[dict[str, str]]:
+    """A table of a study's page."""
+    text = place_of(study, place)
+    if not text.startswith("|"):  # words say why there is no table yet
         return []
     header, _, *body = (
-        [cell.strip() for cell in line.strip().strip("|").split("|")]
-        for line in found[1].strip().splitlines()
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines()
     )
     return [dict(zip(header, cells, strict=True)) for cells in body]
 
@@ -134,8 +140,13 @@ def found_in(source: Source, row: dict[str, str]) -> str:
     return "; ".join(f"{part['part']} {part[source.found]}" for part in own)
 
 
+def networks() -> dict[str, str]:
+    """The published networks, for both pages."""
+    return {"networks": place_of("real_networks", "main")}
+
+
 def gathered() -> dict[str, str]:
-    """The places of README.md."""
+    """The places of README.md beside this file."""
     tables, counted = {}, []
     for name, sources in PAPERS.items():
         body = [row for source in sources for row in claims(source)]
@@ -147,4 +158,5 @@ def gathered() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    fill(HERE / "README.md", gathered())
+    fill(HERE / "README.md", gathered() | networks())
+    fill(HERE.parent / "README.md", networks())

@@ -104,9 +104,11 @@ def test_the_page_of_all_claims_says_what_the_studies_say() -> None:
     assert spec.loader is not None
     gather = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gather)
-    made = gather.gathered()
+    made = gather.gathered() | gather.networks()
     text = page.read_text(encoding="utf-8")
     assert filled(text, made) == text
+    front = (STUDIES.parent / "README.md").read_text(encoding="utf-8")
+    assert filled(front, gather.networks()) == front
     verdicts = {row[2] for sources in gather.PAPERS.values() for s in sources
                 for row in gather.claims(s)}  # fmt: skip
     assert verdicts <= set(gather.VERDICTS)
