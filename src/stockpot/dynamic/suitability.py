@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -25,8 +27,17 @@ def given_back(task: Task, pixels: Tensor) -> float:
     return float(-10 * (made - pixels).square().mean().log10())
 
 
-def generator_notes(generator: Generator, data: str, size: ImageSize, psnr: float) -> list[str]:
-    """What the result must say of a generator on data of this name and size."""
+def generator_notes(
+    generator: Generator, data: str, size: ImageSize, psnr: Callable[[], float]
+) -> list[str]:
+    """What the result must say of a generator on data of this name and size.
+
+    Args:
+        generator: what changes the images.
+        data: the name of the dataset.
+        size: of its images.
+        psnr: how well the generator gives them back, asked only where it matters: it takes a pass.
+    """
     notes = []
     inner = working_size(generator, size)
     if inner != size:
@@ -37,11 +48,11 @@ def generator_notes(generator: Generator, data: str, size: ImageSize, psnr: floa
         seen = ", ".join(f"{name} ({side} px)" for name, side in training.sides.items())
         notes.append(
             f"the generator {training.name} has not learned from pictures like these ({data}, "
-            f"{size} px) but from {seen}: it gives them back at {psnr:.1f} dB; {hint}"
+            f"{size} px) but from {seen}: it gives them back at {psnr():.1f} dB; {hint}"
         )
-    elif training is None and psnr < POOR:
+    elif training is None and (found := psnr()) < POOR:
         notes.append(
-            f"the generator {generator.name} gives these images back at only {psnr:.1f} dB, so it "
+            f"the generator {generator.name} gives these images back at only {found:.1f} dB, so it "
             f"does not suit them; {hint}"
         )
     return notes

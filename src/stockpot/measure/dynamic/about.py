@@ -58,7 +58,7 @@ def with_vocabulary(setting: Setting, vocabulary: Vocabulary, model: Classifier)
 def about_generator(task: Task, model: Classifier, data: Dataset, few: Tensor) -> list[str]:
     """Whether it suits the data, and whether it learned through the model's own eyes."""
     size = ImageSize(*few.shape[-2:])
-    notes = generator_notes(task.generator, data.name, size, given_back(task, few))
+    notes = generator_notes(task.generator, data.name, size, lambda: given_back(task, few))
     training = getattr(task.generator, "upbringing", None)
     if training is None or not training.perception:
         return notes
