@@ -15,7 +15,7 @@ from stockpot.results.contrast import level_with_best
 from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
 from stockpot.results.paired.significance import holm, sign_test
-from stockpot.results.paired.words import as_markdown, word
+from stockpot.results.paired.words import as_markdown, told_apart, word
 from stockpot.results.schema import CellResult
 from stockpot.results.store import ResultStore
 
@@ -87,6 +87,34 @@ def test_what_changed_is_found_by_class_and_by_condition() -> None:
     assert (change.name, change.severity) == ("snow", 3)
     assert word(found.rows[0]) == "worse"
     assert "class 3" in as_markdown(found)
+
+
+def test_one_difference_has_one_verdict() -> None:
+    """A norm is a row and a condition: what is not told among all rows is not told among norms."""
+    right = {"correct": np.arange(100) < 60, "robust:linf:8/255": np.arange(100) < 40,
+             "robust:l1:12": np.arange(100) < 20}  # fmt: skip
+    less = {name: flags.copy() for name, flags in right.items()}
+    less["robust:linf:8/255"][10:] = False
+    less["robust:l1:12"][:8] = False
+    less["robust:l1:12"][90] = True
+    sides = [
+        cell.model_copy(update={"key": cell.key.model_copy(update={"measure": "adversarial"})})
+        for cell in (corruption_cell("a", right), corruption_cell("b", less))
+    ]
+    found = stockpot.compare(*sides)
+    rows = {row.metric.replace(":", " "): row for row in found.rows}
+    (norms,) = [part for part in found.changes if part.by == "condition"]
+    assert {change.name for change in norms.changes} < rows.keys()
+    for change in norms.changes:
+        assert change.p_value == rows[change.name].p_value
+        assert change.p_adjusted == rows[change.name].p_adjusted
+        told = rows[change.name].verdict != "not told apart"
+        assert told_apart(change, found.confidence) == told
+    lesser = rows["robust l1 12"]
+    assert lesser.p_value < 0.05 < lesser.p_adjusted  # so the two corrections would differ
+    # A margin asks another question of the rows; what changed is still about no difference.
+    wide = stockpot.compare(*sides, margin=0.2)
+    assert wide.changes[-1].changes[0].p_adjusted < 0.05
 
 
 def test_what_is_not_alike_is_left_out_and_said() -> None:

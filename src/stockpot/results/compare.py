@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.results.contrast import Verdict
-from stockpot.results.paired.answers import SEARCHED, Answers, Both, answers, judged
+from stockpot.results.paired.answers import (
+    SEARCHED,
+    Answers,
+    Both,
+    answers,
+    condition_of,
+    judged,
+)
 from stockpot.results.paired.changes import Changes, changes
 from stockpot.results.paired.pairing import Results, by_model, matched, pairs
 from stockpot.results.paired.significance import holm, sign_test, standard_error, t_test
@@ -122,7 +129,8 @@ def compare(
             f"nothing to compare: no cell of both stands on the same images.{why}",
             hint="Measure both with the same data, measures and settings.",
         )
-    return Comparison(_together(rows, confidence), left_out, changed, confidence)
+    told = _together(rows, confidence)
+    return Comparison(told, left_out, [_as_told(part, told) for part in changed], confidence)
 
 
 def _together(rows: Sequence[Compared], confidence: float) -> list[Compared]:
@@ -133,6 +141,22 @@ def _together(rows: Sequence[Compared], confidence: float) -> list[Compared]:
         told = word if p <= 1 - confidence else "not told apart"
         found.append(row._replace(p_adjusted=p, verdict=told))
     return found
+
+
+def _as_told(part: Changes, rows: Sequence[Compared]) -> Changes:
+    """The changes, of which those that are rows too count as they do there: one difference has one
+    verdict. A row with a margin asks another question."""
+    where = part.first, part.second, part.data, part.measure
+    known = {
+        condition_of(row.metric): row.p_adjusted
+        for row in rows
+        if part.by == "condition" and not row.margin and row[:4] == where
+    }
+    as_there = [
+        change._replace(p_adjusted=known.get(change.name, change.p_adjusted))
+        for change in part.changes
+    ]
+    return part._replace(changes=as_there)
 
 
 class _Delta:

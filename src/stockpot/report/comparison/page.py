@@ -146,10 +146,10 @@ def _section(number: int, part: Changes, confidence: float, pictures: Pictures) 
         f"The largest changes of {part.of} {what}; "
         f"{len(told)} of those shown count among all of them."
     )
+    among = f"Among all {part.of}, or among all rows where this is one of them: Holm's correction"
     columns = [
         Column(part.by, number=False), Column("A"), Column("B"), Column("A - B"),
-        Column("A is", number=False), Column("p", note=f"Among all {part.of}: Holm's correction"),
-        Column("images"),
+        Column("A is", number=False), Column("p", note=among), Column("images"),
     ]  # fmt: skip
     rows = []
     for change in part.changes:

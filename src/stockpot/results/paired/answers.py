@@ -57,11 +57,16 @@ def conditions(first: CellResult, second: CellResult) -> dict[str, Both]:
     for name in shared(first, second):
         if ":" in name and _whole(first, second, name):
             # A corruption's name is followed by its severity; other names say all they say.
-            place = name.rpartition(":")[0] if _is_copy(first, name) else name.replace(":", " ")
+            place = name.rpartition(":")[0] if _is_copy(first, name) else condition_of(name)
             found.setdefault(place, []).append(_both(first, second, name))
     if len(found) < 2:
         return {}
     return {place: Both(*np.mean(parts, axis=0)) for place, parts in found.items()}
+
+
+def condition_of(record: str) -> str:
+    """The name of a condition that has a record of its own."""
+    return record.replace(":", " ")
 
 
 def judged(first: CellResult, second: CellResult) -> NDArray[np.bool_]:

@@ -28,7 +28,8 @@ class Change(NamedTuple):
     high: float
     p_value: float
     p_adjusted: float
-    """Among all classes, or all conditions, of this score (Holm)."""
+    """Among all classes, or all conditions, of this score (Holm); of a comparison, among all of its
+    rows where this is one of them."""
     n: int
     rows: tuple[int, ...]
     """Images that tell them apart most, those that speak for the change first."""
