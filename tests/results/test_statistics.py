@@ -55,7 +55,22 @@ def test_paired_interval_uses_the_pairing() -> None:
 def test_equal_models_do_not_differ() -> None:
     flags = np.random.default_rng(0).random(500) < 0.7
     result = paired_bootstrap(flags, flags)
-    assert (result.difference, result.low, result.high, result.p_value) == (0, 0, 0, 1)
+    assert (result.difference, result.p_value) == (0, 1)
+    # Five hundred images without a difference leave room for a few that have one.
+    assert result.high == -result.low == wilson(0, 500).high
+    assert 0.007 < result.high < 0.008
+
+
+def test_images_that_all_say_the_same_are_not_certain() -> None:
+    """Of a true rate, the interval for all of n images alike covers it as often as it claims."""
+    one = paired_bootstrap([1.0], [0.0])
+    assert one.low < 0 < one.difference == one.high == 1
+    for n in (3, 10, 40):
+        low = paired_bootstrap(np.ones(n), np.zeros(n)).low
+        # At a difference right at the end, all of n images are for one side in 1 to 9 of 100 cases.
+        assert 0.01 < ((1 + low) / 2) ** n < 0.09
+    grouped = paired_bootstrap(np.ones(40), np.zeros(40), groups=np.arange(40) // 10)
+    assert grouped.low == paired_bootstrap(np.ones(4), np.zeros(4)).low
 
 
 def test_grand_mean_resamples_images_jointly() -> None:

@@ -192,8 +192,13 @@ def difference_of(
     # One resample is added to each side: with finitely many a p value of 0 cannot be claimed.
     below, above = (means <= 0).sum() + 1, (means >= 0).sum() + 1
     p_value = min(1.0, 2.0 * float(min(below, above)) / (len(means) + 1))
-    value = float(delta.mean())
-    return PairedDifference(value, interval.low, interval.high, p_value, delta.size, clusters)
+    value, low, high = float(delta.mean()), interval.low, interval.high
+    if low == high and abs(value) <= 1:
+        # Where all differences are alike, so are all draws, as if few images made it certain: as
+        # many more may differ as Wilson allows, by as much as right and wrong can.
+        other = wilson(0, clusters, confidence).high
+        low, high = value - other * (1 + value), value + other * (1 - value)
+    return PairedDifference(value, low, high, p_value, delta.size, clusters)
 
 
 def bootstrap_grand_mean(
