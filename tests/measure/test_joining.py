@@ -171,7 +171,8 @@ def test_who_is_new_begins_while_a_gpu_is_busy(
         done=lambda result, *_: told.append(result.key.model),
     )
     assert numbers(together) == expected
-    assert told == [Path(folder).name for folder in four]
+    # Two are loaded at a time, and whichever is there first may end first.
+    assert sorted(told) == [Path(folder).name for folder in four]
     # All are there after the first step: each begins at once, or after those before it.
     assert len(set(asked[:5])) == (4 if busy else 1)
 
