@@ -14,7 +14,9 @@ from torch import Tensor
 
 from stockpot.checkpoints import mapped_file
 from stockpot.checkpoints.locate import locate
+from stockpot.checkpoints.on_gpu import tensors_on
 from stockpot.checkpoints.open import copied_tensors, open_checkpoint
+from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import TensorInfo
 from stockpot.errors import BadCheckpointError
 
@@ -113,6 +115,23 @@ def test_copies_are_what_is_in_the_files_however_little_a_call_reads(
     assert all(found[name].dtype == STATE[name].dtype for name in STATE)
     if most > 99:
         assert len(calls) == len(source.files)
+
+
+@pytest.mark.parametrize("make", [single, sharded])
+@pytest.mark.parametrize("piece", [7, 1 << 20], ids=["in pieces", "at once"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_tensors_that_go_to_a_device_as_they_are_read_are_what_is_in_the_files(
+    make, piece: int, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("stockpot.checkpoints.on_gpu.PIECE", piece)
+    source = open_checkpoint(make(tmp_path / "a"))
+    assert isinstance(source, SafetensorsSource)
+    found = tensors_on(source, torch.device(device))
+    assert found.keys() == STATE.keys()
+    assert all(torch.equal(found[name].cpu(), STATE[name]) for name in STATE)
+    assert all(found[name].dtype == STATE[name].dtype for name in STATE)
+    assert {values.device.type for values in found.values()} == {device}
+    assert all(values.storage_offset() == 0 for values in found.values())  # fit for every kernel
 
 
 def test_headers_alone_are_read(tmp_path: Path) -> None:

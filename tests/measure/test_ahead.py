@@ -65,7 +65,8 @@ def test_models_are_loaded_beside_each_other_and_read_once(
 
     monkeypatch.setattr("stockpot.models.huggingface.plain_network", met)
     monkeypatch.setattr(MappedFile, "fill", noted)
-    with holding_models(), Loading(asked, CPU, 2**30):
+    with holding_models(), Loading(asked, CPU, 2**30) as loading:
+        loading.begin()
         opened = [open_cell(one.cell, one.key) for one in asked]
     assert sorted(read) == [folder / "model.safetensors" for folder in three]
     for folder, found in zip(three, opened, strict=True):

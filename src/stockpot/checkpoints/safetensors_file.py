@@ -107,6 +107,23 @@ class SafetensorsSource:
             self._mapped[file].fill(places)
         return made
 
+    def within(self, number: int) -> list[tuple[str, int, TensorInfo]]:
+        """The tensors of a file: name, first byte, and what it is."""
+        return [
+            (name, place.offset, place.info)
+            for name, place in self._places.items()
+            if place.file == number
+        ]
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """From which byte to which the tensors of a file lie in it."""
+        ends = [(begin, begin + info.nbytes) for _, begin, info in self.within(number)]
+        return (min(ends)[0], max(stop for _, stop in ends)) if ends else (0, 0)
+
+    def read_into(self, number: int, begin: int, room: Tensor) -> None:
+        """Fill memory of somebody's own with the bytes of a file from one on."""
+        self._mapped[number].fill([(begin, room)])
+
     def stretch(self, name: str, start: int, stop: int) -> Tensor:
         file, offset, info = self._place(name)
         if stop <= start:

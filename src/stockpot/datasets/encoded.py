@@ -8,19 +8,19 @@ mode, which decodes at half the size, is left alone: it changes pixels, and pict
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from stockpot.datasets.pictures import BROKEN, Encoded, open_rgb
 from stockpot.datasets.stream import ahead, processes
 from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.datasets.stream.geometry import Fit, told
+from stockpot.datasets.stream.joined import Joined
 from stockpot.engine.cores import usable_cores
 from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
@@ -70,25 +70,30 @@ class EncodedImages:
         chunk = min(CHUNK, max(1, -(-size // workers)))
         depth = max(_AHEAD, -(-workers * chunk // size)) + 1
         starts = deque(range(0, len(self), size))
-        waiting: deque[Future[tuple[Tensor, ...]]] = deque()
-        with (
-            ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads,
-            ThreadPoolExecutor(1, thread_name_prefix="join") as joiner,
-        ):
+        waiting: deque[tuple[list[Future[None]], list[Joined]]] = deque()
+        with ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads:
+
+            def begun(start: int) -> tuple[list[Future[None]], list[Joined]]:
+                stop = min(start + size, len(self))
+                parts = [Joined(stop - start, fitted=fit is not None) for fit in fits]
+
+                def fill(at: int) -> None:
+                    found = self._decode(at, min(at + chunk, stop), fits)
+                    for part, pictures in zip(parts, found, strict=True):
+                        part.put(at - start, pictures)
+
+                return [threads.submit(fill, at) for at in range(start, stop, chunk)], parts
+
             try:
                 while starts or waiting:
                     while starts and len(waiting) < depth:
-                        start = starts.popleft()
-                        stop = min(start + size, len(self))
-                        tasks = [
-                            threads.submit(self._decode, at, min(at + chunk, stop), fits)
-                            for at in range(start, stop, chunk)
-                        ]
-                        waiting.append(joiner.submit(_all_joined, tasks, fits))
-                    yield waiting.popleft().result()
+                        waiting.append(begun(starts.popleft()))
+                    tasks, parts = waiting.popleft()
+                    for task in tasks:
+                        task.result()
+                    yield tuple(part.whole() for part in parts)
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
-                joiner.shutdown(wait=False, cancel_futures=True)
 
     def decode_ahead(self, fits: Sequence[Fit | None]) -> None:
         """Begin to decode for who will go through them with these fits; nobody waits for it.
@@ -107,8 +112,10 @@ class EncodedImages:
         ahead.begin((id(self.items), *keys), len(self), decode)
 
     @stage("decode")
-    def _decode(self, start: int, stop: int, fits: Sequence[Fit | None]) -> list[Pixels]:
-        """For each fit the pictures of some rows, N x 3 x H x W."""
+    def _decode(
+        self, start: int, stop: int, fits: Sequence[Fit | None]
+    ) -> list[tuple[Pixels, ...]]:
+        """For each fit the pictures of some rows, 3 x H x W each."""
         keys = [fit_key(fit) if self.contents else None for fit in fits]
         known = {row: self._known(row, keys) for row in range(start, stop)}
         missing = [row for row, pictures in known.items() if pictures is None]
@@ -120,14 +127,8 @@ class EncodedImages:
                 for key, pixels in zip(keys, found, strict=True):
                     if key:
                         DECODED.keep(self.contents[row], key, pixels)
-            if parts and len(missing) == stop - start:
-                return parts
         rows = [pictures for pictures in known.values() if pictures is not None]
-        stacked = []
-        for pictures, fit in zip(zip(*rows, strict=True), fits, strict=True):
-            _check_sizes([picture.shape[1:] for picture in pictures], fit)
-            stacked.append(np.stack(pictures))
-        return stacked
+        return list(zip(*rows, strict=True))
 
     def _known(self, row: int, keys: Sequence[Hashable]) -> list[Pixels] | None:
         """A picture through all fits, if it was decoded before."""
@@ -160,27 +161,3 @@ class EncodedImages:
 
     def _broken(self, row: int, problem: Exception) -> BadDataError:
         return BadDataError(f"{self.names[row]} cannot be decoded ({reason(problem)}).")
-
-
-def _all_joined(
-    tasks: Sequence[Future[list[Pixels]]], fits: Sequence[Fit | None]
-) -> tuple[Tensor, ...]:
-    parts = [task.result() for task in tasks]
-    return tuple(
-        _joined(each, fit) for each, fit in zip(zip(*parts, strict=True), fits, strict=True)
-    )
-
-
-def _joined(parts: Sequence[Pixels], fit: Fit | None) -> Tensor:
-    _check_sizes([part.shape[2:] for part in parts], fit)
-    return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts))
-
-
-def _check_sizes(sizes: Iterable[tuple[int, ...]], fit: Fit | None) -> None:
-    if len(different := set(sizes)) > 1:
-        shown = ", ".join(sorted(f"{height}x{width}" for height, width in different)[:4])
-        raise BadDataError(
-            f"expected pictures of one size in a batch, got {shown}"
-            + (" after fitting." if fit else "."),
-            hint="" if fit else "Give a `fit` that brings them to one size, as a model does.",
-        )

@@ -101,7 +101,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if there else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).item()  # `meta` is a device too, and holds no values
+        _try(device)
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
         reason = str(problem).strip().splitlines()[0]
         known = "device type at start of device string" not in reason
@@ -111,6 +111,14 @@ def pick_device(name: str) -> torch.device:
             hint="Known: auto, cpu, cuda, cuda:0, mps, ...",
         ) from problem
     return device
+
+
+@cache
+def _try(device: torch.device) -> None:
+    """Raise where it cannot be used; once it could, nobody waits for it again."""
+    import torch
+
+    torch.zeros(1, device=device).item()  # `meta` is a device too, and holds no values
 
 
 def device_name(device: torch.device) -> str:

@@ -18,6 +18,7 @@ def load_libraries(device: torch.device) -> None:
     if device.type == "cuda":
         _beside(_know_triton)
         _beside(_use, device)
+        _beside(_judge, device)
 
 
 def _use(device: torch.device) -> None:
@@ -36,6 +37,25 @@ def _use(device: torch.device) -> None:
             torch.cat((tokens, tokens), dim=1)
         pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8, device=device).float() / 255
         (pixels - pixels[:, :, :1, :1]) / pixels[:, :, :1, :1]
+    except RuntimeError:
+        return  # who needs it will hear
+
+
+def _judge(device: torch.device) -> None:
+    """What is done with answers: whether each is one, which is the best, how sure and how wrong."""
+    import torch
+    import torch.nn.functional as F
+
+    try:
+        logits = torch.ones(16, 1000, device=device)
+        labels = torch.zeros(16, dtype=torch.long, device=device)
+        known = logits.amax(dim=1).isfinite() & logits.amin(dim=1).isfinite()
+        best = torch.where(known, logits.argmax(dim=1), -1)[:, None]
+        best = torch.where(best == -1, -1, logits.topk(5, dim=1).indices)
+        ((best[:, :, None] == labels[:, None, None]) & (best != -1)[:, :, None]).any(dim=2)
+        torch.where(known, F.cross_entropy(logits, labels, reduction="none"), torch.inf)
+        logits.softmax(dim=1).amax(dim=1)
+        (~known).sum()
     except RuntimeError:
         return  # who needs it will hear
 

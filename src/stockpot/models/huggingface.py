@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from stockpot.checkpoints.folder import copy_companions
@@ -163,11 +164,19 @@ def load_to_ask(place: Resolved, *, dtype: str = "float32", name: str = "") -> C
     return found or load_huggingface(place, dtype=dtype, name=name)
 
 
-def load_plain(place: Resolved, *, name: str = "") -> Classifier | None:
-    """The same without transformers; none where it does not go."""
+def load_plain(
+    place: Resolved, *, name: str = "", device: torch.device | None = None
+) -> Classifier | None:
+    """The same without transformers; none where it does not go.
+
+    Args:
+        place: the folder.
+        name: how the model is called, if not as the folder.
+        device: a GPU that its weights go to as they are read.
+    """
     folder = place.local()
     config = read_config(folder)
-    model = plain_network(folder, config)
+    model = plain_network(folder, config, device)
     if model is None:
         return None
     return _classifier(model, folder, config["architectures"][0], name or place.text)

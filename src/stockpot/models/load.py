@@ -156,7 +156,7 @@ def load_ahead(
     own = dict(options)
 
     def load() -> Classifier:
-        found = load_plain(place, **own)
+        found = load_plain(place, **own, device=device if device.type == "cuda" else None)
         if found is None:
             raise BadCheckpointError(f"{place.text} is for transformers to load.")
         return found.to(device).eval()

@@ -72,6 +72,11 @@ class Arrivals:
         """Whether another model may arrive."""
         return bool(self._waiting) and not self._closed
 
+    def begin(self) -> None:
+        """Load those beside whom nobody is made ready any more."""
+        if self._loading is not None:
+            self._loading.begin()
+
     def take(self, *, wait: bool) -> Iterator[End]:
         """Open the next model that is there; gives the ends of cells that are not to be measured.
 

@@ -117,6 +117,10 @@ class _Task:
         """Whether another model may come."""
         return self._arrivals.more
 
+    def begin(self) -> None:
+        """Load those that are still to come."""
+        self._arrivals.begin()
+
     def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
         """Models that have arrived and see what those see that are under way."""
         yield from self._arrivals.take(wait=wait)

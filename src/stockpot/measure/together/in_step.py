@@ -38,6 +38,10 @@ class Joining(Protocol):
         """Whether another may come."""
         ...
 
+    def begin(self) -> None:
+        """Have them loaded: those who are there have what they need."""
+        ...
+
     def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
         """Those that are there now, or at least one, and ends of cells that are not measured."""
         ...
@@ -47,6 +51,9 @@ class Nobody:
     """Nobody comes later."""
 
     more = False
+
+    def begin(self) -> None:
+        """Nothing."""
 
     def take(self, *, wait: bool) -> Iterator[End | tuple[int, OpenCell]]:
         """None."""
@@ -84,6 +91,11 @@ class _Group:
 
         return told if self._pictures.room else self._progress
 
+    @property
+    def hides(self) -> bool:
+        """Whether a GPU has enough to do for Python to open another model meanwhile."""
+        return not self._pictures.room or self._queued.left >= HIDES
+
     def choose(self) -> Under | None:
         """Who takes the next step: the first that need not wait, or whoever is behind.
 
@@ -93,7 +105,7 @@ class _Group:
         under = self.under.values()
         if self._pictures.room:
             new = [one for one in under if not one.taken]
-            for one in [*new, *under] if new and self._queued.left >= HIDES else under:
+            for one in [*new, *under] if new and self.hides else under:
                 if self._pictures.ready(one.taken):
                     return one
         return min(under, key=lambda one: one.taken, default=None)
@@ -157,14 +169,18 @@ def in_step(
             one = group.choose()
             waits = one is None or not pictures.ready(one.taken)
             # With nobody to ask, or no room for what the first would ask for, others must come.
-            for arrival in coming.take(wait=one is None or (waits and pictures.full)):
+            must, several = one is None or (waits and pictures.full), group.count
+            for arrival in coming.take(wait=must) if waits or group.hides else ():
                 if isinstance(arrival, End):
                     yield arrival
                 else:
                     group.add(*arrival, around)
             yield from endings.over()
+            if waits and group.count > several:
+                continue  # who has come may find a picture that is there
             if one is not None and not (waits and coming.more):
                 yield from _stepped(one, group, endings)
+                coming.begin()
             elif one is not None:
                 with stage("decode"):  # whichever comes first, a picture or a model
                     time.sleep(_PAUSE)

@@ -30,7 +30,9 @@ class Loading:
     there.
 
     What threads do not load (another library does, or there is no room) counts as being there: it
-    is for the one who opens it to load.
+    is for the one who opens it to load. The first is loaded at once, the others when somebody says
+    so or waits for one: Python runs in one thread, and to make the first one's passes takes it as
+    long as to load several others.
     """
 
     def __init__(self, asked: Sequence[Asked], device: torch.device, room: int) -> None:
@@ -45,6 +47,7 @@ class Loading:
         self._moved = threading.Condition()
         self._left = deque(_fitting(asked, room))
         self._coming = {one.number for one in self._left}
+        self._first = self._left[0].number if self._left else None
         self._began = False
         if device.type == "cuda":
             # Memory of models that are gone may still be read by passes that are under way.
@@ -74,18 +77,27 @@ class Loading:
         """Whether nobody is loading the model of this cell, or will."""
         return number not in self._coming
 
+    def begin(self) -> None:
+        """Load the others too."""
+        if self._began:
+            return
+        with self._moved:
+            self._began = True
+            self._moved.notify_all()
+
     def wait(self, number: int) -> None:
         """Until it is there."""
+        if number != self._first:
+            self.begin()
         with self._moved:
             while number in self._coming:
                 self._moved.wait()
 
     def _work(self, turn: int) -> None:
-        with self._moved:
-            while turn and not self._began:  # the first model comes soonest when it comes alone
-                self._moved.wait()
         while True:
             with self._moved:
+                while not self._began and (turn or self._first not in self._coming):
+                    self._moved.wait()
                 one = self._left.popleft() if self._left else None
             if one is None:
                 return
@@ -93,7 +105,6 @@ class Loading:
                 self._load(one)
             with self._moved:
                 self._coming.discard(one.number)
-                self._began = True
                 self._moved.notify_all()
 
     def _load(self, one: Asked) -> None:

@@ -56,7 +56,10 @@ class OpenCell:
         return Context(
             self.device,
             batch_of(
-                cell.batch_size, self.device, size.height * size.width if cell.passes else None
+                cell.batch_size,
+                self.device,
+                size.height * size.width if cell.passes else None,
+                len(self.data),
             ),
             cell.seed,
             progress,

@@ -12,20 +12,23 @@ _PIXELS = {"cpu": 256 * 64 * 64, "cuda": 512 * 224 * 224}
 _MOST, _USUAL = 2048, 256
 
 
-def batch_of(size: int | str, device: torch.device, pixels: int | None) -> int:
-    """Images of a batch: the number itself, or for `auto` a power of two by device and size.
+def batch_of(size: int | str, device: torch.device, pixels: int | None, count: int = 0) -> int:
+    """Images of a batch: the number itself, or for `auto` what suits device and size.
 
     Args:
-        size: a number, or `auto`.
+        size: a number, or `auto`: a power of two, or so much less that all batches are equal, since
+            a recorded pass takes as long for a batch that is not full.
         device: where the network is.
         pixels: of one image at the network's size; none where more than passes takes memory.
+        count: how many images there are, where that is known.
     """
     if isinstance(size, int):
         return size
     if pixels is None:
         return _USUAL
     room = _PIXELS.get(device.type, _PIXELS["cpu"]) // max(pixels, 1)
-    return min(_MOST, max(16, 1 << max(room, 1).bit_length() - 1))
+    most = min(_MOST, max(16, 1 << max(room, 1).bit_length() - 1))
+    return -(-count // -(-count // most)) if count else most
 
 
 class Halving:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from stockpot.checkpoints.on_gpu import tensors_on
 from stockpot.checkpoints.open import copied_tensors, open_checkpoint
+from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.errors import UserError
 from stockpot.models.plain import resnet, vit
 from stockpot.models.plain.answer import settings
@@ -20,10 +23,17 @@ _MADE = {
 }
 
 
-def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
+def plain_network(
+    folder: Path, config: dict[str, Any], device: torch.device | None = None
+) -> nn.Module | None:
     """The network in float32 and evaluation mode; none where transformers must load it.
 
     What is wrong with a folder is for transformers to say too.
+
+    Args:
+        folder: where its weights lie.
+        config: what its `config.json` says.
+        device: a GPU that the weights go to at once; otherwise they are in the machine's memory.
     """
     kind = str(config.get("model_type"))
     if kind not in _MADE or "id2label" not in config:
@@ -41,8 +51,11 @@ def plain_network(folder: Path, config: dict[str, Any]) -> nn.Module | None:
         found = {rename(name): (name, info.shape) for name, info in source.tensors().items()}
         if {name: tuple(shape) for name, (_, shape) in found.items()} != pattern.shapes:
             return None
-        # Copied: what shares memory with a file would fail when somebody shortens it.
-        weights = copied_tensors(source, source.tensors())
+        if device is not None and isinstance(source, SafetensorsSource):
+            weights = tensors_on(source, device)
+        else:
+            # Copied: what shares memory with a file would fail when somebody shortens it.
+            weights = copied_tensors(source, source.tensors())
     except (UserError, OSError):
         return None
     own = {name: weights[found[name][0]] for name in pattern.shapes}
