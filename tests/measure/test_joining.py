@@ -173,8 +173,8 @@ def test_who_is_new_begins_while_a_gpu_is_busy(
     assert numbers(together) == expected
     # Two are loaded at a time, and whichever is there first may end first.
     assert sorted(told) == [Path(folder).name for folder in four]
-    # All are there in the second step, since others are loaded after the first: each begins at once, or after those before it; one may
-    # still begin where the next batch of those is late.
+    # All are there in the second step, others being loaded after the first: each begins at once,
+    # or after those before it; one may still begin where the next batch of those is late.
     begun = len(set(asked[:6]))
     assert begun == 4 if busy else begun < 4
 

@@ -16,7 +16,8 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.run import measure
 from stockpot.results import store as stores
-from stockpot.results.samples import read_samples, samples_path
+from stockpot.results.samples import read_samples
+from stockpot.results.samples_file import samples_path
 from stockpot.results.store import load_results, result_files
 
 DATA = make_dataset(24)

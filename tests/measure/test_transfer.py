@@ -17,7 +17,7 @@ from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.run import measure
 from stockpot.measure.transfer import matrix, shares, transfer
-from stockpot.results.samples import samples_path
+from stockpot.results.samples_file import samples_path
 from stockpot.results.store import load_results, read_result, result_files
 
 

@@ -27,6 +27,7 @@ from stockpot.models.load import load_model
 from stockpot.score.predictions import watching
 from towers import of_hub
 
+COUNTS = (1, 511, 512, 513, 10_000)
 CPU = torch.device("cpu")
 
 
@@ -296,6 +297,9 @@ def test_auto_takes_fewer_large_pictures_than_small_ones() -> None:
     assert sizes == [1024, 256, 16, 16]
     assert batch_of("auto", torch.device("cuda"), 224 * 224) == 512
     assert batch_of("auto", CPU, None) == 256
+    assert batch_of("auto", CPU, 224 * 224, 10_000) == batch_of("auto", CPU, 224 * 224)
+    of_some = {count: batch_of("auto", torch.device("cuda"), 224 * 224, count) for count in COUNTS}
+    assert of_some == {1: 1, 511: 511, 512: 512, 513: 257, 10_000: 500}
 
 
 @pytest.mark.gpu

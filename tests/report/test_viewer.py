@@ -20,7 +20,7 @@ from stockpot.measure.samples.pictures import DatasetPictures
 from stockpot.report.viewer.collect import collect
 from stockpot.report.viewer.sheets import told_apart, write_sheets
 from stockpot.report.viewer.site import write_site
-from stockpot.results.samples import samples_path
+from stockpot.results.samples_file import samples_path
 from stockpot.results.store import ResultStore, load_results, result_files
 from stockpot.run.folder import prune
 from stockpot.run.follow import preview, run

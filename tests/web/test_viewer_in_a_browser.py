@@ -16,7 +16,7 @@ from browsing import no_overflow, violations
 from commands import invoke
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.measure.run import measure
-from stockpot.results.samples import samples_path
+from stockpot.results.samples_file import samples_path
 from stockpot.results.store import result_files
 
 EVIL = '<img src=x onerror="window.hacked=1">'

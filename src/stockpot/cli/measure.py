@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from stockpot.cli.beginning import has_begun
+from stockpot.cli.beginning import has_begun, settled
 from stockpot.cli.options import (
     AsJson,
     BatchSize,
@@ -99,6 +99,7 @@ def command(
         from stockpot.cli.scores import print_scores
         from stockpot.measure.run import measure
 
+        settled()
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     say_where(device, precision, compiled)
     progress = ImageProgress(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -62,6 +63,8 @@ def _judge(device: torch.device) -> None:
 
 def _know_triton() -> None:
     """Triton hashes all of itself before it looks up the first kernel, and keeps the hash."""
+    if "triton.runtime.cache" in sys.modules:
+        return  # whoever has imported it knows the hash, or is about to: it would be made twice
     try:
         from triton.runtime.cache import triton_key
 

@@ -37,7 +37,7 @@ from stockpot.measure.specs import Models, data_specs, model_specs
 from stockpot.models.classifier import Classifier
 from stockpot.results.packed import pack_bits, pack_groups
 from stockpot.results.provenance import provenance
-from stockpot.results.samples import digest_of
+from stockpot.results.samples_file import digest_of
 from stockpot.results.schema import CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.results.trust import UNAUDITED

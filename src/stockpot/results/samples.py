@@ -6,7 +6,6 @@ of one record follow one another, in the order of the images. docs/viewer.md lis
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from stockpot.errors import UserError
 from stockpot.results.conditions import condition_of
+from stockpot.results.samples_file import digest_of, samples_path
 from stockpot.results.schema import CellResult
 
 PROTOCOL = "stockpot-samples/1"
@@ -117,11 +117,6 @@ def encode_samples(
     return sink.getvalue()
 
 
-def digest_of(content: bytes) -> str:
-    """By which a result knows the file of its records."""
-    return hashlib.sha256(content).hexdigest()
-
-
 @dataclass(frozen=True)
 class Samples:
     """The records of one cell, read as they are asked for."""
@@ -145,11 +140,6 @@ class Samples:
         starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         for start, stop in pairwise(starts):
             yield names[codes[start]], table.slice(start, stop - start)
-
-
-def samples_path(result_file: Path) -> Path:
-    """Where the records of a result file lie."""
-    return result_file.with_suffix(".samples.parquet")
 
 
 def read_samples(result_file: Path, result: CellResult) -> Samples | None:

@@ -24,7 +24,7 @@ from stockpot.results.collection import Results
 from stockpot.results.manifest import MANIFEST, read_manifest
 from stockpot.results.migration import VERSION, migrated
 from stockpot.results.provenance import package_version
-from stockpot.results.samples import samples_path
+from stockpot.results.samples_file import samples_path
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.signing import SIGNATURE
 from stockpot.results.tuning import TUNE_FILE

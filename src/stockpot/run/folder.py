@@ -17,7 +17,7 @@ from stockpot.files import write_atomic
 from stockpot.recipe import RecipeFile
 from stockpot.remote.address import refuse_address
 from stockpot.results.manifest import MANIFEST, Manifest, changing, read_manifest, write_manifest
-from stockpot.results.samples import samples_path
+from stockpot.results.samples_file import samples_path
 from stockpot.results.store import UNFINISHED, scratch_name
 
 State = Literal["present", "missing", "stale"]

@@ -17,7 +17,6 @@ from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.parts import Pieces
-from stockpot.measure.samples.table import cell_samples
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.ahead import corrupt_ahead, decode_ahead
 from stockpot.measure.together.pictures import Pictures
@@ -27,7 +26,7 @@ from stockpot.models.forward.memory import batch_of
 from stockpot.results.index.open import tell
 from stockpot.results.packed import pack_bits, pack_groups, pack_labels
 from stockpot.results.provenance import provenance
-from stockpot.results.samples import digest_of
+from stockpot.results.samples_file import digest_of
 from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.score.predictions import NON_FINITE
@@ -83,6 +82,8 @@ class OpenCell:
                 said, source = ran.context.said, self.cell.data
                 samples = None
                 if said is not None:
+                    from stockpot.measure.samples.table import cell_samples  # reads parquet
+
                     samples = cell_samples(result, self.data, said, source)
                     result = result.model_copy(update={"samples": digest_of(samples)})
                 file = self.store.save(result, samples)

@@ -6,10 +6,10 @@ from collections import deque
 
 import torch
 
-LEAD = 3
+LEAD = 6
 """Steps that Python may be ahead of a GPU: enough that it never waits for Python, and few, so that
 whose turn it is is decided late, and a model that has seen all ends before the others have."""
-HIDES = 2
+HIDES = 4
 """Steps beside which Python can prepare another model: the GPU has work as long as that takes."""
 
 

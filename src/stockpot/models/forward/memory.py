@@ -16,8 +16,8 @@ def batch_of(size: int | str, device: torch.device, pixels: int | None, count: i
     """Images of a batch: the number itself, or for `auto` what suits device and size.
 
     Args:
-        size: a number, or `auto`: a power of two, or so much less that all batches are equal, since
-            a recorded pass takes as long for a batch that is not full.
+        size: a number, or `auto`: a power of two; on a GPU so much less that all batches are equal,
+            since a recorded pass takes as long for a batch that is not full.
         device: where the network is.
         pixels: of one image at the network's size; none where more than passes takes memory.
         count: how many images there are, where that is known.
@@ -28,7 +28,7 @@ def batch_of(size: int | str, device: torch.device, pixels: int | None, count: i
         return _USUAL
     room = _PIXELS.get(device.type, _PIXELS["cpu"]) // max(pixels, 1)
     most = min(_MOST, max(16, 1 << max(room, 1).bit_length() - 1))
-    return -(-count // -(-count // most)) if count else most
+    return -(-count // -(-count // most)) if count and device.type == "cuda" else most
 
 
 class Halving:
