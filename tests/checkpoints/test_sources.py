@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stockpot.checkpoints import mapped_file
+from stockpot.checkpoints import mapped_file, on_gpu
 from stockpot.checkpoints.locate import locate
 from stockpot.checkpoints.on_gpu import tensors_on
 from stockpot.checkpoints.open import copied_tensors, open_checkpoint
@@ -131,7 +131,8 @@ def test_tensors_that_go_to_a_device_as_they_are_read_are_what_is_in_the_files(
     assert all(torch.equal(found[name].cpu(), STATE[name]) for name in STATE)
     assert all(found[name].dtype == STATE[name].dtype for name in STATE)
     assert {values.device.type for values in found.values()} == {device}
-    assert all(values.storage_offset() == 0 for values in found.values())  # fit for every kernel
+    real = [values for values in found.values() if values.is_floating_point() and len(values)]
+    assert all(values.data_ptr() % on_gpu.LINE == 0 for values in real)  # fit for every kernel
 
 
 def test_headers_alone_are_read(tmp_path: Path) -> None:

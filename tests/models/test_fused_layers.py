@@ -13,7 +13,7 @@ from torch import nn
 from pico import make_classifier
 from stockpot.models.classifier import evaluating
 from stockpot.models.forward import making
-from stockpot.models.forward.ends import ConvReLU
+from stockpot.models.forward.ends import ConvReLU, is_slow
 from stockpot.models.forward.fused import layers, tokens
 from stockpot.models.forward.normalised import Normalised
 from stockpot.models.forward.options import Forward
@@ -224,3 +224,51 @@ def test_a_product_that_bends_is_the_product_and_what_bends_it() -> None:
         bent = own._bent(rows)
         assert "gelu" not in layers._failed
         assert (bent.double() - exact).abs().amax() < 5e-4 + 2**-8 * exact.abs().amax()
+
+
+PLAIN = (1, 1), (0, 0), (1, 1), 1
+
+
+def lasting(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(len(shape) + sum(shape))
+    values = torch.randn(*shape, generator=generator)
+    return values.to(dtype).contiguous(memory_format=torch.channels_last)
+
+
+def test_convolutions_that_are_ours_are_told_by_their_shape() -> None:
+    stem, maps = lasting(64, 16, 4, 4), lasting(2, 16, 13, 11)
+    wide, inner, rest = lasting(256, 64, 1, 1), lasting(2, 64, 9, 7), lasting(2, 256, 9, 7)
+    assert is_slow(maps, stem, None, PLAIN)
+    assert is_slow(inner, wide, rest, PLAIN)
+    assert not is_slow(inner, wide, None, PLAIN)
+    assert not is_slow(maps.float(), stem.float(), None, PLAIN)
+    assert not is_slow(maps, stem, None, ((2, 2), *PLAIN[1:]))
+    assert not is_slow(inner.contiguous(), wide, rest, PLAIN)
+    assert not is_slow(lasting(2, 128, 9, 7), lasting(512, 128, 1, 1), rest, PLAIN)
+
+
+@pytest.mark.gpu
+def test_convolutions_that_are_ours_are_the_plain_ones() -> None:
+    from stockpot.models.forward.fused import convolutions
+
+    maps, weight, bias = (
+        lasting(2, 16, 13, 11).cuda(),
+        lasting(64, 16, 4, 4).cuda(),
+        torch.randn(64),
+    )
+    maps[0, 1, 3, 4] = torch.nan
+    found = convolutions.windows(maps, weight, bias.cuda().bfloat16())
+    meant = F.conv2d(maps.double(), weight.double(), bias.cuda().bfloat16().double()).relu()
+    assert torch.equal(found.isnan(), meant.isnan())
+    off = (found.double() - meant).nan_to_num(0.0).abs().amax() / meant.nan_to_num(0.0).amax()
+    assert off < 2**-8
+    maps, weight, bias = (
+        lasting(3, 64, 9, 7).cuda(),
+        lasting(256, 64, 1, 1).cuda(),
+        torch.randn(256),
+    )
+    rest = lasting(3, 256, 9, 7).cuda()
+    found = convolutions.added(maps, weight, bias.cuda().bfloat16(), rest)
+    meant = F.conv2d(maps.double(), weight.double(), bias.cuda().bfloat16().double())
+    meant = (meant + rest.double()).relu()
+    assert (found.double() - meant).abs().amax() / meant.amax() < 2**-8

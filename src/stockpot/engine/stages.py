@@ -112,10 +112,17 @@ class Clock:
             self._lanes[lane] = threading.current_thread().name
             self.spans.append(Span(name, lane, begin, time.perf_counter() - begin))
 
-    def taken(self) -> dict[str, float]:
-        """The seconds since the last time that this was asked; waits for the device."""
+    def taken(self, *, wait: bool = True) -> dict[str, float]:
+        """The seconds since the last time that this was asked.
+
+        Args:
+            wait: for the device; else what it has not passed yet is told the next time.
+        """
         self._switch()
-        self._settle()
+        if wait:
+            self._settle()
+        else:
+            self._passed()
         found, self._seconds = self._seconds, {}
         return found
 

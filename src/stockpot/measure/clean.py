@@ -25,6 +25,10 @@ from stockpot.results.statistics import bootstrap_mean
 from stockpot.score.class_space import ClassSpace
 from stockpot.types import Count
 
+_TOGETHER = 1 << 22
+"""Outputs that are scored at once: a thousand take Python as long as a million, and whoever feeds a
+GPU has little time for each batch."""
+
 
 @measures.register("clean", passes=True, splits=True, joins=True)
 @in_steps
@@ -61,15 +65,28 @@ def clean(
         confidence = logits.softmax(dim=1).amax(dim=1)
         return hits[:, 0], hits.any(dim=1), scorer.losses(logits, rows), confidence, logits
 
-    for outputs, batch in forward_batches(model, data, context, "clean", scored):
-        rows = span(batch.rows)
+    waiting: list[tuple[Tensor, slice]] = []
+
+    def score() -> None:
+        outputs = torch.cat([part for part, _ in waiting])
+        rows = slice(waiting[0][1].start, waiting[-1][1].stop)
+        waiting.clear()
         first, among, loss, sure, logits = scored(outputs, rows)
         right.append(first)
         right_top.append(among)
         losses.append(loss)
         confidences.append(sure)
         note(logits, rows)
+
+    for outputs, batch in forward_batches(model, data, context, "clean", scored):
+        waiting.append((outputs, span(batch.rows)))
+        if sum(part.numel() for part, _ in waiting) >= _TOGETHER:
+            score()
         yield None
+    if waiting:
+        score()
+    yield NUMBERS
+    # Whoever asks other models meanwhile does not wait until the device has come so far.
     correct = torch.cat(right).cpu().numpy()
     nll = torch.cat(losses).cpu().double().numpy()
     # What is no answer has no likelihood; its confidence counts as complete, and it is wrong.
@@ -77,7 +94,6 @@ def clean(
     nll = nll[answered]
     confidence = torch.cat(confidences).cpu().double().nan_to_num(1.0).numpy()
     hit = torch.cat(right_top).cpu().numpy()
-    yield NUMBERS
     seed = context.seed
     groups = None if data.groups is None else np.asarray(data.groups)
     scores = [proportion("accuracy", correct, groups=groups)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.datasets.words.conventions import words_of
@@ -159,7 +160,9 @@ def load_ahead(
         found = load_plain(place, **own, device=device if device.type == "cuda" else None)
         if found is None:
             raise BadCheckpointError(f"{place.text} is for transformers to load.")
-        return found.to(device).eval()
+        # To ask each of its tensors to move takes Python a while, and most are there already.
+        there = all(_is_on(value, device) for value in (*found.parameters(), *found.buffers()))
+        return (found if there else found.to(device)).eval()
 
     try:
         place = _place(source, own)
@@ -167,6 +170,10 @@ def load_ahead(
             kept((place, _plain(own), str(device), state), load)
     except (UserError, OSError):
         return
+
+
+def _is_on(value: Tensor, device: torch.device) -> bool:
+    return value.device.type == device.type and device.index in (None, value.device.index)
 
 
 def expected_preprocess(source: Source, options: Mapping[str, Any]) -> Preprocess | None:

@@ -133,6 +133,7 @@ class Endings:
 
     @torch.inference_mode()  # a thread has a mode of its own
     def _end(self, one: Under) -> End | Ran:
+        one.watch.settle()
         found = None
         while found is None:
             found = one.step()

@@ -125,13 +125,16 @@ class _Group:
         return found
 
     def leave(self, one: Under) -> None:
-        """A cell asks its model no more: what has passed until now is counted."""
+        """A cell asks its model no more: what has passed until now is counted.
+
+        While others are under way nobody waits for the device, which would have nothing to do then:
+        what is queued there counts as theirs.
+        """
         among = list(self.under.values())
-        divide(self._clock.taken(), among)
+        divide(self._clock.taken(wait=len(among) == 1), among)
         waited, self._counted = self._pictures.seconds - self._counted, self._pictures.seconds
         for each in among:
             each.seconds += waited / len(among)
-        one.watch.settle()
         one.together = self.count
         del self.under[one.number]
 

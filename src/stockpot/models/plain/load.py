@@ -59,5 +59,6 @@ def plain_network(
     except (UserError, OSError):
         return None
     own = {name: weights[found[name][0]] for name in pattern.shapes}
-    wide = {name: values.float() for name, values in own.items() if values.is_floating_point()}
+    narrow = [name for name, one in own.items() if one.dtype.is_floating_point]
+    wide = {name: own[name].float() for name in narrow if own[name].dtype != torch.float32}
     return pattern.filled(own | wide)
