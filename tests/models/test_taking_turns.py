@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from models.test_forward_passes import Small, off, pictures
 from pico import make_classifier
@@ -17,7 +18,7 @@ from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.forward import making
 from stockpot.models.forward.alike import likeness
 from stockpot.models.forward.ends import ConvReLU, Kernel, by_kernel
-from stockpot.models.forward.folding import folded
+from stockpot.models.forward.folding import folded, folded_weights
 from stockpot.models.forward.joining import with_ends
 from stockpot.models.forward.options import Forward
 from stockpot.models.forward.own_answers import TOLERANCE
@@ -412,3 +413,25 @@ def test_members_take_turns_in_one_graph(precision, monkeypatch) -> None:
                 assert off(run(images), model(images)) < TOLERANCE[precision]
     assert len(made) <= 3
     assert all(run.facts.graph and run.facts.folded and run.notes == [] for run in runs)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_weights_folded_at_once_are_those_folded_one_by_one(affine: bool, bias: bool) -> None:
+    torch.manual_seed(0)
+    layers = []
+    for width in (3, 5, 4):
+        norm = nn.BatchNorm2d(width + 1, eps=10.0**-width, affine=affine)
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+        layers += [nn.Conv2d(width, width + 1, 3, bias=bias), norm]
+    model = nn.Sequential(*layers).requires_grad_(False)
+    found = folded_weights(model, [("0", "1"), ("2", "3"), ("4", "5")])
+    for place in (0, 2, 4):
+        layer, norm = model[place], model[place + 1]
+        meant = fuse_conv_bn_weights(
+            layer.weight, layer.bias, norm.running_mean, norm.running_var, norm.eps,
+            norm.weight, norm.bias,
+        )  # fmt: skip
+        assert torch.equal(found[f"{place}.weight"], meant[0])
+        assert torch.equal(found[f"{place}.bias"], meant[1])

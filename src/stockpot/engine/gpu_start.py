@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ def load_libraries(device: torch.device) -> None:
     A kernel is loaded at its first use, which takes longer than a batch does later.
     """
     if device.type == "cuda":
-        _beside(_know_triton)
+        _beside(_know_triton, device)
         _beside(_use, device)
         _beside(_judge, device)
 
@@ -61,15 +60,13 @@ def _judge(device: torch.device) -> None:
         return  # who needs it will hear
 
 
-def _know_triton() -> None:
-    """Triton hashes all of itself before it looks up the first kernel, and keeps the hash."""
-    if "triton.runtime.cache" in sys.modules:
-        return  # whoever has imported it knows the hash, or is about to: it would be made twice
+def _know_triton(device: torch.device) -> None:
+    """Triton asks its compiler who it is, and the driver, before it runs the first kernel."""
     try:
-        from triton.runtime.cache import triton_key
+        from stockpot.engine.first_kernel import run_first_kernel
 
-        triton_key()
-    except Exception:  # of whatever kind: there may be none, or another one
+        run_first_kernel(device)
+    except Exception:  # of whatever kind: there may be none, or no compiler
         return
 
 

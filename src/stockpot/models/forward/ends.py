@@ -32,6 +32,9 @@ class ConvReLU(nn.Conv2d):
     more: Tensor | None = None
     """What its bias has added to it, by the block around."""
 
+    def reset_parameters(self) -> None:
+        """Nothing: it is given weights, and to draw others first takes longer than all the rest."""
+
     def forward(self, pixels: Tensor) -> Tensor:
         (rest, self.rest), (more, self.more) = (self.rest, None), (self.more, None)
         weight, bias = self.weight, self.bias

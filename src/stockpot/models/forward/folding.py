@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 Model = Callable[[Tensor], Tensor]
 
@@ -97,17 +97,35 @@ def looked_at(model: nn.Module, images: Tensor) -> Looked:
     return Looked(answers, [pair for pair in pairs if runs[pair[0]] == 1 and runs[pair[1]] == 1])
 
 
+@torch.no_grad()
 def folded_weights(model: nn.Module, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
-    """Parameters and buffers of a model by the names they have in its folded copy."""
+    """Parameters and buffers of a model by the names they have in its folded copy.
+
+    The steps are those of `fuse_conv_bn_weights`, each taken for all layers in one call: to take
+    them a layer at a time keeps whoever feeds a GPU for longer than a pass.
+    """
     found: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    for convolution, norm in pairs:
-        layer: Any = model.get_submodule(convolution)
-        own: Any = model.get_submodule(norm)
-        weight, bias = fuse_conv_bn_weights(
-            layer.weight, layer.bias, own.running_mean, own.running_var, own.eps,
-            own.weight, own.bias,
-        )  # fmt: skip
-        found |= {f"{convolution}.weight": weight, f"{convolution}.bias": bias}
+    layers: list[Any] = [model.get_submodule(convolution) for convolution, _ in pairs]
+    norms: list[Any] = [model.get_submodule(norm) for _, norm in pairs]
+    if not pairs:
+        return found
+    roots = [torch.rsqrt(norm.running_var + norm.eps) for norm in norms]
+    ones, zeros = torch.ones_like(roots[0][:1]), torch.zeros_like(roots[0][:1])
+    own = [ones if norm.weight is None else norm.weight for norm in norms]
+    least = [zeros if norm.bias is None else norm.bias for norm in norms]
+    shifts = [
+        -norm.running_mean if layer.bias is None else layer.bias - norm.running_mean
+        for layer, norm in zip(layers, norms, strict=True)
+    ]
+    scales = [
+        scale.to(layer.weight.dtype).view(-1, *[1] * (layer.weight.ndim - 1))
+        for layer, scale in zip(layers, torch._foreach_mul(own, roots), strict=True)
+    ]
+    weights = torch._foreach_mul([layer.weight for layer in layers], scales)
+    biases = torch._foreach_add(torch._foreach_mul(torch._foreach_mul(shifts, roots), own), least)
+    for (convolution, _), layer, weight, bias in zip(pairs, layers, weights, biases, strict=True):
+        found[f"{convolution}.weight"] = weight
+        found[f"{convolution}.bias"] = bias.to(layer.weight.dtype)
     return found
 
 

@@ -55,12 +55,18 @@ class Copy:
     @torch.inference_mode()
     def weights_of(self, model: Classifier) -> list[Tensor]:
         """A model's weights as the copy has them; the model's own tensors where none is changed."""
-        own, found = folded_weights(model, self._pairs), []
-        for name, place in zip(self._names, self._places, strict=True):
-            value = own[name]
-            if value.dtype != place.dtype or value.stride() != place.stride():
-                value = torch.empty_like(place).copy_(value)
-            found.append(value)
+        own = folded_weights(model, self._pairs)
+        found = [own[name] for name in self._names]
+        unlike = [
+            turn
+            for turn, (value, place) in enumerate(zip(found, self._places, strict=True))
+            if value.dtype != place.dtype or value.stride() != place.stride()
+        ]
+        made = [torch.empty_like(self._places[turn]) for turn in unlike]
+        if made:
+            torch._foreach_copy_(made, [found[turn] for turn in unlike])
+        for turn, value in zip(unlike, made, strict=True):
+            found[turn] = value
         return found
 
     def holds(self, weights: list[Tensor]) -> bool:
