@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
@@ -38,6 +39,8 @@ def changed_copy(model: Classifier, steps: Steps, few: Tensor, looked: Looked) -
             seen = ends_seen(copy, few)
             if not is_folded(looked.answers, seen.answers.float()):
                 raise ValueError("folded batch norms would change its answers")
+            # Only now: in the other layout cuDNN would make new plans for what is looked at once.
+            copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             if "joined" in steps and not join_seen(copy, seen.pairs):
                 raise ValueError("no ends to join")
             if "joined" in steps:

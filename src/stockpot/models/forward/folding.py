@@ -37,21 +37,20 @@ def folded(model: Model, images: Tensor) -> Model:
     few = images[:8]
     with torch.no_grad():
         looked = looked_at(model, few)
-        twin = folded_copy(model, looked.pairs)
+        twin: nn.Module = folded_copy(model, looked.pairs).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return twin if is_folded(looked.answers, twin(few)) else model
 
 
 @torch.no_grad()
 def folded_copy(model: nn.Module, pairs: list[tuple[str, str]]) -> nn.Module:
-    """A copy in NHWC layout whose convolutions do the work of these batch norms too."""
+    """A copy whose convolutions do the work of these batch norms too."""
     twin = copy.deepcopy(model)
     for convolution, norm in pairs:
         layer: Any = twin.get_submodule(convolution)
         statistics: Any = twin.get_submodule(norm)
         twin.set_submodule(convolution, fuse_conv_bn_eval(layer, statistics))
         twin.set_submodule(norm, nn.Identity().train(statistics.training))
-    twin = twin.requires_grad_(False)
-    return twin.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
+    return twin.requires_grad_(False)
 
 
 def is_folded(expected: Tensor, found: Tensor) -> bool:
