@@ -59,25 +59,38 @@ class Ahead:
 
 
 _running: tuple[Hashable, Ahead] | None = None
+_used = False
 _lock = threading.Lock()
 
 
 def begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahead:
     """Work ahead on a set of pictures, unless that is what is worked on."""
-    global _running
     with _lock:
-        if _running is not None and _running[0] == what:
-            return _running[1]
-        if _running is not None:
-            _running[1].stop()
-        _running = (what, Ahead(rows, decode))
+        return _begin(what, rows, decode)
+
+
+def begin_first(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> None:
+    """The same on what is likely to be wanted; somebody who knew more may have been here before."""
+    with _lock:
+        if not _used:
+            _begin(what, rows, decode)
+
+
+def _begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahead:
+    global _running, _used
+    _used = True
+    if _running is not None and _running[0] == what:
         return _running[1]
+    if _running is not None:
+        _running[1].stop()
+    _running = (what, Ahead(rows, decode))
+    return _running[1]
 
 
 def end() -> None:
     """Somebody goes through pictures."""
-    global _running
+    global _running, _used
     with _lock:
-        found, _running = _running, None
+        found, _running, _used = _running, None, True
     if found is not None:
         found[1].stop()
