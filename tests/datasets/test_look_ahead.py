@@ -282,6 +282,16 @@ def test_the_kind_of_a_folder_is_told_as_before(
     assert reader(tmp_path / "link") == kind
 
 
+def test_a_listing_is_told_once_and_never_late(photos: Path) -> None:
+    listed = sorted(picture_folder.list_ahead(photos))
+    Image.new("RGB", (9, 9)).save(photos / "class0" / "new.png")
+    assert sorted(picture_folder.picture_names(photos)) == listed
+    assert len(picture_folder.picture_names(photos)) == COUNT + 1
+    picture_folder.list_ahead(photos)  # whoever asked was quicker
+    (photos / "class0" / "new.png").unlink()
+    assert sorted(picture_folder.picture_names(photos)) == listed
+
+
 @pytest.mark.parametrize("root", [".", "a", "a/", "/", "/a/b", "../a"])
 def test_files_below_a_folder_are_as_their_paths(root: str) -> None:
     names = ("x/1.png", "2.png", "y/z/3.png")

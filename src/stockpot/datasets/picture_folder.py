@@ -56,14 +56,15 @@ class _Listing(NamedTuple):
     pictures: list[str]
 
 
-_listings: dict[str, _Listing] = {}
+_listings: dict[str, _Listing | None] = {}
+"""By folder; none once somebody was told: whoever asks later means the folder as it is then."""
 
 
 def list_ahead(root: Path) -> list[str]:
     """List the pictures of a folder, for who asks in a while; none where it is of another kind."""
     kind = _kind(root)
     pictures = _pictures(root) if kind == "imagefolder" else []
-    _listings[str(root)] = _Listing(kind, pictures)
+    _listings.setdefault(str(root), _Listing(kind, pictures))
     return pictures
 
 
@@ -75,7 +76,8 @@ def folder_kind(root: Path) -> str:
 
 def picture_names(root: Path) -> list[str]:
     """The pictures below a folder, by their names from there, in no order; hidden ones left out."""
-    listed = _listings.pop(str(root), None)  # told once: whoever asks later means the folder then
+    listed = _listings.get(str(root))
+    _listings[str(root)] = None
     found = listed.pictures if listed else _pictures(root)
     if not found:
         raise BadDataError(
