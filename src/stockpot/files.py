@@ -100,6 +100,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
+_PIECE = 256
+"""Entries of a cache that are turned into text at a time."""
+
+
 def cache_folder() -> Path:
     """What may be lost lies here: `$STOCKPOT_CACHE`, else `stockpot` in the user's cache folder."""
     if chosen := os.environ.get("STOCKPOT_CACHE", "").strip():
@@ -109,7 +113,7 @@ def cache_folder() -> Path:
 
 def keep_cached(path: Path, entries: Mapping[str, Any]) -> None:
     """Write what may be lost, with a checksum; a folder that cannot be written is no error."""
-    text = json.dumps(entries)
+    text = _in_pieces(entries)
     with suppress(UserError):
         write_atomic(path, f'{{"sha256": "{_sha256(text)}", "entries": {text}}}\n')
 
@@ -123,6 +127,13 @@ def read_cached(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return entries if whole and isinstance(entries, dict) else {}
+
+
+def _in_pieces(entries: Mapping[str, Any]) -> str:
+    """The text of `json.dumps`, made so that other threads have their turn meanwhile."""
+    every = list(entries.items())
+    parts = (json.dumps(dict(every[at : at + _PIECE])) for at in range(0, len(every), _PIECE))
+    return "{" + ", ".join(part[1:-1] for part in parts) + "}"
 
 
 def _sha256(text: str) -> str:

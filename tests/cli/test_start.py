@@ -9,9 +9,16 @@ import sys
 from pathlib import Path
 from pkgutil import iter_modules
 
+import pytest
+
 from commands import invoke
 from stockpot import cli
+from stockpot.checkpoints.resolve import zoo_folder, zoo_names
+from stockpot.cli import measure
 from stockpot.cli.commands import Commands
+from stockpot.cli.reading import read_ahead
+from stockpot.datasets.stream import geometry, look_ahead, processes
+from stockpot.models.load import expected_preprocess, takes_classes
 from stockpot.results.store import load_results
 
 HEAVY = ("transformers", "scipy", "datasets", "torch._dynamo", "torch.distributed.tensor", "sympy")
@@ -82,3 +89,74 @@ def test_results_without_stages_still_open(tmp_path: Path) -> None:
     again = invoke("measure", "icons-resnet", "--data", "icons", "--limit", "4", "-o", out)
     assert again.exit_code == 0
     assert json.loads(path.read_text()) == document  # read back, not measured again
+
+
+class StoppedError(Exception):
+    """Instead of measuring."""
+
+
+@pytest.mark.parametrize(
+    ("words", "decode"),
+    [
+        ([], True),
+        (["--with", "clean,cost"], True),
+        (["--engine", "serial", "--batch-size", "8", "-o", "out"], True),
+        (["--with", "cost,clean"], False),
+        (["--limit", "8"], False),
+        (["--split", "val"], False),
+        (["--unseen-only"], False),
+        (["-m", "defend=clahe"], False),
+        (["-d", "on_broken=skip"], False),
+        (["--base", "icons-vit"], False),
+        (["--engine", "processes"], None),
+    ],
+)
+def test_pictures_are_decoded_ahead_where_the_command_says_which_and_how(
+    words: list[str], decode: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def read_ahead(models: list[str], data: str, *, again: bool, decode: bool) -> None:
+        told.extend((models, data, decode))
+
+    def stop() -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(measure, "has_begun", lambda: True)
+    monkeypatch.setattr(measure, "read_ahead", read_ahead)
+    monkeypatch.setattr(measure, "settled", stop)
+    with pytest.raises(StoppedError):
+        invoke("measure", "one", "two", "--data", "photos", *words)
+    assert told == ([] if decode is None else [["one", "two"], "photos", decode])
+
+
+def test_the_first_model_says_how_pictures_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(processes, "start", lambda: True)
+    monkeypatch.setattr(look_ahead, "look_ahead", lambda *given: looked.append(given))
+    home = zoo_folder("icons-resnet")
+    assert home is not None
+    adapter = tmp_path / "x=y"
+    adapter.mkdir()
+    (adapter / "config.json").write_text((home / "config.json").read_text())
+    expected = expected_preprocess("icons-resnet", {})
+    assert expected is not None
+    words = geometry.told(expected.fit)
+    here = [f"new={home}", str(home), "icons-resnet", "new=icons-resnet"]
+    for model in [*here, str(adapter)]:
+        read_ahead([model, "other"], str(tmp_path), again=False, decode=True)
+    assert looked[:4] == [(tmp_path, words)] * 4
+    assert looked[4][1] is not None  # type: ignore[index]
+    looked.clear()
+    (adapter / "adapter_config.json").write_text("{}")
+    none = tmp_path / "none"
+    none.mkdir()
+    clip = next(name for name in zoo_names() if takes_classes(name))
+    for model in [str(adapter), str(none), str(tmp_path / "gone"), "owner/name", clip]:
+        read_ahead([model], str(tmp_path), again=False, decode=True)
+    read_ahead(["icons-resnet"], str(tmp_path), again=False, decode=False)
+    assert looked == [(tmp_path, None)] * 6
+    read_ahead(["icons-resnet"], str(tmp_path), again=True, decode=True)
+    assert len(looked) == 6

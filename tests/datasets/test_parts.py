@@ -10,7 +10,8 @@ from PIL import Image
 
 from commands import invoke
 from stockpot.datasets.by_content.image_hashes import image_hashes
-from stockpot.datasets.by_content.parts import SHARES, parts, parts_by_hash
+from stockpot.datasets.by_content.parts import parts, parts_by_hash
+from stockpot.datasets.by_content.split_names import SHARES
 from stockpot.datasets.by_content.twins import twin_groups
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset

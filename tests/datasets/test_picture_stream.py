@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import socket
 from collections.abc import Callable, Generator, Iterator
@@ -22,9 +23,10 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.stream import ahead, file_check, processes
-from stockpot.datasets.stream.decoded import DecodedPictures, fit_key
+from stockpot.datasets.stream.decoded import DecodedPictures, fit_key, told_key
 from stockpot.datasets.stream.file_check import inspect, reading_again
-from stockpot.datasets.stream.geometry import published_crop
+from stockpot.datasets.stream.geometry import Geometry, made, published_crop, told
+from stockpot.datasets.stream.look_ahead import look_ahead
 from stockpot.datasets.stream.transfer import moved, one_ahead
 from stockpot.errors import BadDataError
 from stockpot.models.preprocess import Preprocess
@@ -117,6 +119,13 @@ def test_fits_are_told_apart_by_what_they_make() -> None:
     assert fit_key(preprocess(16).fit) != fit_key(preprocess(16).squeeze)
     assert fit_key(partial(published_crop, side=64)) == fit_key(partial(published_crop, side=64))
     assert fit_key(partial(published_crop, side=64)) != fit_key(partial(published_crop, side=224))
+    # Who knows a geometry without a model keeps pictures where the model looks.
+    exact = Preprocess(ImageSize(16, 20), ImageSize(18, 22), interpolation="bilinear")
+    for one in (preprocess(16), exact):
+        words = json.loads(json.dumps(told(one.fit)))
+        same = {fit_key(one.fit), fit_key(one.geometry.fit), fit_key(made(words)), told_key(words)}
+        assert len(same) == 1
+    assert fit_key(exact.fit) != fit_key(Geometry(*exact.geometry[:2], "bicubic").fit)
     side = 5
     assert fit_key(lambda picture: picture.resize((side, side))) is None
 
@@ -311,7 +320,7 @@ def test_processes_look_at_files_as_threads_do(
         (tmp_path / f"{row}.png").write_bytes(png(row))
     (tmp_path / "3.png").write_bytes(png(3)[:100])
     files = sorted(tmp_path.iterdir())
-    file_check.look_ahead(tmp_path)
+    look_ahead(tmp_path)
     found = inspect([*files, tmp_path / "4.png"], tmp_path)
     processes.stop()
     with reading_again(True):

@@ -92,8 +92,11 @@ def command(
     a parameter that is a mapping is -p generator_params.autoencoder=FOLDER.
     """
     with stage("start"):
-        if engine == "serial" and has_begun():
-            read_ahead(models, data, again=check_files)
+        if (engine or LIBRARY.engine) == "serial" and has_begun():
+            # Whatever may change the pixels, or which pictures there are, is for the run to settle.
+            plain = not (split or limit or unseen_only or base or model_option or data_option)
+            first = measures.split(",")[0].strip() == "clean"
+            read_ahead(models, data, again=check_files, decode=plain and first)
         from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stockpot.datasets import datasets
-from stockpot.datasets.by_content.parts import WHOLE, named_split, part_of, split_called
+from stockpot.datasets.by_content.parts import part_of
+from stockpot.datasets.by_content.split_names import WHOLE, named_split, split_called
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.idx import read_idx
 from stockpot.datasets.label_map import resolve_classes

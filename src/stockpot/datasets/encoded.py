@@ -36,7 +36,7 @@ _AHEAD = 2
 class EncodedImages:
     """Pictures by path, in pieces of files or as bytes, each with the name that messages use."""
 
-    items: tuple[Encoded, ...]
+    items: Sequence[Encoded]
     names: tuple[str, ...]
     contents: tuple[str, ...] = ()
     """The sha256 of each, where it is known: such pictures are decoded once, while there is room
@@ -109,7 +109,8 @@ class EncodedImages:
             last = self.contents[stop - 1]
             return all(DECODED.find(last, key) is not None for key in keys)
 
-        ahead.begin((id(self.items), *keys), len(self), decode)
+        # What was begun before anybody had the dataset may be the same pictures: it goes on then.
+        ahead.begin((self.contents, *keys), len(self), decode)
 
     @stage("decode")
     def _decode(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from stockpot.datasets.by_content.parts import WHOLE
+from stockpot.datasets.by_content.split_names import WHOLE
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.pictures import as_rgb

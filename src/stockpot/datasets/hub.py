@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import torch
 
 from stockpot.datasets import datasets
-from stockpot.datasets.by_content.parts import check_part, named_split, part_of
+from stockpot.datasets.by_content.parts import part_of
+from stockpot.datasets.by_content.split_names import check_part, named_split
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import resolve_classes

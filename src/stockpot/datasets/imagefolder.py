@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from stockpot.datasets import datasets
-from stockpot.datasets.by_content.parts import SPLIT_NAMES, WHOLE, check_part, named_split, part_of
+from stockpot.datasets.by_content.parts import part_of
+from stockpot.datasets.by_content.split_names import WHOLE, named_split
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.holdouts.metadata import read_facts
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
-from stockpot.datasets.pictures import SUFFIXES
+from stockpot.datasets.picture_folder import (
+    FilesBelow,
+    folder_names,
+    picture_names,
+    split_folder,
+)
 from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
-from stockpot.errors import BadDataError, UnknownNameError, listed, shortened
+from stockpot.errors import BadDataError, listed
 
 
 @datasets.register("imagefolder")
@@ -49,35 +54,34 @@ def imagefolder(
     """
     place = Path(path).expanduser()
     root, parted = split_folder(place, split)
-    there = _pictures(root)
+    there = picture_names(root)
     if labels is None:
         found = _by_folder(root, there)
     else:
         found = _by_map(root, there, read_label_map(Path(labels).expanduser()), classes is None)
     names = resolve_classes(list(found.values()), classes)
-    numbers = LabelIndex(names)
     relative = sorted(found)
     if files is not None:
         listing = read_listing(files)
         relative = listing.choose(relative, root)
-    targets = [numbers.of(found[name], name) for name in relative]
+    targets = _numbers(relative, found, names)
     names = spoken(names) if classes is None else names
-    places = [root / name for name in relative]
+    places = FilesBelow(str(root), tuple(relative))
     seen = inspect(places, root)
     rows = usable_rows(relative, seen.broken, on_broken, str(root))
     if not rows:
         raise BadDataError(f"{root}: no image is left.")
-    kept = [relative[row] for row in rows]
+    kept = tuple(relative[row] for row in rows)
     target = torch.tensor([targets[row] for row in rows])
-    digests = [seen.digests[row] for row in rows]
+    digests = tuple(seen.digests[row] for row in rows)
     found_here = Dataset(
         name=place.resolve().name or "imagefolder",
         split=parted or WHOLE,
-        images=EncodedImages(tuple(places[row] for row in rows), tuple(kept), tuple(digests)),
+        images=EncodedImages(FilesBelow(str(root), kept), kept, digests),
         labels=target,
         classes=names,
         fingerprint=content_fingerprint(kept, digests, target, names),
-        columns={**read_facts(root, kept), "file": tuple(kept)},
+        columns={**read_facts(root, kept), "file": kept},
     )
     if parted is None:
         found_here = part_of(found_here, str(place), named_split(place), split)
@@ -95,20 +99,19 @@ def unlabelled_folder(path: str | Path, classes: int | str | Sequence[str]) -> D
     """
     root = Path(path).expanduser()
     names = resolve_classes([], classes)
-    files = sorted(_pictures(root))
-    seen = inspect([root / name for name in files], root)
+    files = tuple(sorted(picture_names(root)))
+    places = FilesBelow(str(root), files)
+    seen = inspect(places, root)
     usable_rows(files, seen.broken, "stop", str(root))
     nothing = torch.zeros(len(files), dtype=torch.long)
     return Dataset(
         name=root.resolve().name or "imagefolder",
         split=WHOLE,
-        images=EncodedImages(
-            tuple(root / name for name in files), tuple(files), tuple(seen.digests)
-        ),
+        images=EncodedImages(places, files, tuple(seen.digests)),
         labels=nothing,
         classes=names,
         fingerprint=content_fingerprint(files, seen.digests, nothing, names),
-        columns={"file": tuple(files)},
+        columns={"file": files},
     )
 
 
@@ -123,81 +126,28 @@ def spoken(classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(imagenet_names()[places[name]] for name in classes)
 
 
-def split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
-    """The folder that holds a split, and its name; the whole one and none where it is not parted.
-
-    No split means the test split.
-    """
-    if not path.is_dir():
-        raise BadDataError(f"expected a folder of images, and {path} is none.")
-    wanted = split or "test"
-    for name in SPLIT_NAMES.get(wanted, (wanted,)):
-        if _is_split(path / name):
-            return path / name, wanted
-    others = [name for names in SPLIT_NAMES.values() for name in names if _is_split(path / name)]
-    if others:
-        raise UnknownNameError(f"split of {path}", wanted, others)
-    check_part(str(path), named_split(path), split)
-    return path, None
-
-
-def _is_split(folder: Path) -> bool:
-    """Whether a folder is there and holds a split: `train` among other classes is a class."""
-    if not folder.is_dir():
-        return False
-    known = {name for names in SPLIT_NAMES.values() for name in names}
-    beside = [entry.name for entry in _folders(folder.parent) if entry.name not in known]
-    return folder.name not in known or not beside or bool(_folders(folder))
-
-
-def _folders(path: Path) -> list[Path]:
-    return [entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-
-
-def _pictures(root: Path) -> list[str]:
-    # Without a `Path` of each name, which takes as long as all else that is done with it.
-    found = [name for name in _files(root, "") if os.path.splitext(name)[1].lower() in SUFFIXES]
-    if not found:
-        raise BadDataError(
-            f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."
-        )
-    for name in found:
-        if not name.isascii() and name.encode("utf-8", "replace").decode() != name:
-            raise BadDataError(
-                f"{root}: expected file names in UTF-8, got {shortened(ascii(name), 100)}.",
-                hint="Rename it: no result could name it.",
-            )
-    return found
-
-
-def _files(folder: Path | str, prefix: str) -> Iterator[str]:
-    """Names of all files below, from the first folder on, without hidden ones.
-
-    The system tells with the names which are files: asking for each would take as long as reading.
-    """
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path, f"{prefix}{entry.name}/")
-            elif entry.is_file():
-                yield f"{prefix}{entry.name}"
-
-
 def _by_folder(root: Path, files: list[str]) -> dict[str, str]:
     """File -> name of its class folder."""
-    folders = sorted(entry.name for entry in _folders(root))
+    folders = folder_names(root)
     if not folders:
         raise BadDataError(
             f"expected one folder per class in {root}, found {len(files)} images and no folder.",
             hint="Give labels=FILE.csv with the class of each file.",
         )
-    found = {name: name.split("/")[0] for name in files if "/" in name}
+    found = {name: name.partition("/")[0] for name in files if "/" in name}
     empty = sorted(set(folders) - set(found.values()))
     if empty:
         raise BadDataError(f"{root}: no images in the class folders {listed(empty)}.")
     return found
+
+
+def _numbers(files: Sequence[str], labels: Mapping[str, str], classes: Sequence[str]) -> list[int]:
+    """The number of each file's class; a label is looked up once, with the first of its files."""
+    index, known = LabelIndex(classes), dict[str, int]()
+    for name in files:
+        if (label := labels[name]) not in known:
+            known[label] = index.of(label, name)
+    return [known[labels[name]] for name in files]
 
 
 def _by_map(

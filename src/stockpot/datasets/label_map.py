@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from stockpot.datasets.natural.classes import imagenet_places, plain, word_places
@@ -69,9 +70,15 @@ class LabelIndex:
     """
 
     def __init__(self, classes: Sequence[str]) -> None:
+        self._classes = tuple(classes)
         self._names = {name: index for index, name in enumerate(classes)}
-        places = imagenet_places(tuple(classes)) or ()
-        self._places = {place: index for index, place in enumerate(places)}
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        # Made for a label that is none of the names: to read all words of ImageNet takes as long as
+        # ten thousand labels.
+        places = imagenet_places(self._classes) or ()
+        return {place: index for index, place in enumerate(places)}
 
     def find(self, label: str) -> int | None:
         """The number of a label's class, if it has one."""

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.datasets import datasets
-from stockpot.datasets.by_content.parts import WHOLE
+from stockpot.datasets.by_content.split_names import WHOLE
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.from_pictures import Given, dataset_of
 from stockpot.datasets.holdouts.given import KEYS as HOLDOUTS
 from stockpot.datasets.holdouts.given import chosen
+from stockpot.datasets.picture_folder import folder_kind
 from stockpot.datasets.shards.files import is_shards
 from stockpot.datasets.words.given import KEYS, with_words
 from stockpot.errors import BadDataError, UnknownNameError, shortened
@@ -109,10 +110,7 @@ def split_option(entry: Entry[Any], split: str | None) -> dict[str, Any]:
 def reader(path: Path) -> str:
     """The dataset kind that reads what lies at a path."""
     if path.is_dir():
-        kept = ("state.json", "dataset_dict.json", "*.parquet", "*/*.parquet")
-        if any(path.glob("*.tar")):
-            return "webdataset"
-        return "hub" if any(any(path.glob(name)) for name in kept) else "imagefolder"
+        return folder_kind(path)
     if path.suffix in (".parquet", ".arrow"):
         return "hub"
     if path.suffix in (".npz", ".safetensors") or "idx" in path.name:

@@ -17,18 +17,14 @@ from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.models.config import adapter_config
 
-CONFIGS = ("adapter_config.json", "small_config.json")
 _SHARD = 5_000_000_000
 
 
 def is_adapter(place: Resolved) -> bool:
     """Whether a source is a folder with an adapter in it, or a change of a base that is small."""
-    return place.has_files and place.kind != "file" and _config(place.local()) is not None
-
-
-def _config(folder: Path) -> Path | None:
-    return next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
+    return place.has_files and place.kind != "file" and adapter_config(place.local()) is not None
 
 
 def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
@@ -38,7 +34,7 @@ def adapted(place: Resolved, base: str | Path | None = None) -> Resolved:
         place: where the adapter lies, or any other model.
         base: what the adapter is applied to; by default the model that its config names.
     """
-    config = _config(place.local()) if is_adapter(place) else None
+    config = adapter_config(place.local()) if is_adapter(place) else None
     if config is None:
         if base is not None:
             raise BadParameterError(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from stockpot.checkpoints.clip.settings import OPEN_CLIP_CONFIG
 from stockpot.checkpoints.resolve import zoo_folder
 from stockpot.errors import BadCheckpointError
 from stockpot.foreign import read_json_object
@@ -19,6 +18,8 @@ ENSEMBLE = "ensemble"
 Kind = Literal["module", "fine_tuned", "zero_shot", "classifier", "timm"]
 PLACES = ("dual_encoder", "_name_or_path")
 """The keys of a vision tower's config that say where its dual encoder is."""
+ADAPTERS = ("adapter_config.json", "small_config.json")
+"""The files that make a folder an adapter, or a change of a base that is small."""
 HEAD = "unit_length"
 """What stands under `head`: a linear layer on unit-length embeddings."""
 
@@ -26,17 +27,26 @@ HEAD = "unit_length"
 def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a Hugging Face folder."""
     path = folder / "config.json"
-    if not path.exists() and (folder / OPEN_CLIP_CONFIG).is_file():
-        raise BadCheckpointError(
-            f"{folder} is a model of open_clip, under its names.",
-            hint=f"Write it as transformers reads it: stockpot convert {folder} --layout hf -o OUT",
-        )
     if not path.exists():
+        # Imported only here: it imports torch, which who reads a config may not have yet.
+        from stockpot.checkpoints.clip.settings import OPEN_CLIP_CONFIG
+
+        if (folder / OPEN_CLIP_CONFIG).is_file():
+            raise BadCheckpointError(
+                f"{folder} is a model of open_clip, under its names.",
+                hint="Write it as transformers reads it: "
+                f"stockpot convert {folder} --layout hf -o OUT",
+            )
         raise BadCheckpointError(
             f"{folder} has no config.json: expected a Hugging Face model folder.",
             hint="For a bare state dict give a factory: `module.py:factory` with weights=FILE.",
         )
     return read_json_object(path, BadCheckpointError)
+
+
+def adapter_config(folder: Path) -> Path | None:
+    """The file that makes a folder an adapter; none where it is a whole model."""
+    return next((folder / name for name in ADAPTERS if (folder / name).is_file()), None)
 
 
 def kind_of(config: Mapping[str, Any]) -> Kind:

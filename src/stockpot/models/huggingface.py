@@ -22,8 +22,9 @@ from stockpot.models.architectures.named import settings_of, teach_transformers
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.config import read_config
 from stockpot.models.fingerprint import fingerprint_folder, fingerprint_tensors
+from stockpot.models.hub_processor import folder_processor
 from stockpot.models.plain.load import plain_network
-from stockpot.models.preprocess import Preprocess, from_hub
+from stockpot.models.preprocess import Preprocess
 
 _KNOWN = (
     "model.safetensors", "model.safetensors.index.json",
@@ -194,9 +195,7 @@ def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) 
 
 def folder_preprocess(folder: Path) -> Preprocess:
     """How the classifier of a folder wants its pictures."""
-    config = read_config(folder)
-    size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
-    return from_hub(folder, default_size=size if isinstance(size, int) else size[0])
+    return Preprocess.of(folder_processor(folder))
 
 
 def new_huggingface(

@@ -30,12 +30,8 @@ from stockpot.models.fingerprint import (
     fingerprint_shipped,
     fingerprint_tensors,
 )
-from stockpot.models.huggingface import (
-    folder_preprocess,
-    load_huggingface,
-    load_plain,
-    load_to_ask,
-)
+from stockpot.models.hub_processor import expected_processor
+from stockpot.models.huggingface import load_huggingface, load_plain, load_to_ask
 from stockpot.models.kept import kept
 from stockpot.models.modules.folder import PLAIN_LOADERS, load_module
 from stockpot.models.own_words import own_words_of
@@ -181,9 +177,8 @@ def expected_preprocess(source: Source, options: Mapping[str, Any]) -> Preproces
     if isinstance(source, Classifier):
         return source.preprocess
     try:
-        place = _place(source, dict(options))
-        plain = place.has_files and kind_of(_config(place)) == "classifier"
-        return folder_preprocess(place.local()) if plain else None
+        found = expected_processor(_place(source, dict(options)))
+        return None if found is None else Preprocess.of(found)
     except (UserError, OSError):
         return None  # loading it will say what is wrong
 

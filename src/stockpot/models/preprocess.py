@@ -7,7 +7,6 @@ A tensor that already has the network's size is taken as it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,13 +19,10 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation, corner
-from stockpot.errors import BadCheckpointError
-from stockpot.foreign import read_json_object, reading
+from stockpot.models.hub_processor import Processor, processor_of, read_processor
 from stockpot.types import ImageSize
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_LONGEST_SIDE = 10_000
-_HALF = (0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True)
@@ -41,6 +37,12 @@ class Preprocess:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     interpolation: Interpolation = "bicubic"
+
+    @classmethod
+    def of(cls, processor: Processor) -> Preprocess:
+        """What a folder says, as something that can be done."""
+        size, resized, interpolation = processor.geometry
+        return cls(size, resized, processor.mean, processor.std, interpolation)
 
     @property
     def geometry(self) -> Geometry:
@@ -80,9 +82,7 @@ class Preprocess:
         return (pixels - mean) / std
 
     def __str__(self) -> str:
-        resized = self.resized if isinstance(self.resized, int) else str(self.resized)
-        numbers = "/".join(f"{m:g}:{s:g}" for m, s in zip(self.mean, self.std, strict=True))
-        return f"resize {resized} {self.interpolation} | crop {self.size} | normalise {numbers}"
+        return str(Processor(self.geometry, self.mean, self.std))
 
     def _interpolate(self, pixels: Tensor, target: ImageSize) -> Tensor:
         if self.interpolation in ("bilinear", "bicubic"):
@@ -124,52 +124,12 @@ class Preprocess:
 
 def from_hub(folder: Path, *, default_size: int) -> Preprocess:
     """Read `preprocessor_config.json` (or `processor_config.json`) of a Hugging Face folder."""
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        path = folder / name
-        if not path.exists():
-            continue
-        config = read_json_object(path, BadCheckpointError)
-        with reading(path, BadCheckpointError):
-            found = from_hub_config(
-                config.get("image_processor", config), default_size=default_size
-            )
-            _check(found)
-        return found
-    # transformers itself would refuse such a folder; a plain resize is what its authors meant.
-    side = ImageSize(default_size, default_size)
-    return Preprocess(side, side, _HALF, _HALF, "bilinear")
+    return Preprocess.of(read_processor(folder, default_size=default_size))
 
 
 def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preprocess:
     """The same rules as the hub's image processors, from their configuration."""
-    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-    size = _sides(config.get("size", default_size), kind)
-    crop = _sides(config.get("crop_size", size), kind)
-    resized: int | ImageSize = size
-    final = crop if isinstance(crop, ImageSize) else ImageSize(crop, crop)
-    if kind.startswith("ConvNext") and isinstance(size, int):
-        # ConvNeXt: below 384 px the short side is size / crop_pct and the centre is cropped;
-        # from 384 px on the picture is squeezed to a square.
-        final = ImageSize(size, size)
-        resized = int(size / config.get("crop_pct", 224 / 256)) if size < 384 else final
-    elif not config.get("do_center_crop", False):
-        final = size if isinstance(size, ImageSize) else ImageSize(size, size)
-        resized = final
-    if not config.get("do_resize", True):
-        resized = final
-    normalised = config.get("do_normalize", True)
-    mean = config.get("image_mean", _HALF) if normalised else (0.0, 0.0, 0.0)
-    std = config.get("image_std", _HALF) if normalised else (1.0, 1.0, 1.0)
-    code = int(config.get("resample", 2 if kind.startswith("ViT") else 3))
-    return Preprocess(final, resized, _triple(mean), _triple(std), CODES[code])
-
-
-def _check(found: Preprocess) -> None:
-    resized = found.resized if isinstance(found.resized, ImageSize) else (found.resized,)
-    if not all(1 <= side <= _LONGEST_SIDE for side in (*found.size, *resized)):
-        raise ValueError(f"sides from 1 to {_LONGEST_SIDE} pixels are expected: {found}")
-    if not all(map(math.isfinite, (*found.mean, *found.std))) or 0 in found.std:
-        raise ValueError(f"it does not normalise: {found}")
+    return Preprocess.of(processor_of(config, default_size=default_size))
 
 
 @lru_cache(maxsize=64)
@@ -182,22 +142,3 @@ def _constants(
         middle = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         spread = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
     return middle, spread
-
-
-def _sides(value: Any, kind: str) -> int | ImageSize:
-    if isinstance(value, Mapping):
-        if "shortest_edge" in value:
-            return int(value["shortest_edge"])
-        return ImageSize(int(value["height"]), int(value["width"]))
-    if isinstance(value, list | tuple):
-        return ImageSize(int(value[0]), int(value[-1]))
-    # Old files give one number: a short side for CLIP and ConvNeXt, a square for the others.
-    short = kind.startswith(("CLIP", "ConvNext", "Bit"))
-    return int(value) if short else ImageSize(int(value), int(value))
-
-
-def _triple(values: Any) -> tuple[float, float, float]:
-    if isinstance(values, int | float):
-        values = (values,) * 3
-    first, second, third = map(float, values)
-    return first, second, third

@@ -88,7 +88,7 @@ def _check_shards(place: str) -> None:
 
 def _check_split(name: str, path: Path, split: str | None) -> None:
     if name == "imagefolder":
-        from stockpot.datasets.imagefolder import split_folder
+        from stockpot.datasets.picture_folder import split_folder
 
         split_folder(path, split)
     elif name == "hub":

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from stockpot.datasets import datasets
-from stockpot.datasets.by_content.parts import WHOLE, part_of, split_called
+from stockpot.datasets.by_content.parts import part_of
+from stockpot.datasets.by_content.split_names import WHOLE, split_called
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.label_map import LabelIndex, resolve_classes

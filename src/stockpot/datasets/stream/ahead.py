@@ -15,25 +15,31 @@ from stockpot.engine.cores import usable_cores
 
 _CHUNK = 8
 """Rows that a thread takes at a time: whoever comes waits for no more than these."""
+_IMPORTING = 2
+"""Threads that import while pictures are decoded that nobody has asked for yet."""
 
 
 class Ahead:
     """Threads that go through rows in their order until they are told to stop."""
 
-    def __init__(self, rows: int, decode: Callable[[int, int], bool]) -> None:
+    def __init__(self, rows: int, decode: Callable[[int, int], bool], threads: int) -> None:
         """Begin.
 
         Args:
             rows: how many there are.
             decode: decodes those from one to another and says whether there is room for more.
+            threads: how many.
         """
         self._rows, self._decode = rows, decode
         self._next, self._ended = count(), threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, name="ahead", daemon=True)
-            for _ in range(usable_cores())
-        ]
-        for thread in self._threads:
+        self._threads: list[threading.Thread] = []
+        self.grow(threads)
+
+    def grow(self, threads: int) -> None:
+        """Go on with so many threads, if there are fewer."""
+        for _ in range(threads - len(self._threads)):
+            thread = threading.Thread(target=self._work, name="ahead", daemon=True)
+            self._threads.append(thread)
             thread.start()
 
     def _work(self) -> None:
@@ -59,25 +65,43 @@ class Ahead:
 
 
 _running: tuple[Hashable, Ahead] | None = None
+_used = False
 _lock = threading.Lock()
 
 
 def begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahead:
     """Work ahead on a set of pictures, unless that is what is worked on."""
-    global _running
     with _lock:
-        if _running is not None and _running[0] == what:
-            return _running[1]
-        if _running is not None:
-            _running[1].stop()
-        _running = (what, Ahead(rows, decode))
+        return _begin(what, rows, decode, usable_cores())
+
+
+def begin_first(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> None:
+    """The same on what is likely to be wanted; somebody who knew more may have been here before.
+
+    Two cores are left to those who import modules and torch meanwhile: nothing can be asked before
+    they are done, and each would share its core with one that decodes.
+    """
+    with _lock:
+        if not _used:
+            _begin(what, rows, decode, max(1, usable_cores() - _IMPORTING))
+
+
+def _begin(what: Hashable, rows: int, decode: Callable[[int, int], bool], threads: int) -> Ahead:
+    global _running, _used
+    _used = True
+    if _running is not None and _running[0] == what:
+        _running[1].grow(threads)
         return _running[1]
+    if _running is not None:
+        _running[1].stop()
+    _running = (what, Ahead(rows, decode, threads))
+    return _running[1]
 
 
 def end() -> None:
     """Somebody goes through pictures."""
-    global _running
+    global _running, _used
     with _lock:
-        found, _running = _running, None
+        found, _running, _used = _running, None, True
     if found is not None:
         found[1].stop()

@@ -9,13 +9,13 @@ pictures of 224 px. What does not fit is decoded anew each time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from stockpot.datasets.stream.geometry import Fit
+from stockpot.datasets.stream.geometry import Fit, told
 from stockpot.engine.cores import usable_memory
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -87,10 +87,14 @@ class DecodedPictures:
 def fit_key(fit: Fit | None) -> Hashable:
     """What decides the pixels that a fit makes; none where that cannot be told.
 
-    A method counts by its owner's `geometry`, or by the owner as a value.
+    What has words (`geometry.told`) counts by them, so that who has no model yet, but knows its
+    geometry, keeps pictures where the model will look. Another method counts by its owner's
+    `geometry`, or by the owner as a value.
     """
     if fit is None:
         return "as they are"
+    if (words := told(fit)) is not None:
+        return told_key(words)
     if isinstance(fit, partial):
         given = {key: _value(value) for key, value in fit.keywords.items()}
         return (fit.func, tuple(map(_value, fit.args)), tuple(sorted(given.items(), key=str)))
@@ -98,6 +102,11 @@ def fit_key(fit: Fit | None) -> Hashable:
     if owner is not None:
         return (getattr(fit, "__func__", None), getattr(owner, "geometry", owner))
     return None if getattr(fit, "__closure__", True) else fit
+
+
+def told_key(words: Sequence[Any]) -> Hashable:
+    """The same of a fit in plain values."""
+    return tuple(tuple(word) if isinstance(word, list | tuple) else word for word in words)
 
 
 def _value(argument: Any) -> Hashable:

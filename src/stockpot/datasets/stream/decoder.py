@@ -54,7 +54,7 @@ def _serve(number: int, memory: int) -> None:
 
 def _answer(request: dict[str, Any], region: mmap.mmap) -> dict[str, Any]:
     if "look" in request:
-        return {"seen": [look_at(Path(name)) for name in request["look"]]}
+        return {"seen": [look_at(Path(name), state) for name, state in request["look"]]}
     files, words = request["decode"], request["fits"]
     fits = [made(one) for one in words]
     shapes = [(len(files), 3, *one[0]) for one in words]

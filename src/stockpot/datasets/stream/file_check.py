@@ -8,6 +8,7 @@ changed in the last moments is not remembered, since a second change might fall 
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import threading
@@ -15,11 +16,12 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stockpot.datasets.pictures import BROKEN, SUFFIXES, Encoded, Piece, check_whole
+from stockpot.datasets.picture_folder import FilesBelow
+from stockpot.datasets.pictures import BROKEN, Encoded, Piece, check_whole
 from stockpot.datasets.stream import processes
 from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError, listed
@@ -65,64 +67,113 @@ def inspect(items: Sequence[Encoded], root: Path | None = None) -> Inspection:
         items: files, pieces of files, or their bytes.
         root: the folder under whose name files are remembered; without it they are not.
     """
-    if _looking is not None:
-        _looking.join()
-    memory = _Memory(root)
-    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
-    with ThreadPoolExecutor(usable_cores(), thread_name_prefix="inspect") as threads:
-        found = [one for part in threads.map(memory.look, chunks) for one in part]
-    memory.save()
-    broken = {row: why for row, (_, why) in enumerate(found) if why}
-    return Inspection([digest for digest, _ in found], broken)
+    looked = _taken(root)
+    memory = looked or Memory(root)
+    found: list[tuple[str, str] | None] = [None] * len(items)
+    if looked:
+        found = looked.all_seen(items)
+    left = [row for row, one in enumerate(found) if one is None]
+    chunks = [[items[row] for row in left[at : at + _CHUNK]] for at in range(0, len(left), _CHUNK)]
+    if chunks:
+        with ThreadPoolExecutor(usable_cores(), thread_name_prefix="inspect") as threads:
+            told = [one for part in threads.map(memory.look, chunks) for one in part]
+        for row, one in zip(left, told, strict=True):
+            found[row] = one
+    memory.save(beside=looked is not None)
+    whole = [one for one in found if one is not None]
+    broken = {row: why for row, (_, why) in enumerate(whole) if why}
+    return Inspection([digest for digest, _ in whole], broken)
 
 
 _ahead: dict[str, list[str]] = {}
 _looking: threading.Thread | None = None
+_looked: tuple[Path, Memory] | None = None
 
 
-def look_ahead(root: Path) -> None:
-    """Have all pictures below a folder read by other processes, where they run, for who will look
-    at them in a while; nobody waits for it.
-    """
+def looking() -> bool:
+    """Whether somebody looks at files ahead, or did."""
+    return _looking is not None
+
+
+def begin_looking(thread: threading.Thread) -> None:
+    """Start who looks at files ahead: whoever inspects files waits for it."""
     global _looking
-    decoders = processes.running()
-    if decoders is not None and _looking is None and not os.environ.get(CHECK_FILES):
-        _looking = threading.Thread(target=_look_ahead, args=(root, decoders), daemon=True)
-        _looking.start()
+    _looking = thread
+    thread.start()
 
 
-def _look_ahead(root: Path, decoders: processes.Decoders) -> None:
-    found = [
-        Path(folder) / name
-        for folder, _, names in os.walk(root)
-        for name in names
-        if Path(name).suffix.lower() in SUFFIXES
-    ]
-    known = _Memory(root)
-    files = [file for file in found if str(file) not in known._known]
-    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
-
-    def look(chunk: list[Path]) -> None:
-        for file, (state, digest, _) in zip(chunk, decoders.look(chunk) or [], strict=False):
-            if state and digest:
-                _ahead[str(file)] = [state, digest]
-
-    with ThreadPoolExecutor(usable_cores(), thread_name_prefix="look ahead") as threads:
-        list(threads.map(look, chunks))
+def give(root: Path, memory: Memory) -> None:
+    """Leave what was seen of a folder to who will inspect it."""
+    global _looked
+    _ahead.update(memory.fresh)
+    _looked = root, memory
 
 
-class _Memory:
+def _taken(root: Path | None) -> Memory | None:
+    """What this process has just seen of a folder.
+
+    Whoever inspects it first believes it without a second look at each file: the files are those
+    that the command found when it began. Later, they are asked again whether they have changed.
+    """
+    global _looked
+    if _looking is not None:
+        _looking.join()
+    if _looked is None or _looked[0] != root or os.environ.get(CHECK_FILES):
+        return None
+    memory, _looked = _looked[1], None
+    return memory
+
+
+_saving: list[threading.Thread] = []
+
+
+def wait_saved() -> None:
+    """Until all that was seen is written."""
+    while _saving:
+        _saving.pop().join()
+
+
+atexit.register(wait_saved)
+
+
+class Memory:
     """File name -> state and sha256, of one folder."""
 
     def __init__(self, root: Path | None) -> None:
         self._path: Path | None = None
         self._known: dict[str, list[str]] = {}
-        self._seen: dict[str, list[str]] = {}
+        self.fresh: dict[str, list[str]] = {}
+        """What was seen by this process."""
         if root is not None:
             name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]
             self._path = cache_folder() / "pictures" / f"{name}.json"
             if not os.environ.get(CHECK_FILES):
+                wait_saved()
                 self._known = read_cached(self._path)
+
+    def state(self, name: str) -> str | None:
+        """In which state a file was when it was seen last."""
+        known = self._known.get(name)
+        return known[0] if known else None
+
+    def take(self, name: str, state: str | None, digest: str) -> None:
+        """A file was seen in a state; without a digest, it is as it was when it was seen last."""
+        known = self._known.get(name)
+        if state and digest:
+            self.fresh[name] = [state, digest]
+        elif state and known and known[0] == state:
+            self.fresh[name] = known
+
+    def seen(self, name: str) -> str | None:
+        """The sha256 of a file that this process has seen whole."""
+        found = self.fresh.get(name)
+        return found[1] if found else None
+
+    def all_seen(self, items: Sequence[Encoded]) -> list[tuple[str, str] | None]:
+        """The same of many, with nothing that is wrong; none for those that it has not seen."""
+        names = items.texts() if isinstance(items, FilesBelow) else map(str, items)
+        digests = map(self.seen, names)
+        return [(digest, "") if digest else None for digest in digests]
 
     def look(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
         """For each file its sha256, or what is wrong with it."""
@@ -138,7 +189,7 @@ class _Memory:
                 continue
             state, digest, reason = seen[place] if seen else look_at(item)
             if digest and state and self._path is not None:
-                self._seen[str(item)] = [state, digest]
+                self.fresh[str(item)] = [state, digest]
             found[row] = (digest, reason)
         return [told for row in range(len(items)) if (told := found[row]) is not None]
 
@@ -155,21 +206,34 @@ class _Memory:
             return None
         if state is None or known[0] != state:
             return None
-        self._seen[name] = known
+        self.fresh[name] = known
         return known[1], ""
 
-    def save(self) -> None:
-        """Write what is new; a folder that cannot be written is no error."""
-        if self._path is None or self._seen.items() <= self._known.items():
+    def save(self, *, beside: bool) -> None:
+        """Write what is new; a folder that cannot be written is no error.
+
+        Args:
+            beside: whether a thread does it, for which the process waits before it ends: who was in
+                such a hurry that files were looked at ahead does not wait for a disk either.
+        """
+        if self._path is None or self.fresh.items() <= self._known.items():
             return
         # Another part of the same folder may have been seen before.
-        keep_cached(self._path, {**self._known, **self._seen})
-        try:
-            others = sorted(self._path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
-            for old in others[:-_FOLDERS]:
-                old.unlink(missing_ok=True)
-        except OSError:
+        entries = {**self._known, **self.fresh}
+        if not beside:
+            _write(self._path, entries)
             return
+        thread = threading.Thread(target=_write, args=(self._path, entries), name="pictures seen")
+        _saving.append(thread)
+        thread.start()
+
+
+def _write(path: Path, entries: dict[str, list[str]]) -> None:
+    keep_cached(path, entries)
+    with suppress(OSError):
+        others = sorted(path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for old in others[:-_FOLDERS]:
+            old.unlink(missing_ok=True)
 
 
 def _state(facts: os.stat_result) -> str | None:
@@ -178,10 +242,18 @@ def _state(facts: os.stat_result) -> str | None:
     return f"{facts.st_ino}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
 
 
-def look_at(file: Path | Piece) -> tuple[str | None, str, str]:
-    """The state of a file, its sha256, and what is wrong with it; read now."""
+def look_at(file: Path | Piece, known: str | None = None) -> tuple[str | None, str, str]:
+    """The state of a file, its sha256, and what is wrong with it; read now.
+
+    Args:
+        file: what to look at.
+        known: a state in which it was seen whole; a file that is in it still is not read, and has
+            no sha256 here.
+    """
     try:
         state = _state(file.stat())
+        if known is not None and known == state:
+            return state, "", ""
         data = file.read_bytes()
     except OSError as problem:
         return None, "", problem.strerror or "cannot be read"
@@ -214,6 +286,8 @@ def content_fingerprint(
 ) -> str:
     """The sha256 over relative names, contents and labels."""
     digest = hashlib.sha256(repr(tuple(classes)).encode())
-    for name, content, label in zip(names, digests, labels.tolist(), strict=True):
-        digest.update(f"{name}\0{content}\0{label}\n".encode())
+    rows = zip(names, digests, labels.tolist(), strict=True)
+    digest.update(
+        "".join(f"{name}\0{content}\0{label}\n" for name, content, label in rows).encode()
+    )
     return digest.hexdigest()

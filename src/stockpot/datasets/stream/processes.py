@@ -100,7 +100,7 @@ class Decoders:
             end.close()
             os.close(memory)
 
-    def decode(self, files: Sequence[Path], fits: Sequence[list[Any]]) -> list[Pixels] | None:
+    def decode(self, files: Sequence[Path | str], fits: Sequence[list[Any]]) -> list[Pixels] | None:
         """For each fit (`geometry.told`) the pictures, N x 3 x H x W; none where it must be done
         here.
 
@@ -126,9 +126,14 @@ class Decoders:
         found: list[Pixels] | None = self._asked(request, read)
         return found
 
-    def look(self, files: Sequence[Path]) -> list[list[Any]] | None:
-        """What `file_check.look_at` says of each; none where it must be done here."""
-        request = {"look": [str(file) for file in files]}
+    def look(
+        self, files: Sequence[Path | str], states: Sequence[str | None] | None = None
+    ) -> list[list[Any]] | None:
+        """What `file_check.look_at` says of each, some of them in a state that is known; none where
+        it must be done here.
+        """
+        known = states or [None] * len(files)
+        request = {"look": [[str(file), state] for file, state in zip(files, known, strict=True)]}
         found: list[list[Any]] | None = self._asked(request, lambda _, answer: answer["seen"])
         return found
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stockpot.datasets.by_content.parts import WHOLE
+from stockpot.datasets.by_content.split_names import WHOLE
 from stockpot.datasets.catalogue import EMBEDDED, catalogue, find, is_present
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset

@@ -17,7 +17,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from stockpot.datasets.by_content.image_hashes import image_hashes, look_at
-from stockpot.datasets.by_content.parts import WHOLE, halves_by_hash
+from stockpot.datasets.by_content.parts import halves_by_hash
+from stockpot.datasets.by_content.split_names import WHOLE
 from stockpot.datasets.by_content.twins import twin_groups
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadDataError, UserError
