@@ -30,6 +30,9 @@ CHUNK = 16
 """Pictures per task: enough that handing tasks over costs little beside decoding."""
 _AHEAD = 2
 """Batches that are decoded ahead, or more where they would leave a thread without work."""
+_ROOM = 2**30
+"""Bytes of such batches, where their size is known and pictures are kept anyway: who goes through
+them may have much to do before the first, and decoding would stand still."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class EncodedImages:
         workers = usable_cores()
         # A small batch is cut into more tasks, and more batches are under way.
         chunk = min(CHUNK, max(1, -(-size // workers)))
-        depth = max(_AHEAD, -(-workers * chunk // size)) + 1
+        depth = max(_AHEAD, -(-workers * chunk // size), self._fitting(size, fits)) + 1
         starts = deque(range(0, len(self), size))
         waiting: deque[tuple[list[Future[None]], list[Joined]]] = deque()
         with ThreadPoolExecutor(workers, thread_name_prefix="decode") as threads:
@@ -94,6 +97,14 @@ class EncodedImages:
                     yield tuple(part.whole() for part in parts)
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
+
+    def _fitting(self, size: int, fits: Sequence[Fit | None]) -> int:
+        """Batches that fit into the room; none where nobody knows."""
+        words = [told(fit) for fit in fits]
+        sides = [one[0] for one in words if one is not None]
+        if not self.contents or len(sides) < len(words):
+            return 0
+        return _ROOM // (size * sum(3 * height * width for height, width in sides) or 1)
 
     def decode_ahead(self, fits: Sequence[Fit | None]) -> None:
         """Begin to decode for who will go through them with these fits; nobody waits for it.
