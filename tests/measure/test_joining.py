@@ -171,7 +171,7 @@ def test_who_is_new_begins_while_a_gpu_is_busy(
         done=lambda result, *_: told.append(result.key.model),
     )
     assert numbers(together) == expected
-    # Two are loaded at a time, and whichever is there first may end first.
+    # Whichever has seen all first ends first.
     assert sorted(told) == [Path(folder).name for folder in four]
     # All are there in the second step, others being loaded after the first: each begins at once,
     # or after those before it; one may still begin where the next batch of those is late.

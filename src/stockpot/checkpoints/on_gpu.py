@@ -18,7 +18,7 @@ from torch import Tensor
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import TensorInfo
 
-PIECE = 32 << 20
+PIECE = 16 << 20
 LINE = 16
 """Bytes at whose multiples a tensor must begin, so that every kernel can read it."""
 

@@ -15,8 +15,9 @@ from stockpot.engine.cores import usable_cores
 
 _CHUNK = 8
 """Rows that a thread takes at a time: whoever comes waits for no more than these."""
-_IMPORTING = 2
-"""Threads that import while pictures are decoded that nobody has asked for yet."""
+_FIRST = 2
+"""One core in so many decodes pictures that nobody has asked for yet: two that a machine counts may
+be one, and who imports modules on the other half of it would take a third longer."""
 
 
 class Ahead:
@@ -78,12 +79,12 @@ def begin(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> Ahea
 def begin_first(what: Hashable, rows: int, decode: Callable[[int, int], bool]) -> None:
     """The same on what is likely to be wanted; somebody who knew more may have been here before.
 
-    Two cores are left to those who import modules and torch meanwhile: nothing can be asked before
-    they are done, and each would share its core with one that decodes.
+    Cores are left to those who import modules and torch meanwhile: nothing can be asked before they
+    are done.
     """
     with _lock:
         if not _used:
-            _begin(what, rows, decode, max(1, usable_cores() - _IMPORTING))
+            _begin(what, rows, decode, max(1, usable_cores() // _FIRST))
 
 
 def _begin(what: Hashable, rows: int, decode: Callable[[int, int], bool], threads: int) -> Ahead:

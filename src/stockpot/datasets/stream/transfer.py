@@ -12,6 +12,10 @@ from torch import Tensor
 
 T = TypeVar("T")
 
+PIECE = 16 << 20
+"""Bytes of pinned memory in which a batch travels: the system takes a tenth of a second to pin a
+whole batch of photographs, and the driver lets nobody else do anything meanwhile."""
+
 
 class Moving(NamedTuple):
     """A batch on its way to a device."""
@@ -38,10 +42,16 @@ def sent(batch: Tensor, device: torch.device) -> Moving:
     if device.type != "cuda" or batch.device.type != "cpu":
         return Moving(batch.to(device), None)
     lane = _lane(device)
-    # Grey pictures are one channel seen three times, which torch does not copy into pinned memory.
+    # Grey pictures are one channel seen three times, which are no bytes in a row.
     batch = batch.contiguous()
     with torch.cuda.stream(lane):
-        there = batch.pin_memory().to(device, non_blocking=True)
+        there = torch.empty(batch.shape, dtype=batch.dtype, device=device)
+        here, room = (each.view(-1).view(torch.uint8) for each in (batch, there))
+        for start in range(0, len(here), PIECE):
+            # torch gives a piece again when it has been sent.
+            piece = torch.empty(min(PIECE, len(here) - start), dtype=torch.uint8, pin_memory=True)
+            piece.copy_(here[start : start + PIECE])
+            room[start : start + PIECE].copy_(piece, non_blocking=True)
         return Moving(there, lane.record_event())
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Lock
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -102,7 +104,10 @@ class Endings:
         """Take a cell over."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(usable_cores(), thread_name_prefix="statistics")
-        self._begun[self._threads.submit(self._end, one)] = one
+        device, made = one.opened.device, None
+        if device.type == "cuda":
+            made = torch.cuda.current_stream(device).record_event()
+        self._begun[self._threads.submit(self._end, one, made)] = one
 
     def over(self) -> Iterator[End]:
         """Those that have ended since; nobody waits."""
@@ -132,11 +137,18 @@ class Endings:
         self._waits = False
 
     @torch.inference_mode()  # a thread has a mode of its own
-    def _end(self, one: Under) -> End | Ran:
-        one.watch.settle()
-        found = None
-        while found is None:
-            found = one.step()
+    def _end(self, one: Under, made: torch.cuda.Event | None) -> End | Ran:
+        found: Ran | Exception | None = None
+        apart: AbstractContextManager[object] = nullcontext()
+        if made is not None:
+            # To bring numbers over in the queue of the passes would wait for those of other models,
+            # and the driver lets nobody queue more of them meanwhile.
+            made.synchronize()
+            apart = torch.cuda.stream(_apart(one.opened.device))
+        with apart:
+            one.watch.settle()
+            while found is None:
+                found = one.step()
         if isinstance(found, Exception):
             return End(one.number, None, found)
         with self._lock:
@@ -144,6 +156,11 @@ class Endings:
         # An index and records of images are for the thread that runs everything else.
         cell = one.opened.cell
         return found if waits or cell.index or cell.samples else one.finished(found)
+
+
+@cache
+def _apart(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def divide(seconds: Mapping[str, float], among: Collection[Under]) -> None:

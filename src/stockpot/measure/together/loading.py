@@ -1,4 +1,4 @@
-"""Models that threads load in their order, while those that are there are asked already."""
+"""Models that a thread loads in their order, while those that are there are asked already."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ from stockpot.measure.cells import Cell, undefended
 from stockpot.measure.together.jobs import Asked
 from stockpot.models.load import identify, load_ahead
 
-_LOADERS = 2
-"""Models that are read at a time: Python runs in one thread, and more would keep the first model
-and whoever asks it from getting on."""
-
 
 class Loading:
     """Begin to load models, as many as there is room for; whoever needs one asks whether it is
     there.
 
-    What threads do not load (another library does, or there is no room) counts as being there: it
+    What the thread does not load (another library does, or there is no room) counts as being there: it
     is for the one who opens it to load. The first is loaded at once, the others when somebody says
-    so or waits for one: Python runs in one thread, and to make the first one's passes takes it as
-    long as to load several others.
+    so or waits for one, one after the other: Python runs in one thread, and to make the first one's
+    passes takes it as long as to load several others. Each is there before the one before it has
+    seen its pictures.
     """
 
     def __init__(self, asked: Sequence[Asked], device: torch.device, room: int) -> None:
@@ -52,13 +49,9 @@ class Loading:
         if device.type == "cuda":
             # Memory of models that are gone may still be read by passes that are under way.
             _stream(device).wait_stream(torch.cuda.current_stream(device))
-        # Not daemons: a process that ended while torch is at work would be aborted.
-        self._threads = [
-            threading.Thread(target=self._work, args=(number,), name=f"load {number}")
-            for number in range(min(_LOADERS, len(self._left)))
-        ]
-        for thread in self._threads:
-            thread.start()
+        # No daemon: a process that ended while torch is at work would be aborted.
+        self._thread = threading.Thread(target=self._work, name="load")
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -70,8 +63,7 @@ class Loading:
             self._left.clear()
             self._began = True
             self._moved.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
 
     def is_there(self, number: int) -> bool:
         """Whether nobody is loading the model of this cell, or will."""
@@ -93,10 +85,10 @@ class Loading:
             while number in self._coming:
                 self._moved.wait()
 
-    def _work(self, turn: int) -> None:
+    def _work(self) -> None:
         while True:
             with self._moved:
-                while not self._began and (turn or self._first not in self._coming):
+                while not self._began and self._first not in self._coming:
                     self._moved.wait()
                 one = self._left.popleft() if self._left else None
             if one is None:

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS = 128
+_ROWS, _SMALL = 128, 64
+"""Places that a program works on; of the product that reads what a block adds, fewer."""
 
 # No types of Python inside kernels: Triton would look them up as values.
 
@@ -71,7 +72,7 @@ def windows(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     places = count * rows * columns
     _windows[(triton.cdiv(places, _ROWS),)](
         maps, weight, bias, out, places, rows, columns, wide, high, side=side,
-        line=side * channels, channels=channels, filters=filters, block=_ROWS, num_warps=4,
+        line=side * channels, channels=channels, filters=filters, block=_ROWS, num_warps=8,
     )  # fmt: skip
     return out
 
@@ -80,8 +81,8 @@ def added(maps: Tensor, weight: Tensor, bias: Tensor, rest: Tensor) -> Tensor:
     """`relu(conv2d(maps, weight, bias) + rest)` of 1 x 1; channels last."""
     out = torch.empty_like(rest)
     filters, places = len(weight), rest.numel() // len(weight)
-    _added[(triton.cdiv(places, _ROWS) * (filters // _ROWS),)](
+    _added[(triton.cdiv(places, _SMALL) * (filters // _SMALL),)](
         maps, weight, bias, rest, out, places, filters,
-        channels=weight.shape[1], block=_ROWS, width=_ROWS, num_warps=8,
+        channels=weight.shape[1], block=_SMALL, width=_SMALL, num_warps=4,
     )  # fmt: skip
     return out
