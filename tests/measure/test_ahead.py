@@ -23,7 +23,6 @@ from stockpot.measure.together.jobs import Asked
 from stockpot.measure.together.loading import Loading
 from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.models.kept import holding_models
-from stockpot.models.plain.load import plain_network
 from stockpot.results.statistics import bootstrap_mean
 from stockpot.types import ImageSize
 
