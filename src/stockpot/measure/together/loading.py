@@ -25,7 +25,7 @@ class Loading:
     """Begin to load models, as many as there is room for; whoever needs one asks whether it is
     there.
 
-    What the thread does not load (another library does, or there is no room) counts as being there: it
+    What is not loaded so (another library does it, or there is no room) counts as being there: it
     is for the one who opens it to load. The first is loaded at once, the others when somebody says
     so or waits for one, one after the other: Python runs in one thread, and to make the first one's
     passes takes it as long as to load several others. Each is there before the one before it has
