@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -41,19 +42,37 @@ def difference(found: Tensor, meant: Tensor) -> float:
 
 @contextmanager
 def asked_once(model: nn.Module) -> Iterator[None]:
-    """A model, or a copy of it, is asked in full precision about a few images.
+    """A model, or a copy of it, is asked in full precision about a few images; nobody listens."""
+    plans = nullcontext() if not _all_plain(model) else _without_plans()
+    with unheard(model), products(tf32=False), plans:
+        yield
 
-    Nobody listens. On a GPU cuDNN takes a few milliseconds to plan for each shape of a convolution,
-    a quarter of a second for a ResNet-50; as products of matrices the few images take a fifth.
+
+_inside = 0
+_before = True
+_lock = Lock()
+
+
+@contextmanager
+def _without_plans() -> Iterator[None]:
+    """Without cuDNN, for whoever convolves meanwhile: the switch is one for the whole process.
+
+    It takes a few milliseconds to plan for each shape of a convolution, a quarter of a second for
+    all of a ResNet-50; as products of matrices a few images take a fifth of that.
     """
-    cudnn = torch.backends.cudnn
-    before = cudnn.enabled
-    with unheard(model), products(tf32=False):
-        cudnn.enabled = before and not _all_plain(model)
-        try:
-            yield
-        finally:
-            cudnn.enabled = before
+    global _inside, _before
+    with _lock:
+        if not _inside:
+            _before = torch.backends.cudnn.enabled
+            torch.backends.cudnn.enabled = False
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                torch.backends.cudnn.enabled = _before
 
 
 def _all_plain(model: nn.Module) -> bool:
