@@ -161,4 +161,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         with torch.inference_mode():
             yield
     finally:
-        model.train(was_training)
+        if was_training:  # else there is nothing to undo, and many modules would be gone through
+            model.train()
