@@ -161,7 +161,7 @@ def test_who_is_new_begins_while_a_gpu_is_busy(
         return ask(self, pixels)
 
     monkeypatch.setattr(Passes, "__call__", heard)
-    monkeypatch.setattr(Queued, "left", HIDES if busy else HIDES - 1)
+    monkeypatch.setattr(Queued, "seconds", HIDES if busy else HIDES / 2)
     told: list[str] = []
     together = measure(
         four,

@@ -21,7 +21,7 @@ from stockpot.models.forward.folding import folded
 from stockpot.models.forward.joining import join_ends
 from stockpot.models.forward.memory import batch_of
 from stockpot.models.forward.options import Forward, chosen_forward
-from stockpot.models.forward.own_answers import TOLERANCE, asked_once
+from stockpot.models.forward.own_answers import TOLERANCE
 from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_model
 from stockpot.score.predictions import watching
@@ -362,15 +362,3 @@ def test_the_first_token_alone_gives_the_tower_s_answers(tmp_path: Path) -> None
         assert not first_token.is_known(model), "a layer of another kind is asked as it is"
     # With gradients, the network itself answers.
     assert run(images[:2].float() / 255).requires_grad
-
-
-@pytest.mark.parametrize("groups", [1, 3])
-def test_cudnn_plans_for_what_is_asked_often_only(groups: int) -> None:
-    model = nn.Sequential(nn.Conv2d(3, 3, 3, groups=groups))
-    before = torch.backends.cudnn.enabled
-    with asked_once(model):
-        with asked_once(model):
-            assert torch.backends.cudnn.enabled == (before and groups > 1)
-        # Whoever is still inside is not disturbed by who leaves.
-        assert torch.backends.cudnn.enabled == (before and groups > 1)
-    assert torch.backends.cudnn.enabled == before

@@ -94,7 +94,7 @@ class _Group:
     @property
     def hides(self) -> bool:
         """Whether a GPU has enough to do for Python to open another model meanwhile."""
-        return not self._pictures.room or self._queued.left >= HIDES
+        return not self._pictures.room or self._queued.seconds >= HIDES
 
     def choose(self) -> Under | None:
         """Who takes the next step: the first that need not wait, or whoever is behind.
@@ -120,7 +120,7 @@ class _Group:
         start, before = time.perf_counter(), self._pictures.seconds
         found = one.step()
         if self._pictures.room:
-            self._queued.add(one.opened.device)
+            self._queued.add(one.opened.device, one.number)
         one.seconds += time.perf_counter() - start - (self._pictures.seconds - before)
         return found
 

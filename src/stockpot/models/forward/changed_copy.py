@@ -15,7 +15,7 @@ from stockpot.models.forward.fused.layers import with_pools
 from stockpot.models.forward.fused.tokens import with_tokens
 from stockpot.models.forward.joining import ends_seen, join_seen
 from stockpot.models.forward.normalised import normalised
-from stockpot.models.forward.own_answers import asked_once, unheard
+from stockpot.models.forward.own_answers import unheard
 from stockpot.models.forward.packed import pack
 from stockpot.models.forward.ways import Steps
 
@@ -36,8 +36,7 @@ def changed_copy(model: Classifier, steps: Steps, few: Tensor, looked: Looked) -
     with unheard(model), products(tf32=False):
         copy = folded_copy(model, looked.pairs) if folds else deepcopy(model)
         if folds:
-            with asked_once(copy):
-                seen = ends_seen(copy, few)
+            seen = ends_seen(copy, few)
             if not is_folded(looked.answers, seen.answers.float()):
                 raise ValueError("folded batch norms would change its answers")
             # Only now: in the other layout cuDNN would make new plans for what is looked at once.

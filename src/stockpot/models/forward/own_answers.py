@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from threading import Lock
+from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 
 from stockpot.models.classifier import Classifier
@@ -22,14 +20,14 @@ FEW = 16
 
 def own_look(model: Classifier, few: Tensor) -> Looked:
     """Its answers to some pixels, and how it is built."""
-    with asked_once(model):
+    with unheard(model), products(tf32=False):
         looked = looked_at(model, few)
     return looked._replace(answers=looked.answers.float())
 
 
 def own_answers(model: Classifier, few: Tensor) -> Tensor:
     """Its answers alone: to see how it is built as well makes Python's part of it longer."""
-    with asked_once(model):
+    with unheard(model), products(tf32=False):
         answers: Tensor = model(few)
     return answers.float()
 
@@ -38,47 +36,6 @@ def difference(found: Tensor, meant: Tensor) -> float:
     """By how much some answers differ from its own, as a share of the largest of these."""
     scale = meant.abs().amax().clamp(min=1e-12)
     return float((found - meant).abs().amax() / scale)
-
-
-@contextmanager
-def asked_once(model: nn.Module) -> Iterator[None]:
-    """A model, or a copy of it, is asked in full precision about a few images; nobody listens."""
-    plans = nullcontext() if not _all_plain(model) else _without_plans()
-    with unheard(model), products(tf32=False), plans:
-        yield
-
-
-_inside = 0
-_before = True
-_lock = Lock()
-
-
-@contextmanager
-def _without_plans() -> Iterator[None]:
-    """Without cuDNN, for whoever convolves meanwhile: the switch is one for the whole process.
-
-    It takes a few milliseconds to plan for each shape of a convolution, a quarter of a second for
-    all of a ResNet-50; as products of matrices a few images take a fifth of that.
-    """
-    global _inside, _before
-    with _lock:
-        if not _inside:
-            _before = torch.backends.cudnn.enabled
-            torch.backends.cudnn.enabled = False
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                torch.backends.cudnn.enabled = _before
-
-
-def _all_plain(model: nn.Module) -> bool:
-    """Whether all convolutions are products as they stand; others would be cut into many."""
-    layers = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
-    return all(layer.groups == 1 and set(layer.dilation) == {1} for layer in layers)
 
 
 @contextmanager
