@@ -54,8 +54,6 @@ def clean(
     if top < 1 or bins < 1:
         raise BadParameterError(f"clean: expected top >= 1 and bins >= 1, got {top} and {bins}.")
     scorer = context.scorer(model, data, class_space)
-    if context.device.type != "cpu":
-        draw_ahead(len(data), context.seed, data.groups)  # the processor has little to do
     right, right_top, losses, confidences = [], [], [], []
     note = context.note("correct", data, scorer)
 
@@ -79,6 +77,9 @@ def clean(
         note(logits, rows)
 
     for outputs, batch in forward_batches(model, data, context, "clean", scored):
+        if context.device.type != "cpu" and not (waiting or right):
+            # The processor has little to do from now on; until now a GPU has waited for it.
+            draw_ahead(len(data), context.seed, data.groups)
         waiting.append((outputs, span(batch.rows)))
         if sum(part.numel() for part, _ in waiting) >= _TOGETHER:
             score()

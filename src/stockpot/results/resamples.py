@@ -148,13 +148,17 @@ _tables: dict[tuple[int, int, int], NDArray[np.uint8]] = {}
 
 
 _drawing = threading.Lock()
+_ahead: tuple[int, int, int] | None = None
+"""What was asked for ahead last: many models are scored by the same draws, one after the other."""
 
 
 def draw_ahead(n: int, seed: int, groups: Groups | None = None) -> None:
     """Draw the resamples of so many images in a thread, for who will score them in a while."""
+    global _ahead
     drawn = n if groups is None else len(np.unique(np.asarray(groups)))
-    if 0 < RESAMPLES * drawn <= _KEPT:
-        work = (drawn, seed, RESAMPLES)
+    work = (drawn, seed, RESAMPLES)
+    if 0 < RESAMPLES * drawn <= _KEPT and work != _ahead:
+        _ahead = work
         threading.Thread(target=_kept_counts, args=work, name="resamples").start()
 
 

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ import numpy as np
 from stockpot.datasets.pictures import BROKEN, open_rgb
 from stockpot.datasets.stream.file_check import look_at
 from stockpot.datasets.stream.geometry import made
+
+_BEHIND = 5
+"""By how much these processes stand back where cores are short: who feeds a GPU, or imports what it
+needs, is one thread, and everybody waits for it."""
 
 
 def main() -> None:
@@ -34,6 +39,8 @@ def main() -> None:
                 if other != mine:
                     os.close(other[0])
             try:
+                with suppress(OSError):  # not every container lets it
+                    os.nice(_BEHIND)
                 _serve(*mine)
             finally:
                 os._exit(0)
