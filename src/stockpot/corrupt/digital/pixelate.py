@@ -13,6 +13,8 @@ from stockpot.corrupt import corruptions
 from stockpot.corrupt.constants import Constants
 from stockpot.corrupt.digital.pillow import map_pictures
 from stockpot.corrupt.draws import Draws
+from stockpot.datasets.stream.resizing import resize
+from stockpot.types import ImageSize
 
 
 @corruptions.register(
@@ -36,7 +38,7 @@ def shrink_by_pillow(pixels: Tensor, rows: int, columns: int) -> Tensor:
     back = Image.Resampling.NEAREST if same else Image.Resampling.BOX
 
     def there_and_back(picture: Image.Image) -> Image.Image:
-        small = picture.resize((columns, rows), Image.Resampling.BOX)
+        small = resize(picture, ImageSize(rows, columns), Image.Resampling.BOX)
         return small.resize((width, height), back)
 
     return map_pictures(there_and_back, pixels)

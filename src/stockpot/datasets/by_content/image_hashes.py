@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from stockpot.datasets.dataset import Images, TensorImages
+from stockpot.datasets.stream.resizing import resize
+from stockpot.types import ImageSize
 
 Hashes = NDArray[np.uint64]
 SIDE = 8
@@ -86,6 +88,6 @@ def _strip(pixels: NDArray[np.uint8], thumbnails: bool) -> NDArray[np.uint8]:
     strip = np.zeros(_width(thumbnails), dtype=np.uint8)
     strip[:_BYTES] = np.frombuffer(digest.digest(), dtype=np.uint8)
     if thumbnails:
-        small = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        small = resize(Image.fromarray(pixels), ImageSize(SIDE, SIDE), Image.Resampling.BILINEAR)
         strip[_BYTES : _BYTES + 3 * SIDE * SIDE] = np.asarray(small).reshape(-1)
     return strip

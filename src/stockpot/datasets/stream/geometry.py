@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
+from stockpot.datasets.stream.resizing import Part, resize
 from stockpot.types import ImageSize
 
 Fit = Callable[[Image.Image], Image.Image]
@@ -34,24 +35,25 @@ class Geometry(NamedTuple):
 
     def fit(self, image: Image.Image) -> Image.Image:
         """Bring a picture to the size."""
-        target = self.target(ImageSize(image.height, image.width))
-        if (image.height, image.width) != target:
-            code = Image.Resampling(CODES.index(self.interpolation))
-            image = image.resize((target.width, target.height), code)
-        if target != self.size:
-            top, left = corner(target, self.size)
-            # A crop beyond the border is filled with black, as the hub's processors do.
-            image = image.crop((left, top, left + self.size.width, top + self.size.height))
-        return image
+        given = ImageSize(image.height, image.width)
+        target = self.target(given)
+        top, left = corner(target, self.size)
+        # A crop beyond the border is filled with black, as the hub's processors do.
+        part = (left, top, left + self.size.width, top + self.size.height)
+        if given != target:
+            return resize(image, target, Image.Resampling(CODES.index(self.interpolation)), part)
+        return image.crop(part) if target != self.size else image
 
     def target(self, given: ImageSize) -> ImageSize:
         """The size of a picture of this size before it is cropped."""
         if isinstance(self.resized, ImageSize):
             return self.resized
-        short = min(given)
-        return ImageSize(
-            *(self.resized if side == short else int(self.resized * side / short) for side in given)
-        )
+        return _by_short_side(given, self.resized)
+
+
+def _by_short_side(given: ImageSize, wanted: int) -> ImageSize:
+    short = min(given)
+    return ImageSize(*(wanted if side == short else int(wanted * side / short) for side in given))
 
 
 def corner(outer: ImageSize, inner: ImageSize) -> tuple[int, int]:
@@ -67,21 +69,20 @@ def published_crop(image: Image.Image, side: int = PUBLISHED_SIDE) -> Image.Imag
     """
     if image.size == (side, side):
         return image
-    bilinear = Image.Resampling.BILINEAR
+    given, bilinear = ImageSize(image.height, image.width), Image.Resampling.BILINEAR
     if side == TINY_SIDE:
-        return image.resize((side, side), bilinear)
+        return resize(image, ImageSize(side, side), bilinear)
     if side == INCEPTION_SIDE:
-        share = _centre(image, int(image.width * _SHARE), int(image.height * _SHARE))
-        return share.resize((side, side), bilinear)
-    short, target = min(image.size), side * 8 // 7
-    size = tuple(target if one == short else int(target * one / short) for one in image.size)
-    return _centre(image.resize((size[0], size[1]), bilinear), side, side)
+        kept = ImageSize(int(given.height * _SHARE), int(given.width * _SHARE))
+        return resize(image.crop(_centre(given, kept)), ImageSize(side, side), bilinear)
+    target = _by_short_side(given, side * 8 // 7)
+    return resize(image, target, bilinear, _centre(target, ImageSize(side, side)))
 
 
-def _centre(image: Image.Image, width: int, height: int) -> Image.Image:
+def _centre(outer: ImageSize, inner: ImageSize) -> Part:
     # Rounded half to even, as torchvision's crop does, with which the files were made.
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
+    left, top = round((outer.width - inner.width) / 2), round((outer.height - inner.height) / 2)
+    return left, top, left + inner.width, top + inner.height
 
 
 def told(fit: Fit | None) -> list[Any] | None:
