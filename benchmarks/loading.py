@@ -30,7 +30,8 @@ from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
 CLASSES = 10
-SEEN = Preprocess(ImageSize(224, 224), 256)
+SIDE = 224
+SEEN = Preprocess(ImageSize(SIDE, SIDE), 256)
 
 
 class Glance(nn.Module):
@@ -69,7 +70,10 @@ def write_images(folder: Path, count: int, width: int, height: int, kind: str) -
 
 def bare(path: Path) -> None:
     with Image.open(path) as picture:
-        SEEN.fit(picture.convert("RGB"))
+        wide = SEEN.geometry.target(ImageSize(picture.height, picture.width))
+        left, top = (wide.width - SIDE) // 2, (wide.height - SIDE) // 2
+        whole = picture.convert("RGB").resize((wide.width, wide.height), Image.Resampling.BICUBIC)
+        whole.crop((left, top, left + SIDE, top + SIDE))
 
 
 def main() -> None:

@@ -140,9 +140,10 @@ class Classifier(nn.Module):
 
     def seen(self, pixels: Tensor) -> Tensor:
         """What the network is given for these pixels."""
-        if not pixels.is_floating_point():
-            pixels = pixels.float() / 255
-        return self.preprocess.normalise(self.preprocess.fit_tensor(pixels))
+        ours = not pixels.is_floating_point()
+        if ours:
+            pixels = pixels.float().div_(255)
+        return self.preprocess.normalise(self.preprocess.fit_tensor(pixels), in_place=ours)
 
 
 def seeing_all(model: Classifier) -> Classifier:
