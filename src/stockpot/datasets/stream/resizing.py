@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
 
 from PIL import Image
 
@@ -35,26 +35,17 @@ Part = tuple[int, int, int, int]
 """Left, top, right and bottom, as `crop` takes them."""
 
 
-class _Stretch(NamedTuple):
-    """A part of one side: `given` pixels become `made`, of which `first` to `last` are wanted."""
-
-    given: int
-    made: int
-    first: int
-    last: int
-
-    @property
-    def scale(self) -> Fraction:
-        return Fraction(self.given, self.made)
-
-    @property
-    def box(self) -> tuple[float, float] | None:
-        """Where the stretch lies in what is given, if single precision can say so."""
-        ends = self.first * self.scale, self.last * self.scale
-        for one in (self.scale, *ends):
-            if one.numerator >= _EXACT or one.denominator & (one.denominator - 1):
-                return None
-        return float(ends[0]), float(ends[1])
+@lru_cache(maxsize=1024)
+def _stretch(given: int, made: int, first: int, last: int) -> tuple[float, float] | None:
+    """Of a side of which `given` pixels become `made`: where those from `first` to `last` lie in
+    what is given, if single precision can say so.
+    """
+    scale = Fraction(given, made)
+    ends = first * scale, last * scale
+    for one in (scale, *ends):
+        if one.numerator >= _EXACT or one.denominator & (one.denominator - 1):
+            return None
+    return float(ends[0]), float(ends[1])
 
 
 def resize(
@@ -78,24 +69,24 @@ def resize(
         return rows_done.resize((target.width, target.height), code)
     if not (0 <= left < right <= target.width and 0 <= top < bottom <= target.height):
         return resize(image, target, code).crop(kept)
-    across = _Stretch(image.width, target.width, left, right)
-    down = _Stretch(image.height, target.height, top, bottom)
-    box = down.box
+    box = _stretch(image.height, target.height, top, bottom)
     if box is not None:
-        reach = _REACH[code] * max(float(down.scale), 1.0)
+        reach = _REACH[code] * max(image.height / target.height, 1.0)
         above = max(math.floor(box[0] - reach) - 1, 0)
         below = min(math.ceil(box[1] + reach) + 1, image.height)
         if (above, below) != (0, image.height):
             image = image.crop((0, above, image.width, below))
         box = box[0] - above, box[1] - above
-    image = _along_rows(image, across, code)
+    image = _along_rows(image, target.width, left, right, code)
     if box is not None:
         return image.resize((image.width, bottom - top), code, (0, box[0], image.width, box[1]))
     return image.resize((image.width, target.height), code).crop((0, top, image.width, bottom))
 
 
-def _along_rows(image: Image.Image, across: _Stretch, code: Image.Resampling) -> Image.Image:
-    box, height = across.box, image.height
+def _along_rows(
+    image: Image.Image, made: int, left: int, right: int, code: Image.Resampling
+) -> Image.Image:
+    box, height = _stretch(image.width, made, left, right), image.height
     if box is not None:
-        return image.resize((across.last - across.first, height), code, (box[0], 0, box[1], height))
-    return image.resize((across.made, height), code).crop((across.first, 0, across.last, height))
+        return image.resize((right - left, height), code, (box[0], 0, box[1], height))
+    return image.resize((made, height), code).crop((left, 0, right, height))
