@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,6 @@ from stockpot.datasets.pictures import BROKEN, open_rgb
 from stockpot.datasets.stream.file_check import look_at
 from stockpot.datasets.stream.geometry import made
 from stockpot.engine import keep_freed_memory
-
-_BEHIND = 5
-"""By how much these processes stand back where cores are short: who feeds a GPU, or imports what it
-needs, is one thread, and everybody waits for it."""
 
 
 def main() -> None:
@@ -41,8 +36,6 @@ def main() -> None:
                 if other != mine:
                     os.close(other[0])
             try:
-                with suppress(OSError):  # not every container lets it
-                    os.nice(_BEHIND)
                 _serve(*mine)
             finally:
                 os._exit(0)
