@@ -29,9 +29,10 @@ def test_a_file_of_version_1_opens_with_all_it_says(path: Path) -> None:
     assert result.schema_version == VERSION
     assert result.key.entry == ""
     after = json.loads(result.model_dump_json())
-    for name in before.keys() - {"schema_version", "key", "model", "cost"}:
+    grown = ("key", "model", "cost", "provenance")  # to which facts were added since
+    for name in before.keys() - {"schema_version", *grown}:
         assert after[name] == before[name]
-    for name in ("key", "model", "cost"):  # to which facts were added since
+    for name in grown:
         assert before[name].items() <= after[name].items()
     assert int(result.outcome("correct").sum()) == round(result.score("accuracy").value * 12)
 

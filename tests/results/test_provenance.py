@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import PIL
 import pytest
 
 from stockpot.results import provenance
@@ -36,3 +37,7 @@ def test_looking_at_a_checkout_writes_nothing_there(
     assert (tmp_path / ".git" / "index").read_bytes() == index
     file.write_text("two")
     assert look()[1] is True
+
+
+def test_a_result_says_what_decoded_its_pictures() -> None:
+    assert provenance.provenance().pillow == PIL.__version__

@@ -67,6 +67,7 @@ def provenance(device: str = "cpu") -> Provenance:
         dirty=dirty,
         python=platform.python_version(),
         torch=package_version("torch"),
+        pillow=package_version("pillow"),
         platform=platform.platform(terse=True),
         device=device,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

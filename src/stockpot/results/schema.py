@@ -122,6 +122,7 @@ class Provenance(_Document):
     dirty: bool | None = None
     python: str = ""
     torch: str = ""
+    pillow: str = Field("", description="It decodes the pictures; empty in older results.")
     platform: str = ""
     device: str = ""
     created: str = ""

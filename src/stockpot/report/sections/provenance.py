@@ -110,4 +110,5 @@ def _settings(cell: CellResult) -> str:
 def _code(cell: CellResult) -> str:
     made = cell.provenance
     commit = f" ({made.commit[:10]}{', modified' if made.dirty else ''})" if made.commit else ""
-    return f"stockpot {made.stockpot}{commit}, torch {made.torch}, Python {made.python}"
+    pillow = f"Pillow {made.pillow}, " if made.pillow else ""
+    return f"stockpot {made.stockpot}{commit}, torch {made.torch}, {pillow}Python {made.python}"
