@@ -7,6 +7,7 @@ import io
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import islice
@@ -28,6 +29,7 @@ from stockpot.datasets.stream.file_check import inspect, reading_again
 from stockpot.datasets.stream.geometry import Geometry, made, published_crop, told
 from stockpot.datasets.stream.look_ahead import look_ahead
 from stockpot.datasets.stream.transfer import moved, one_ahead
+from stockpot.engine.cores import usable_cores
 from stockpot.errors import BadDataError
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -78,6 +80,16 @@ def test_every_picture_is_decoded_once_for_all_models_and_subsets(decodings: lis
     other = torch.cat(list(images.batches(7, preprocess(12).fit)))
     assert other.shape[-1] == 12
     assert len(decodings) == 40
+
+
+def test_threads_decode_a_few_batches_ahead_and_no_more(decodings: list[object]) -> None:
+    batches = known(60).batches(1, preprocess(16).fit)
+    next(batches)
+    time.sleep(0.3)  # decoding all of them takes a tenth of that
+    few = len(decodings)
+    assert few <= 2 * usable_cores() + 4
+    assert len(list(batches)) == 59
+    assert len(decodings) == 60
 
 
 def test_two_fits_share_one_decoding_and_equal_each_alone(decodings: list[object]) -> None:

@@ -31,8 +31,9 @@ CHUNK = 16
 _AHEAD = 2
 """Batches that are decoded ahead, or more where they would leave a thread without work."""
 _ROOM = 2**30
-"""Bytes of such batches, where their size is known and pictures are kept anyway: who goes through
-them may have much to do before the first, and decoding would stand still."""
+"""Bytes of such batches where processes decode for a GPU, their size is known, and pictures are
+kept anyway: who goes through them may have much to do before the first, and decoding would stand
+still. Where a processor makes the passes too, it would only take their memory."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,10 @@ class EncodedImages:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def _fitting(self, size: int, fits: Sequence[Fit | None]) -> int:
-        """Batches that fit into the room; none where nobody knows."""
+        """Batches that fit into the room; none where nobody knows, or no process decodes."""
         words = [told(fit) for fit in fits]
         sides = [one[0] for one in words if one is not None]
-        if not self.contents or len(sides) < len(words):
+        if processes.running() is None or not self.contents or len(sides) < len(words):
             return 0
         return _ROOM // (size * sum(3 * height * width for height, width in sides) or 1)
 
