@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from stockpot.errors import BadCheckpointError, UserError
@@ -61,8 +64,6 @@ PLAIN = Preprocess(ImageSize(32, 32), ImageSize(32, 32), (0.5, 0.4, 0.3), (0.2, 
 
 
 def save(model: torch.nn.Module, folder: Path) -> None:
-    import json
-
     model.save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(PLAIN.to_hub()))
 
@@ -89,6 +90,70 @@ def test_logits_equal_the_library(family: str, tmp_path: Path) -> None:
     assert len(features) == 3
 
 
+EDGES = {"neck_hidden_sizes": [8] * 6 + [16], "hidden_sizes": [12, 16, 20]}
+PUBLISHED = {
+    "mobilevit": lambda: (
+        hf.MobileViTForImageClassification(hf.MobileViTConfig(**EDGES, id2label=LABELS)),
+        hf.MobileViTImageProcessorPil(),
+    ),
+    "efficientnet": lambda: (
+        hf.EfficientNetForImageClassification(
+            hf.EfficientNetConfig(
+                width_coefficient=0.1, depth_coefficient=0.1, hidden_dim=128, id2label=LABELS
+            )
+        ),
+        hf.EfficientNetImageProcessorPil(size={"height": 96, "width": 96}, resample=0),
+    ),
+    "poolformer": lambda: (
+        hf.PoolFormerForImageClassification(
+            hf.PoolFormerConfig(hidden_sizes=[8] * 4, depths=[1] * 4, id2label=LABELS)
+        ),
+        hf.PoolFormerImageProcessorPil(),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_a_picture_reaches_the_network_as_the_folder_says(family: str, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, processor = PUBLISHED[family]()
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=seeded(3))
+    model.eval().save_pretrained(tmp_path / "m")
+    processor.save_pretrained(tmp_path / "m")
+    noise = torch.randint(0, 256, (30, 40, 3), generator=seeded(1), dtype=torch.uint8)
+    picture = Image.fromarray(noise.numpy()).resize((400, 300))
+    given = processor(picture, return_tensors="pt")
+    seen: list[torch.Tensor] = []
+    with torch.inference_mode():
+        expected = model(**given).logits
+        ours = load_model(tmp_path / "m").eval()
+        ours.network.model.register_forward_pre_hook(  # type: ignore[operator, union-attr]
+            lambda _, args, kwargs: seen.append(kwargs["pixel_values"]), with_kwargs=True
+        )
+        pixels = torch.from_numpy(np.array(ours.preprocess.fit(picture))).permute(2, 0, 1)[None]
+        torch.testing.assert_close(ours(pixels), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(seen[0], given["pixel_values"].float(), rtol=1e-5, atol=2e-6)
+        again = load_model(ours.save(tmp_path / "again")).eval()
+        assert torch.equal(again(pixels), ours(pixels))
+
+
+def test_what_answers_without_logits_is_told(tmp_path: Path) -> None:
+    model = hf.AutoModelForImageClassification.from_config(hf.PPLCNetConfig(num_labels=3))
+    save(model, tmp_path / "m")
+    with pytest.raises(BadCheckpointError, match=r"PPLCNet.* has no logits"):
+        load_model(tmp_path / "m")(torch.rand(1, 3, 32, 32))
+
+
+def test_class_names_may_be_null(tmp_path: Path) -> None:
+    save(FAMILIES["resnet"](), tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps({**said, "id2label": None, "label2id": None, "num_labels": 3}))
+    assert load_model(tmp_path / "m").classes == ("0", "1", "2")
+
+
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -96,8 +161,6 @@ def seeded(seed: int) -> torch.Generator:
 @pytest.fixture(scope="module")
 def dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pico CLIPModel with a byte-pair tokenizer of single letters."""
-    import json
-
     folder = tmp_path_factory.mktemp("clip")
     letters = [*"abcdefghijklmnopqrstuvwxyz."]
     words = letters + [letter + "</w>" for letter in letters]

@@ -9,7 +9,16 @@ import pytest
 import torch
 import transformers as hf
 from PIL import Image
+from torch import nn
+from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
+)
 
+from pico import make_classifier
+from stockpot.errors import BadCheckpointError, UserError
+from stockpot.models.forward.normalised import normalised
+from stockpot.models.hub_kinds import KINDS, OTHERWISE, kind_name
 from stockpot.models.preprocess import Preprocess, from_hub_config
 from stockpot.types import ImageSize
 
@@ -24,6 +33,49 @@ PROCESSORS = {
     "bit": hf.BitImageProcessorPil(size={"shortest_edge": 256}),
 }
 BY_PILLOW = Image.Image.resize
+LONG_AGO = {"do_normalize": True, "do_resize": True, "image_mean": [0.5] * 3, "size": 224}
+NULLS = dict.fromkeys(
+    ("crop_size", "do_center_crop", "do_convert_rgb", "data_format", "device", "do_pad")
+)
+CHANGED: dict[str, list[dict[str, Any]]] = {
+    "Beit": [{"do_center_crop": True, "size": 256}],
+    "Bit": [{"size": 192, "crop_size": 160}],
+    "CLIP": [
+        {"size": {"shortest_edge": 240}},
+        {"size": 336, "crop_size": {"height": 336, "width": 336}},
+    ],
+    "ConvNext": [{"size": 224, "crop_pct": 0.9}, {"size": {"shortest_edge": 224}}],
+    "DeiT": [{"size": 248}, {"do_center_crop": False}],
+    "EfficientNet": [
+        {"include_top": False},
+        {"rescale_offset": True, "rescale_factor": 1 / 127.5},
+        {"do_center_crop": True, "do_normalize": False},
+        # as google/efficientnet-b0 is published
+        {"size": 224, "resample": 0, "image_mean": [0.485, 0.456, 0.406],
+         "image_std": [0.47853944, 0.4732864, 0.47434163]},
+    ],
+    "Levit": [{"size": 192, "crop_size": 192}, {"size": {"height": 230, "width": 224}}],
+    "MobileNetV2": [{"size": 192, "crop_size": 160, "resample": 3}],
+    "MobileViT": [
+        {"do_flip_channel_order": False},
+        {"size": 288, "resample": 2, "do_normalize": True},  # as apple/mobilevit-small is published
+        {"size": {"height": 256, "width": 270}},
+    ],
+    "PoolFormer": [
+        {"crop_pct": 0.95, "do_resize_and_center_crop": True},
+        {"size": {"height": 224, "width": 224}}, {"size": {"height": 224, "width": 240}},
+    ],
+    "Siglip": [{"rescale_factor": 1 / 127.5, "image_mean": 1.0, "image_std": 1.0}],
+    "ViT": [LONG_AGO, {"do_rescale": False}, {"do_normalize": False}, {"resample": 4}],
+}  # fmt: skip
+"""What files say that do not leave everything to their kind."""
+CASES = [
+    (name, said)
+    for name in KINDS
+    if name != "DINOv3ViT"  # of which there is none without torchvision
+    # A step that is null is not taken: of kinds that keep the aspect, no one size comes out then.
+    for said in ({}, *(() if KINDS[name].short else (NULLS,)), *CHANGED.get(name, []))
+]
 
 
 def picture(width: int, height: int) -> Image.Image:
@@ -49,6 +101,67 @@ def test_equals_the_hub_processor(
     ours = from_hub_config(processor.to_dict(), default_size=224)
     pixels = torch.from_numpy(np.array(ours.fit(image))).permute(2, 0, 1)[None].float() / 255
     torch.testing.assert_close(ours.normalise(pixels), expected, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(("name", "said"), CASES)
+def test_what_a_file_leaves_out_its_kind_says(
+    name: str, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor, image = getattr(hf, f"{name}ImageProcessorPil")(**said), picture(320, 240)
+    with monkeypatch.context() as patched:
+        patched.setattr(Image.Image, "resize", rows_first)
+        expected = processor(image, return_tensors="pt")["pixel_values"]
+    ours = from_hub_config(
+        {**said, "image_processor_type": f"{name}ImageProcessorFast"}, default_size=7
+    )
+    pixels = torch.from_numpy(np.array(ours.fit(image))).permute(2, 0, 1)[None].float() / 255
+    found = ours.normalise(pixels)
+    scale = float(expected.abs().max())  # pixels that are not rescaled are large
+    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=2e-6 * max(scale, 1.0))
+
+
+def test_the_kind_may_be_left_to_the_model() -> None:
+    known = 0
+    for model_type in MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES:
+        theirs = (IMAGE_PROCESSOR_MAPPING_NAMES.get(model_type) or {}).get("pil", "")
+        name = theirs.removesuffix("ImageProcessorPil")
+        if name in KINDS:
+            assert kind_name({}, model_type) == name, model_type
+            known += 1
+        elif name in OTHERWISE:
+            with pytest.raises(BadCheckpointError, match=f"{model_type} .* not read here"):
+                kind_name({}, model_type)
+        else:
+            assert name in ("", "TimmWrapperImageProcessor"), name
+    assert known > 30
+    old = from_hub_config(LONG_AGO, default_size=7, model_type="vit")
+    assert (old.interpolation, old.size) == ("bilinear", (224, 224))
+    assert from_hub_config(LONG_AGO, default_size=7).interpolation == "bicubic"
+
+
+def test_a_network_that_takes_blue_first_gets_it_everywhere() -> None:
+    kind = "MobileViTImageProcessor"
+    rule = from_hub_config(
+        {"image_processor_type": kind, "size": 20, "crop_size": 16}, default_size=7
+    )
+    assert rule.bgr
+    assert "blue first" in str(rule)
+    assert from_hub_config(rule.to_hub(), default_size=7) == rule
+    squeezed = Preprocess(rule.size, rule.size, rule.mean, rule.std, bgr=True)
+    assert from_hub_config(squeezed.to_hub(), default_size=7) == squeezed
+    with pytest.raises(UserError, match="blue first"):
+        Preprocess(rule.size, 20, bgr=True).to_hub()
+    model = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
+    model.preprocess = rule
+    pixels = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
+    blue = pixels.flip(1).float() / 255
+    assert torch.equal(model.seen(pixels), blue)
+    assert torch.equal(model.seen(pixels.float() / 255), blue)
+    whole: nn.Module = normalised(model, half=False)
+    with torch.inference_mode():
+        assert torch.equal(whole(pixels), model(pixels))
+        model.preprocess = Preprocess(rule.size, 20, rule.mean, rule.std)
+        assert not torch.equal(whole(pixels), model(pixels))
 
 
 @pytest.mark.parametrize("name", ["vit", "clip", "deit", "convnext-224"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -224,3 +225,30 @@ def test_a_rewritten_archive_without_changes_loads(
     """So that the refusals above are for what was changed."""
     file = changed(written[1] / "torch-export" / "model.pt2", tmp_path / "model.pt2", as_it_is)
     assert stockpot.load_model(file).classes == CLASSES
+
+
+@pytest.mark.parametrize("to", ["onnx", "torch-export"])
+def test_blue_comes_first_inside_what_is_written(to: str, pico_vit: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(pico_vit, tmp_path / "blue"))
+    plain = stockpot.load_model(folder)
+    side = {"height": plain.preprocess.size.height, "width": plain.preprocess.size.width}
+    said = {"image_processor_type": "MobileViTImageProcessor", "size": side, "crop_size": side}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+    assert invoke("export", folder, "--to", to, "-o", tmp_path / to).exit_code == 0
+    model, shipped = stockpot.load_model(folder), stockpot.load_model(tmp_path / to)
+    assert (model.preprocess.bgr, shipped.preprocess.bgr) == (True, False)
+    pixels = torch.rand(2, 3, *plain.preprocess.size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = model.network(pixels.flip(1))
+        assert torch.equal(model(pixels), expected)
+        assert torch.allclose(shipped(pixels), expected, atol=1e-5)
+        assert not torch.allclose(shipped(pixels.flip(1)), expected, atol=1e-5)
+    (file,) = (tmp_path / to).glob("model.*")
+    beside = file.with_name(f"{file.name}.json")
+    beside.write_text('{"bgr": true}')  # whoever says so of any file is believed
+    with torch.no_grad():
+        turned = stockpot.load_model(file)(pixels.flip(1))
+        assert torch.allclose(turned, expected, atol=1e-5)
+    beside.write_text('{"bgr": "yes"}')
+    with pytest.raises(UserError, match="bgr: expected true or false, got 'yes'"):
+        stockpot.load_model(file)

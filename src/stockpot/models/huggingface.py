@@ -44,7 +44,15 @@ class HuggingFaceNetwork(nn.Module):
         self.preprocess = preprocess
 
     def forward(self, pixels: Tensor) -> Tensor:
-        logits: Tensor = self.model(pixel_values=pixels).logits
+        answers = self.model(pixel_values=pixels)
+        if not hasattr(answers, "logits"):
+            raise BadCheckpointError(
+                f"{type(self.model).__name__} answers with {type(answers).__name__}, "
+                "which has no logits.",
+                hint="Give a function that builds a module from pixels to logits, "
+                "`module.py:factory`.",
+            )
+        logits: Tensor = answers.logits
         return logits
 
     def features(self, pixels: Tensor) -> Tensor:
@@ -186,7 +194,7 @@ def load_plain(
 def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) -> Classifier:
     config = read_config(folder)
     preprocess = folder_preprocess(folder)
-    labels = {int(index): str(label) for index, label in config.get("id2label", {}).items()}
+    labels = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
     names = class_names(labels or cast(Any, model.config).id2label)
     network = HuggingFaceNetwork(model, preprocess)
     origin = Origin(source, architecture, fingerprint_folder(folder))

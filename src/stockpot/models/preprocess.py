@@ -19,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation, corner
+from stockpot.errors import UserError
 from stockpot.models.hub_processor import Processor, processor_of, read_processor
 from stockpot.types import ImageSize
 
@@ -37,12 +38,14 @@ class Preprocess:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     interpolation: Interpolation = "bicubic"
+    bgr: bool = False
+    """Whether the network takes blue first; mean and std are in the order of the network then."""
 
     @classmethod
     def of(cls, processor: Processor) -> Preprocess:
         """What a folder says, as something that can be done."""
-        size, resized, interpolation = processor.geometry
-        return cls(size, resized, processor.mean, processor.std, interpolation)
+        (size, resized, interpolation), mean, std, bgr = processor
+        return cls(size, resized, mean, std, interpolation, bgr)
 
     @property
     def geometry(self) -> Geometry:
@@ -85,10 +88,12 @@ class Preprocess:
                 large batch that takes longer than the arithmetic.
         """
         mean, std = _constants(self.mean, self.std, pixels.dtype, pixels.device)
+        if self.bgr:
+            pixels = pixels.flip(1)  # a copy
         return (pixels.sub_(mean) if in_place else pixels - mean).div_(std)
 
     def __str__(self) -> str:
-        return str(Processor(self.geometry, self.mean, self.std))
+        return str(Processor(self.geometry, self.mean, self.std, self.bgr))
 
     def _interpolate(self, pixels: Tensor, target: ImageSize) -> Tensor:
         if self.interpolation in ("bilinear", "bicubic"):
@@ -125,6 +130,18 @@ class Preprocess:
             config |= {"do_center_crop": True, "crop_size": self.size._asdict()}
         if exact and crop:
             config["image_processor_type"] = "DeiTImageProcessor"
+        if self.bgr:
+            # The only kind of the hub that flips, which never normalises.
+            if (self.mean, self.std) != ((0.0,) * 3, (1.0,) * 3):
+                raise UserError(
+                    f"no processor of the hub takes blue first and normalises: {self}.",
+                    hint="Export the model as ONNX, or as a program, instead.",
+                )
+            config |= {
+                "image_processor_type": "MobileViTImageProcessor",
+                "do_flip_channel_order": True,
+                "do_center_crop": crop,
+            }
         return config
 
 
@@ -133,9 +150,11 @@ def from_hub(folder: Path, *, default_size: int) -> Preprocess:
     return Preprocess.of(read_processor(folder, default_size=default_size))
 
 
-def from_hub_config(config: Mapping[str, Any], *, default_size: int) -> Preprocess:
+def from_hub_config(
+    config: Mapping[str, Any], *, default_size: int, model_type: str = ""
+) -> Preprocess:
     """The same rules as the hub's image processors, from their configuration."""
-    return Preprocess.of(processor_of(config, default_size=default_size))
+    return Preprocess.of(processor_of(config, default_size=default_size, model_type=model_type))
 
 
 @lru_cache(maxsize=64)

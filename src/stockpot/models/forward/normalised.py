@@ -44,7 +44,9 @@ class Normalised(nn.Module):
 
     def _seen(self, pixels: Tensor) -> Tensor:
         dense = pixels.is_cuda and pixels.dtype == torch.uint8 and pixels.is_contiguous()
-        if dense and pixels.shape[1] == 3 and tuple(pixels.shape[2:]) == self.preprocess.size:
+        if self.preprocess.bgr:
+            pixels = pixels.flip(1)
+        elif dense and pixels.shape[1] == 3 and tuple(pixels.shape[2:]) == self.preprocess.size:
             odd = any(side % 2 for side in self.preprocess.size)
             entry = "wide" if odd and self.entry == "halved" else self.entry
             found = entered(pixels, self.table, entry)

@@ -1,8 +1,9 @@
 """What is said of a shipped model: its classes, and how pictures become what it takes.
 
 The keys are those of the options (`classes`, `size`, `resize`, `squash`, `mean`, `std`,
-`interpolation`). Each is taken from the first place that has it: an option, `model.onnx.json`
-beside the file, what the file itself holds, `preprocessor_config.json` and `config.json` beside it.
+`interpolation`), and `bgr`, true for a network that takes blue first. Each is taken from the first
+place that has it: an option, `model.onnx.json` beside the file, what the file itself holds,
+`preprocessor_config.json` and `config.json` beside it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any, get_args
 
 from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadCheckpointError, BadParameterError
-from stockpot.models.preprocess import Preprocess, from_hub_config
+from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.types import ImageSize
 
-KEYS = ("classes", "size", "resize", "squash", "mean", "std", "interpolation")
+KEYS = ("classes", "size", "resize", "squash", "mean", "std", "interpolation", "bgr")
 Said = Mapping[str, Any]
-PLAIN: Said = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+PLAIN: Said = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0), "bgr": False}
 """Pixels in [0, 1] are taken as they are."""
 
 
@@ -33,6 +34,7 @@ def stated(preprocess: Preprocess, classes: Sequence[str]) -> dict[str, Any]:
         "mean": list(preprocess.mean),
         "std": list(preprocess.std),
         "interpolation": preprocess.interpolation,
+        "bgr": preprocess.bgr,
     }
 
 
@@ -73,6 +75,7 @@ def settled(
             three(said["mean"], "mean"),
             three(said["std"], "std"),
             _interpolation(said.get("interpolation", "bicubic")),
+            _flag(said.get("bgr", False), "bgr"),
         ),
     )
 
@@ -107,7 +110,7 @@ def beside_from_hub(file: Path) -> Said:
     said: dict[str, Any] = {}
     processor, config = file.parent / "preprocessor_config.json", file.parent / "config.json"
     if processor.is_file():
-        read = from_hub_config(read_json(processor), default_size=224)
+        read = from_hub(file.parent, default_size=224)
         said |= {key: value for key, value in stated(read, ()).items() if key != "classes"}
     if config.is_file():
         names = read_json(config).get("id2label") or {}
@@ -136,6 +139,12 @@ def three(values: Any, what: str) -> tuple[float, float, float]:
         )
     red, green, blue = (float(value) for value in values)
     return red, green, blue
+
+
+def _flag(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise BadCheckpointError(f"{key}: expected true or false, got {value!r}.")
+    return value
 
 
 def _size(value: Any, what: str) -> ImageSize:

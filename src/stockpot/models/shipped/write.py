@@ -81,6 +81,7 @@ class Plain(nn.Module):
     def __init__(self, model: Classifier) -> None:
         super().__init__()
         self.network = model.network
+        self.bgr = model.preprocess.bgr
         shape = (1, 3, 1, 1)
         self.register_buffer("mean", torch.tensor(model.preprocess.mean).view(shape))
         self.register_buffer("std", torch.tensor(model.preprocess.std).view(shape))
@@ -88,6 +89,8 @@ class Plain(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         mean, std = cast(Tensor, self.mean), cast(Tensor, self.std)
+        if self.bgr:
+            pixels = pixels.flip(1)
         return cast(Tensor, self.network((pixels - mean) / std)).float()
 
 
