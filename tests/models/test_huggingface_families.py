@@ -154,6 +154,24 @@ def test_class_names_may_be_null(tmp_path: Path) -> None:
     assert load_model(tmp_path / "m").classes == ("0", "1", "2")
 
 
+def test_a_library_that_names_no_classes_has_numbers(tmp_path: Path) -> None:
+    settings = hf.PvtConfig(
+        hidden_sizes=[8] * 4, depths=[1] * 4, num_attention_heads=[1] * 4, image_size=32,
+        num_labels=3,
+    )  # fmt: skip
+    save(hf.AutoModelForImageClassification.from_config(settings), tmp_path / "m")
+    assert load_model(tmp_path / "m").classes == ("0", "1", "2")
+
+
+@pytest.mark.parametrize("names", [{"cat": "0", "dog": "1", "eel": "2"}, ["cat", "dog", "eel"]])
+def test_class_names_without_numbers_are_told(names: object, tmp_path: Path) -> None:
+    save(FAMILIES["resnet"](), tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "id2label": names}))
+    with pytest.raises(BadCheckpointError, match="id2label"):
+        load_model(tmp_path / "m")
+
+
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

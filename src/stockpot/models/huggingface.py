@@ -5,6 +5,7 @@ ConvNeXt v1/v2, CLIP, SigLIP and every other architecture of `AutoModelForImageC
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +164,7 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
 
     teach_transformers()
     folder = place.local()
+    _stated_names(folder)  # transformers' words for what is wrong there do not name it
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
     return _classifier(model, folder, type(model).__name__, name or place.text)
 
@@ -192,10 +194,8 @@ def load_plain(
 
 
 def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) -> Classifier:
-    config = read_config(folder)
     preprocess = folder_preprocess(folder)
-    labels = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
-    names = class_names(labels or cast(Any, model.config).id2label)
+    names = class_names(_stated_names(folder) or _usual_names(model))
     network = HuggingFaceNetwork(model, preprocess)
     origin = Origin(source, architecture, fingerprint_folder(folder))
     return Classifier(network, preprocess, names, origin)
@@ -230,6 +230,24 @@ def new_huggingface(
         f"new {model_type}", type(model).__name__, fingerprint_tensors(model.state_dict().items())
     )
     return Classifier(HuggingFaceNetwork(model, preprocess), preprocess, classes, origin)
+
+
+def _stated_names(folder: Path) -> dict[int, str]:
+    """The names of the classes by number, as `config.json` states them, if it does."""
+    said = read_config(folder).get("id2label") or {}
+    try:
+        return {int(index): str(label) for index, label in said.items()}
+    except (AttributeError, ValueError):
+        raise BadCheckpointError(
+            f"{folder / 'config.json'}: id2label should give each class a name by its number, "
+            f"got {reprlib.repr(said)}."
+        ) from None
+
+
+def _usual_names(model: nn.Module) -> dict[int, str]:
+    """The names that transformers gives to classes without any, or numbers where it gives none."""
+    settings = cast(Any, model.config)
+    return settings.id2label or {index: str(index) for index in range(settings.num_labels)}
 
 
 def class_names(id2label: dict[int, str]) -> tuple[str, ...]:

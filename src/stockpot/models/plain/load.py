@@ -36,7 +36,7 @@ def plain_network(
         device: a GPU that the weights go to at once; otherwise they are in the machine's memory.
     """
     kind = str(config.get("model_type"))
-    if kind not in _MADE or "id2label" not in config:
+    if kind not in _MADE or not isinstance(config.get("id2label"), dict):
         return None
     name, network, room = _MADE[kind]
     if config.get("architectures") != [name]:
