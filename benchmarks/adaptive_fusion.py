@@ -25,13 +25,13 @@ from pathlib import Path
 
 import torch
 
+from parts.synthetic_pool import clip_pool
+from parts.watched import Cost, line, now, two, watch
 from stockpot.datasets.load import load_dataset
 from stockpot.foreign import read_value
 from stockpot.fuse.adaptive.entropy import entropy
 from stockpot.fuse.run import plan
 from stockpot.models.load import load_for
-from synthetic_pool import clip_pool
-from watched import Cost, line, now, two, watch
 
 EXPERTS = ("clip-cifar10", "clip-mnist", "clip-fashion", "clip-quickdraw", "clip-icons")
 TASKS = ("cifar10", "mnist", "fashion_mnist", "quickdraw", "icons")

@@ -21,149 +21,39 @@ between them says what 50,000 would take, and what is fixed.
 from __future__ import annotations
 
 import argparse
-import io
-import json
-import os
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from parts.photographs import CLASSES, NETWORKS, checkpoints, photographs
+from parts.stages import print_stages, read_results
+from parts.watched import STOCKPOT, environment
 from stockpot.models.config import read_config
 from stockpot.models.huggingface import HuggingFaceNetwork, new_huggingface
 from stockpot.models.plain.load import plain_network
-from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
-UNKEPT = "PYTHONDONTWRITEBYTECODE"
-CLASSES = tuple(f"class{number:03d}" for number in range(1000))
-WIDE, HIGH = 500, 375
 MANY = 50_000
-NETWORKS: dict[str, tuple[str, int, dict[str, object]]] = {
-    "resnet50": ("resnet", 224, {}),
-    "vit-b16": ("vit", 224, {}),
-    "vit-l16": (
-        "vit",
-        224,
-        {
-            "hidden_size": 1024,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "intermediate_size": 4096,
-        },
-    ),
-    "tiny": ("resnet", 64, {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16}),
-}
-"""Architecture, size of pictures, and what is not as transformers has it."""
-
-
-def photographs(folder: Path, count: int, different: int | None = None) -> None:
-    """JPEG files with the spectrum of photographs, a hundred classes of them.
-
-    Args:
-        folder: where to; what is there already stays.
-        count: how many files.
-        different: how many pictures; further files repeat them with a few bytes after their end.
-    """
-    generator = np.random.default_rng(0)
-    scenes = [_scene(generator) for _ in range(16)]
-    if folder.is_dir():
-        return
-    for name in CLASSES[: min(100, count)]:
-        (folder / name).mkdir(parents=True)
-    most = min(count, different or count)
-    shifts = generator.integers(0, (HIGH, WIDE), size=(most, 2))
-
-    def write(number: int) -> None:
-        down, right = shifts[number % most]
-        pixels = np.roll(scenes[number % most % len(scenes)], (down, right), axis=(0, 1))
-        files = [
-            folder / CLASSES[place % 100] / f"{place:06d}.jpg"
-            for place in range(number, count, most)
-        ]
-        Image.fromarray(pixels).save(stream := io.BytesIO(), "JPEG", quality=90)
-        for turn, file in enumerate(files):
-            file.write_bytes(stream.getvalue() + (turn.to_bytes(4, "big") if turn else b""))
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(write, range(most)))
-
-
-def _scene(generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Noise whose amplitude falls with frequency, and a few shapes with sharp edges."""
-    across, down = np.fft.fftfreq(WIDE)[None], np.fft.fftfreq(HIGH)[:, None]
-    amplitude = 1 / np.maximum(np.hypot(across, down), 1 / WIDE)
-    noise = generator.standard_normal((3, HIGH, WIDE))
-    planes = np.fft.ifft2(np.fft.fft2(0.7 * noise[:1] + 0.3 * noise) * amplitude).real
-    planes = 110 + 55 * planes / planes.std()
-    for _ in range(6):
-        top, left = generator.integers(0, HIGH - 60), generator.integers(0, WIDE - 60)
-        tall, broad = generator.integers(20, 120, size=2)
-        planes[:, top : top + tall, left : left + broad] *= generator.uniform(0.5, 1.5)
-    return np.ascontiguousarray(planes.clip(0, 255).astype(np.uint8).transpose(1, 2, 0))
-
-
-def checkpoints(folder: Path, name: str, count: int) -> list[Path]:
-    """Folders of the network with random weights."""
-    architecture, size, config = NETWORKS[name]
-    side = ImageSize(size, size)
-    preprocess = Preprocess(side, int(size / 0.875), IMAGENET_MEAN, IMAGENET_STD)
-    first, *others = (folder / f"{name}-{seed}" for seed in range(count))
-    if not first.is_dir():
-        new_huggingface(
-            architecture, classes=CLASSES, preprocess=preprocess, seed=0, **config
-        ).save(first)
-    for turn, other in enumerate(others, start=1):
-        if not other.is_dir():
-            shutil.copytree(first, other)
-            weights = load_file(first / "model.safetensors")
-            head = next(key for key in weights if "classifier" in key and key.endswith("weight"))
-            weights[head] = weights[head].roll(turn, 0).contiguous()
-            save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
-    return [first, *others]
 
 
 def command(models: list[Path], photos: Path, out: Path, options: argparse.Namespace) -> float:
     """Seconds of the command, from its start to its end."""
-    line = [sys.executable, "-c", "from stockpot.cli.main import main; main()", "measure"]
-    line += [*map(str, models), "--data", str(photos), "--with", options.measure, "-o", str(out)]
+    line = [*STOCKPOT, "measure", *map(str, models), "--data", str(photos), "-o", str(out)]
+    line += ["--with", options.measure]
     line += ["--device", options.device, "--batch-size", options.batch]
     line += ["--precision", options.precision] + (["--compile"] if options.compile else [])
-    # Without bytecode that is kept, importing torch takes three times as long: `stockpot doctor`
-    # says so where it is switched off, and a user has it.
-    own = {name: value for name, value in os.environ.items() if name != UNKEPT}
     start = time.perf_counter()
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env=own)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment())
     seconds = time.perf_counter() - start
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
     return seconds
-
-
-def stages(out: Path) -> dict[str, float]:
-    """Seconds by stage, as the results of all models tell, and how their passes were made."""
-    found: dict[str, float] = {}
-    for path in sorted((out / "results").glob("*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        own = result["cost"].get("stages") or {"measure": result["cost"]["wall_seconds"]}
-        for name, seconds in own.items():
-            found[name] = found.get(name, 0.0) + seconds
-        if path == min((out / "results").glob("*.json")):
-            print(f"  passes: {result['forward']}")
-            for note in result["notes"]:
-                print(f"  note: {note}")
-    return found
 
 
 class Bare(nn.Module):
@@ -273,9 +163,11 @@ def main() -> None:
             least = looks * count / fastest
             print(f"{count} pictures: command {taken[count]:.1f} s, its {looks} x {count} passes "
                   f"{least:.1f} s, ratio {taken[count] / least:.2f}")  # fmt: skip
-            own = stages(out)
-            for stage, seconds in own.items():
-                print(f"  {stage:12s} {seconds:8.2f} s  {seconds / least:6.2f} of the passes")
+            results = read_results(out)
+            print(f"  passes: {results[0].forward}")
+            for note in results[0].notes:
+                print(f"  note: {note}")
+            print_stages(results, least)
     if len(counts) > 1:
         few, most = counts[0], counts[-1]
         each = (taken[most] - taken[few]) / (most - few)

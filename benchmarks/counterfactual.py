@@ -24,9 +24,9 @@ from typing import Any
 import torch
 
 import stockpot
+from parts.synthetic_pool import clip_pool
+from parts.watched import Line, line, now, two
 from stockpot.datasets.dataset import Dataset
-from synthetic_pool import clip_pool
-from watched import Line, line, now, two
 
 METHODS: dict[str, dict[str, str]] = {
     "no mask": {"mask": "none"},

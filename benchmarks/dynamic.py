@@ -33,14 +33,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stockpot
+from parts.synthetic_pool import new_resnet_18
+from parts.watched import line, now, two, watch
 from stockpot.dynamic.generators import generators
 from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.oracles.networks import expert_for
 from stockpot.errors import UserError
 from stockpot.models.forward.folding import folded
 from stockpot.types import ImageSize
-from synthetic_pool import new_resnet_18
-from watched import line, now, two, watch
 
 ROUNDS = 3
 

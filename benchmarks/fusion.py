@@ -26,9 +26,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+from parts.synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
+from parts.watched import Cost, watch
 from stockpot.fuse.run import plan
-from synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
-from watched import Cost, watch
 
 STOCKPOT = str(Path(sys.executable).with_name("stockpot"))
 RECORDED_IMPORT = 1.2

@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import torch
 
-from corrupted_evaluation import NETWORKS, checkpoints
+from parts.photographs import NETWORKS, checkpoints
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.measure.run import measure
 from stockpot.models.forward.passes import Passes
@@ -76,7 +76,7 @@ def main() -> None:
     names = tuple(f"class{number:03d}" for number in range(10))
     pixels = torch.zeros(options.images, 3, 8, 8, dtype=torch.uint8)
     data = Dataset("pictures", "all", TensorImages(pixels), labels, names, "f" * 64)
-    with tempfile.TemporaryDirectory() as folder, patch("corrupted_evaluation.CLASSES", names):
+    with tempfile.TemporaryDirectory() as folder, patch("parts.photographs.CLASSES", names):
         first, *models = checkpoints(Path(folder), options.model, options.models + 1)
         measure(first, "clean", data=data[:16], batch_size=16)  # what is loaded once
         floor = options.models * options.images / options.rate

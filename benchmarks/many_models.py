@@ -19,7 +19,8 @@ from pathlib import Path
 
 import torch
 
-from corrupted_evaluation import NETWORKS, checkpoints, photographs
+from parts.photographs import NETWORKS, checkpoints, photographs
+from parts.stages import print_stages
 from stockpot.engine import pick_device
 from stockpot.measure.run import measure
 from stockpot.models.classifier import evaluating
@@ -100,12 +101,7 @@ def main() -> None:
         whole = alone / options.alone * options.models
         print(f"one by one     {whole:8.2f} s   {whole / floor:.2f} of the passes, "
               f"from {options.alone} of them; same answers: {same}")  # fmt: skip
-    stages: dict[str, float] = {}
-    for result in results:
-        for stage, seconds in result.cost.stages.items():
-            stages[stage] = stages.get(stage, 0.0) + seconds
-    for stage, seconds in stages.items():
-        print(f"  {stage:10s}   {seconds:8.2f} s")
+    print_stages(results, floor)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from parts.synthetic_pool import CLIPS, clip_pool
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.engine import pick_device
 from stockpot.fuse.run import fuse
@@ -27,7 +28,6 @@ from stockpot.measure.run import measure
 from stockpot.models.forward.options import chosen_forward
 from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_model
-from synthetic_pool import CLIPS, clip_pool
 
 TASKS = {"ten": 10, "hundred": 100, "digits": 10, "sketches": 345, "icons": 50}
 

@@ -1,0 +1,36 @@
+"""Where the time of results went, beside a floor that was taken in the same run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from stockpot.results.schema import CellResult
+from stockpot.results.store import load_results
+
+
+def read_results(out: Path) -> list[CellResult]:
+    """The results that a command wrote into a folder."""
+    return list(load_results(out))
+
+
+def seconds_by_stage(results: Iterable[CellResult]) -> Counter[str]:
+    """Seconds of the clock by stage, of all results together."""
+    found: Counter[str] = Counter()
+    for result in results:
+        found.update(result.cost.stages)
+    return found
+
+
+def print_stages(results: Iterable[CellResult], floor: float | None, name: str = "passes") -> None:
+    """A line for each stage: its seconds, and how much of the floor that is.
+
+    Args:
+        results: whose stages are told.
+        floor: seconds that the bare work takes, by the clock; without one, seconds are all.
+        name: what the floor is.
+    """
+    for stage, seconds in seconds_by_stage(results).items():
+        share = "" if floor is None else f"  {seconds / floor:6.2f} of the {name}"
+        print(f"  {stage:12s} {seconds:8.2f} s{share}")
