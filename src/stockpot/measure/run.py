@@ -21,6 +21,7 @@ from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.cells import Cell
 from stockpot.measure.failures import raise_failures
 from stockpot.measure.measurement import Progress, no_progress
+from stockpot.measure.saved import saved
 from stockpot.measure.specs import (
     Measures,
     Models,
@@ -246,7 +247,6 @@ def _known(cell: Cell, identities: dict[object, str]) -> tuple[CellKey | None, C
     try:
         key = cell.key(identity=identities.get(model_of(cell)))
         identities[model_of(cell)] = key.model_fingerprint
-        store = ResultStore(cell.store) if cell.store else None
-        return key, store.find(key, samples=cell.samples) if store else None
+        return key, saved(cell, key)
     except UserError:
         return None, None  # the cell itself will fail with this, and the others will not

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stockpot.errors import UserError
 from stockpot.measure.cells import Cell
+from stockpot.measure.saved import saved
 from stockpot.recipe import RecipeFile
 from stockpot.results.store import ResultStore
 from stockpot.run.plan import build_order, cells_of, parents
@@ -22,7 +23,7 @@ class CellState(NamedTuple):
     there: bool = False
     """Whether it was measured."""
     why: str = ""
-    """Why its file is not known."""
+    """Why its file is not known, or not read."""
 
     def __str__(self) -> str:
         return f"{self.cell.model.name} x {self.cell.measure} x {self.cell.data.name}"
@@ -75,10 +76,10 @@ def _in(source: object, places: dict[str, str]) -> bool:
 
 
 def _known(cell: Cell) -> CellState:
+    path: Path | None = None
     try:
-        store, key = ResultStore(str(cell.store)), cell.key()
-        path = store.path(key)
+        key = cell.key()
+        path = ResultStore(str(cell.store)).path(key)
+        return CellState(cell, path, saved(cell, key) is not None)
     except UserError as problem:
-        return CellState(cell, None, why=str(problem))  # measuring says so, and the others go on
-    there = path.exists() and (not cell.samples or store.find(key, samples=True) is not None)
-    return CellState(cell, path, there)
+        return CellState(cell, path, why=str(problem))  # measuring says so, and the others go on

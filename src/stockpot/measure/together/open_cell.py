@@ -17,6 +17,7 @@ from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Progress
 from stockpot.measure.overlap import Overlap, with_unseen
 from stockpot.measure.parts import Pieces
+from stockpot.measure.saved import any_saved, is_doubted
 from stockpot.measure.stream.taken import check_taken
 from stockpot.measure.together.ahead import corrupt_ahead, decode_ahead
 from stockpot.measure.together.pictures import Pictures
@@ -163,8 +164,8 @@ def open_cell(
     """
     with stage("load"):
         key = key or cell.key()
-        store = ResultStore(cell.store) if cell.store else None
-        if store and (known := store.find(key, samples=cell.samples)):
+        known = any_saved(cell, key)
+        if known and not is_doubted(cell, known):
             return known
         data, known_images = cell.images()
         if data.fingerprint != key.data_fingerprint:
@@ -178,6 +179,8 @@ def open_cell(
             decode_ahead(cell, data)
             corrupt_ahead(cell, data, device)
         model = model_for(cell.model, data, device, key.model_fingerprint)
+        if known and known.model.preprocessing == str(model.preprocess):
+            return known
         check_taken(model, cell.measure)
     return OpenCell(cell, key, data, known_images, model, device)
 
