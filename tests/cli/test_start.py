@@ -116,7 +116,9 @@ def test_pictures_are_decoded_ahead_where_the_command_says_which_and_how(
 ) -> None:
     told: list[object] = []
 
-    def read_ahead(models: list[str], data: str, *, again: bool, decode: bool) -> None:
+    def read_ahead(
+        models: list[str], data: str, *, again: bool, decode: bool, out: Path | None
+    ) -> None:
         told.extend((models, data, decode))
 
     def stop() -> None:
@@ -160,3 +162,13 @@ def test_the_first_model_says_how_pictures_are_wanted(
     assert looked == [(tmp_path, None)] * 6
     read_ahead(["icons-resnet"], str(tmp_path), again=True, decode=True)
     assert len(looked) == 6
+    # What is asked for may be answered already.
+    (tmp_path / "out" / "results").mkdir(parents=True)
+    read_ahead(["icons-resnet"], str(tmp_path), again=False, decode=True, out=tmp_path / "out")
+    read_ahead(["icons-resnet"], str(tmp_path), again=False, decode=True, out=tmp_path / "new")
+    assert looked[6:] == [(tmp_path, None), (tmp_path, words)]
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "~nobody-of-this-name/photos", "new\0line"])
+def test_what_can_be_no_folder_is_left_to_who_asks_for_it(name: str) -> None:
+    read_ahead([name], name, again=False, decode=True)

@@ -311,3 +311,13 @@ def test_a_memory_of_many_files_is_read_back(tmp_path: Path) -> None:
     assert again.state('699-\u00e4".png') == "1:2:3:4"
     (file,) = (Path(os.environ["STOCKPOT_CACHE"]) / "pictures").iterdir()
     assert json.loads(file.read_text())["entries"] == memory.fresh
+
+
+def test_pictures_of_a_folder_of_another_kind_are_listed_when_asked_for(photos: Path) -> None:
+    expected = sorted(picture_folder.picture_names(photos))
+    (photos / "class0" / "part.parquet").write_bytes(b"")
+    for listed in range(2):
+        picture_folder._listings.clear()
+        if listed:
+            assert picture_folder.list_ahead(photos) == []
+        assert sorted(picture_folder.picture_names(photos)) == expected

@@ -23,7 +23,7 @@ from stockpot.datasets import encoded
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.load import load_dataset
-from stockpot.datasets.stream import ahead, file_check, processes
+from stockpot.datasets.stream import ahead, file_check, processes, transfer
 from stockpot.datasets.stream.decoded import DecodedPictures, fit_key, told_key
 from stockpot.datasets.stream.file_check import inspect, reading_again
 from stockpot.datasets.stream.geometry import Geometry, made, published_crop, told
@@ -230,6 +230,14 @@ def test_batches_arrive_whole_while_the_gpu_works() -> None:
         big = (big @ big).clamp(-1, 1)  # keeps the stream busy
         del there  # its memory may be given to the next batch
     assert [int(one) for one in sums] == [int(batch.long().sum()) for batch in pictures]
+
+
+@pytest.mark.gpu
+def test_a_batch_of_many_pieces_arrives_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PIECE", 1000)
+    pictures = [torch.randint(0, 256, (5, 3, 33, 35), dtype=torch.uint8) for _ in range(8)]
+    there = [moved(batch, torch.device("cuda")) for batch in pictures]
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(there, pictures, strict=True))
 
 
 @pytest.mark.gpu

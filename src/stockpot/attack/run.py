@@ -17,6 +17,7 @@ from stockpot.attack.copies import Copies, Forward, Precision
 from stockpot.attack.task import Goal, Outcome, Task, untouched
 from stockpot.attack.threat import threat
 from stockpot.attack.victim import Victim, evaluation_mode
+from stockpot.engine.current import as_current
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
@@ -118,7 +119,7 @@ def attack(
     settings = entry.validate(chosen)
     runs = forward or ("folded" if method == "autoattack" else "plain")
     victim = Victim(model, 1 if eot is None else eot, precision, runs, piece)
-    with evaluation_mode(model):
+    with as_current(pixels.device), evaluation_mode(model):
         victim.prepare(pixels, images.dtype, copies)
         clean = victim.exactly().logits(pixels)
         check_logits(clean, hard)

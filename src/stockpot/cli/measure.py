@@ -96,7 +96,7 @@ def command(
             # Whatever may change the pixels, or which pictures there are, is for the run to settle.
             plain = not (split or limit or unseen_only or base or model_option or data_option)
             first = measures.split(",")[0].strip() == "clean"
-            read_ahead(models, data, again=check_files, decode=plain and first)
+            read_ahead(models, data, again=check_files, decode=plain and first, out=out)
         from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores

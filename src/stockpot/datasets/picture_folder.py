@@ -78,7 +78,8 @@ def picture_names(root: Path) -> list[str]:
     """The pictures below a folder, by their names from there, in no order; hidden ones left out."""
     listed = _listings.get(str(root))
     _listings[str(root)] = None
-    found = listed.pictures if listed else _pictures(root)
+    # Of another kind, nobody has looked for pictures.
+    found = listed.pictures if listed and listed.kind == "imagefolder" else _pictures(root)
     if not found:
         raise BadDataError(
             f"{root} holds no images.", hint=f"Looked for {' '.join(sorted(SUFFIXES))}."

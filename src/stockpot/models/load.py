@@ -158,7 +158,10 @@ def load_ahead(
             raise BadCheckpointError(f"{place.text} is for transformers to load.")
         # To ask each of its tensors to move takes Python a while, and most are there already.
         there = all(_is_on(value, device) for value in (*found.parameters(), *found.buffers()))
-        return (found if there else found.to(device)).eval()
+        found = (found if there else found.to(device)).eval()
+        if device.type == "cuda":  # whoever asks it does so on another stream
+            torch.cuda.current_stream(device).synchronize()
+        return found
 
     try:
         place = _place(source, own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -27,7 +28,9 @@ class Captured:
         torch.cuda.current_stream(pixels.device).wait_stream(own)
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may decode and copy meanwhile; only this one must keep to the rules.
-        recorded = torch.cuda.graph(self._graph, capture_error_mode="thread_local")
+        recorded = torch.cuda.graph(
+            self._graph, stream=_recorder(pixels.device), capture_error_mode="thread_local"
+        )
         with given_up_cleanly(pixels.device), recorded:
             self._outputs = run(self._inputs)
 
@@ -36,3 +39,10 @@ class Captured:
         self._inputs[:rows].copy_(pixels)
         self._graph.replay()
         return self._outputs[:rows].clone()
+
+
+@cache
+def _recorder(device: torch.device) -> torch.cuda.Stream:
+    # torch's own is one for all devices, on the one that was asked first. And only one for each:
+    # torch gives out a few streams by turns, and nobody else may use the one that is recorded.
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

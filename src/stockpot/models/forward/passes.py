@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from stockpot.engine.current import as_current
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward import first_token
 from stockpot.models.forward.apart import CPU_PIECE, in_parts, keeps_nothing
@@ -77,7 +78,8 @@ class Passes:
             noise = torch.randint(
                 256, (count, *shape), generator=draws, dtype=torch.uint8, device=device
             )
-            made = self._making.made(noise)
+            with as_current(device):
+                made = self._making.made(noise)
         except Exception:  # of whatever kind: it is made again for pixels, and then it is heard
             made = None
         if made is None or self._making.refused:
@@ -93,7 +95,8 @@ class Passes:
         while start < len(pixels) or not parts:
             part = pixels[start : start + self._halving.size]
             try:
-                parts.append(self._answers(part))
+                with as_current(part.device):
+                    parts.append(self._answers(part))
             except torch.OutOfMemoryError as problem:
                 kept_passes.cache_clear()
                 self._runs.clear()
