@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stockpot.fuse.fuser import Fuser, StagedFuser, SurveyFuser, SwitchFuser, TensorFuser
+from stockpot.fuse.fuser import (
+    TOGETHER,
+    Fuser,
+    StagedFuser,
+    SurveyFuser,
+    SwitchFuser,
+    TensorFuser,
+)
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data, working_model
 from stockpot.fuse.learning.learner import DataFuser, Learner, ModuleFuser
 from stockpot.fuse.learning.memory import Fused, held_pictures, one_pass
 from stockpot.fuse.request import Request
-from stockpot.fuse.stream import STRETCH
 
 INTERPRETER = 200_000_000
 """Private memory of a process that has imported torch, hashes files and writes a small model."""
@@ -19,6 +25,10 @@ LIBRARIES = 110_000_000
 picture formats, and those that an optimiser imports."""
 FIRST_USE = 30_000_000
 """What the first passes leave behind, whatever their size: kernels' buffers, threads' heaps."""
+
+ONE_BY_ONE = 4
+"""As many members' parts a method takes that holds a whole tensor of one of them: what it makes of
+it (ranks, singular vectors) is larger than the tensor."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,24 @@ def _looks(fuser: Fuser | Learner) -> int:
     return fuser.passes if isinstance(fuser, StagedFuser) else 0
 
 
+def _at_once(job: Job, count: int) -> tuple[int, int]:
+    """Of how many members parts are held at once, and how many weights such a part may have."""
+    stream = job.stream
+    largest = max(row.info.numel for row in stream.alignment.rows)
+    whole = [
+        fuser
+        for fuser in job.fusers
+        if (isinstance(fuser, TensorFuser | SwitchFuser) and not fuser.elementwise)
+        or (isinstance(fuser, StagedFuser) and fuser.whole)
+    ]
+    if whole:
+        streams = all(getattr(fuser, "one_by_one", False) for fuser in whole) and not job.switches
+        return min(count, ONE_BY_ONE) if streams else count, largest
+    piece = min(largest, stream.step)
+    # Of a stretch, members are read one after the other, or as many at once as there is room for.
+    return count if job.switches else min(count, max(1, TOGETHER // piece)), piece
+
+
 def plan_job(request: Request, job: Job) -> Plan:
     """Add up what the fusers say they need."""
     stream, fusers = job.stream, job.fusers
@@ -69,17 +97,13 @@ def plan_job(request: Request, job: Job) -> Plan:
     weights = sum(row.info.numel for row in alignment.rows)
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
     passes = 1 + max(map(_looks, fusers)) + job.learns
-    whole = any(
-        (isinstance(f, TensorFuser | SwitchFuser) and not f.elementwise)
-        or (isinstance(f, StagedFuser) and f.whole)
-        for f in fusers
-    )
-    largest = max(row.info.numel for row in alignment.rows)
-    piece = largest if whole else min(largest, STRETCH)
-    buffers = 3 * count + 4
+    most, piece = _at_once(job, count)
+    buffers = 3 * most + 4
     written = sum(info.nbytes for info in job.infos.values())
-    held = sum(fuser.holds for fuser in fusers if isinstance(fuser, StagedFuser))
+    staged = [fuser for fuser in fusers if isinstance(fuser, StagedFuser)]
+    held = sum(fuser.holds for fuser in staged)
     walk = (stream.workers * buffers * piece + held * weights) * stream.accumulate.itemsize
+    walk += stream.workers * count * sum(fuser.counts for fuser in staged)
     learning = 0
     learners = _that_learn(request, job)
     if learners:

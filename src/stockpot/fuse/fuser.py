@@ -27,7 +27,7 @@ from stockpot.checkpoints.source import TensorInfo
 Read = Callable[[int, int, int | None], Tensor]
 Factors = tuple[Tensor, Tensor]
 """A change as a product: columns, and rows that multiply them."""
-_TOGETHER = 1 << 21
+TOGETHER = 1 << 21
 """Elements of all members that are held at once where a method compares them."""
 _SHORTEST = 1 << 12
 
@@ -115,7 +115,7 @@ class Slab:
         """
         total = self.info.numel
         end = total if self.stop is None else self.stop
-        step = min(self._step, max(_SHORTEST, _TOGETHER // self.count)) if together else self._step
+        step = min(self._step, max(_SHORTEST, TOGETHER // self.count)) if together else self._step
         if rows:
             shape = self.info.shape
             row = max(total // shape[0] if len(shape) > 1 and shape[0] else total, 1)
@@ -198,6 +198,8 @@ class TensorFuser:
     keeps_equal: bool = False
     """Whether members that are all the same must come back bit for bit although the arithmetic
     rounds: three times x, divided by three, need not be x."""
+    one_by_one: bool = False
+    """Whether of a tensor that it sees whole it holds one member at a time, for the plan."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +259,12 @@ class StagedFuser:
     """Whether it makes one model per member."""
     holds: int = 0
     """How many models' weights it keeps from its looks until it has merged, for the plan."""
+    counts: int = 0
+    """Bytes for each member in which a thread counts what it sees, for the plan."""
     whole: bool = False
-    """Whether it then sees tensors whole, for the plan."""
+    """Whether it sees tensors whole, for the plan."""
+    one_by_one: bool = False
+    """As for `TensorFuser`."""
 
 
 Fuser = TensorFuser | SurveyFuser | SwitchFuser | StagedFuser

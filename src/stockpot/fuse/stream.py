@@ -84,7 +84,7 @@ class Stream:
 
     def pieces(self, rows: Iterable[Row], elementwise: Callable[[Row], bool]) -> Iterator[Piece]:
         """The walk's steps in file order."""
-        step = self._step
+        step = self.step
         for row in rows:
             if not elementwise(row):
                 yield Piece(row, 0, None)
@@ -118,7 +118,7 @@ class Stream:
                 inputs.check(part, source, name)
             return up, down
 
-        count, step = len(row.members), self._step
+        count, step = len(row.members), self.step
         based = self.alignment.base is not None and row.base is not None
 
         def peers() -> Peers:
@@ -138,7 +138,8 @@ class Stream:
         return {row.name: row for row in self.alignment.rows}
 
     @property
-    def _step(self) -> int:
+    def step(self) -> int:
+        """Elements of a stretch."""
         return STRETCH if self.device == "cpu" else DEVICE_STRETCH
 
     def _source(self, row: Row, index: int) -> tuple[Source, str]:
@@ -236,10 +237,14 @@ class Stream:
                     waiting.append((index, stages, stages.send(result)))
                 except StopIteration as done:
                     ready[index] = done.value
+            if not waiting:
+                break
+            # What was found may be large, and is not kept while the next is looked for.
+            going, result = [], None
             distinct = list(dict.fromkeys(look for _, _, look in waiting))
-            found = self.gather(distinct, rows) if distinct else []
-            results = dict(zip(distinct, found, strict=True))
-            going = [(index, stages, results[look]) for index, stages, look in waiting]
+            found = dict(zip(distinct, self.gather(distinct, rows), strict=True))
+            going = [(index, stages, found[look]) for index, stages, look in waiting]
+            del found
         return [ready[index] for index in range(len(fusers))]
 
 

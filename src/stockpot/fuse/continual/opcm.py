@@ -60,7 +60,7 @@ def opcm(
 
         return TensorFuser(merge)
 
-    return StagedFuser(stages, passes=1, holds=1)
+    return StagedFuser(stages, passes=1, holds=1, whole=True, one_by_one=True)
 
 
 class _Found(NamedTuple):

@@ -59,7 +59,7 @@ def breadcrumbs(
             total = add_up(weighed(kept, weights))
         return total.mul_(scale).add_(slab.base)
 
-    return TensorFuser(merge)
+    return TensorFuser(merge, one_by_one=True)
 
 
 def middle(change: Tensor, density: float, gamma: float) -> Tensor:

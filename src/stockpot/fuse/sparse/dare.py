@@ -14,7 +14,7 @@ from stockpot.fuse.fuser import Fuser, Slab, StagedFuser, TensorFuser
 from stockpot.fuse.parameters import check_positive, check_share
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce, add_up, disjoint, weighed
-from stockpot.fuse.sparse.select import match_l1
+from stockpot.fuse.sparse.select import TABLE, match_l1
 from stockpot.fuse.sparse.ties import global_ties
 from stockpot.types import Fraction01, Seed
 
@@ -78,7 +78,9 @@ def dare(
             raise BadParameterError(
                 "rescale: l1 goes with merge=sum, mean or elect, not with ties."
             )
-        return StagedFuser(lambda: global_ties(changes, keep, scale, reduce, weights), passes=3)
+        return StagedFuser(
+            lambda: global_ties(changes, keep, scale, reduce, weights), passes=3, counts=TABLE
+        )
 
     def fuse(slab: Slab) -> Tensor:
         kept = changes(slab)
@@ -90,7 +92,7 @@ def dare(
                 total /= slab.count
         return total.mul_(scale).add_(slab.base)
 
-    return TensorFuser(fuse, elementwise=rescale != "l1")
+    return TensorFuser(fuse, elementwise=rescale != "l1", one_by_one=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.combine import add_up
-from stockpot.fuse.sparse.select import Magnitudes, order_statistics
+from stockpot.fuse.sparse.select import TABLE, Magnitudes, order_statistics
 
 _OUTLIERS = 0.0001
 _LARGEST_POWER = 80.0
@@ -60,7 +60,7 @@ def pcb(*, density: float = 0.1, scale: float = 1.2) -> StagedFuser:
 
         return TensorFuser(merge, elementwise=True)
 
-    return StagedFuser(stages, passes=4)
+    return StagedFuser(stages, passes=4, counts=2 * TABLE)
 
 
 @dataclass(frozen=True)

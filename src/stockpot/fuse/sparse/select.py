@@ -18,6 +18,8 @@ from torch import Tensor
 from stockpot.fuse.fuser import Pass, Slab
 
 BINS = 1 << 16
+TABLE = 8 * BINS
+"""Bytes in which the values of one member are counted, for each rank that is wanted."""
 _MAGNITUDE = 0x7FFFFFFF
 
 Measured = Callable[[Slab], Iterable[Tensor]]
@@ -103,25 +105,22 @@ def order_statistics(measured: Measured, ranks: Ranks, *, elementwise: bool = Tr
     """
     leading = yield LeadingBits(measured, elementwise)
     wanted = torch.tensor(list(ranks(int(leading[0].sum()))))
-    if leading.any():
-        leading = leading[leading.any(dim=1)]  # the first alone, where one was for all
-    below = leading.cumsum(dim=1)
-    bins = torch.stack([torch.searchsorted(row, wanted) for row in below])
-    inside = [
-        wanted - torch.where(b > 0, row[(b - 1).clamp(min=0)], 0)
-        for row, b in zip(below, bins, strict=True)
+    places, rests = [], []
+    # The first alone, where one was for all; row by row, as the table may be a large one.
+    for row in [row for row in leading if row.any()] or leading:
+        below = row.cumsum(dim=0)
+        bins = torch.searchsorted(below, wanted)
+        rests.append((wanted - torch.where(bins > 0, below[(bins - 1).clamp(min=0)], 0)).tolist())
+        places.append(tuple(bins.tolist()))
+    del leading, row  # while the next tables are filled
+    trailing = yield TrailingBits(tuple(places), measured, elementwise)
+    return [
+        [
+            _value(((place - (BINS >> 1)) << 16) | int(torch.searchsorted(count.cumsum(0), rest)))
+            for count, rest, place in zip(counts, own, bins, strict=True)
+        ]
+        for counts, own, bins in zip(trailing, rests, places, strict=False)
     ]
-    places = tuple(tuple(row.tolist()) for row in bins)
-    trailing = yield TrailingBits(places, measured, elementwise)
-    found = []
-    trailing = trailing[: len(bins)]
-    for counts, rests, own in zip(trailing.cumsum(dim=2), inside, bins, strict=True):
-        row = []
-        for count, rest, place in zip(counts, rests, own, strict=True):
-            key = ((int(place) - (BINS >> 1)) << 16) | int(torch.searchsorted(count, rest))
-            row.append(_value(key))
-        found.append(row)
-    return found
 
 
 def _value(key: int) -> float:

@@ -19,6 +19,7 @@ from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.parameters import one_each
 from stockpot.fuse.sparse.combine import Reduce, SignSum, disjoint
 from stockpot.fuse.sparse.select import (
+    TABLE,
     Magnitudes,
     Measured,
     just_below,
@@ -71,9 +72,11 @@ def ties(
             trimmed = (keep_largest(d, share(member)) for member, d in enumerate(slab.deltas()))
             return disjoint(trimmed, weights, reduce, majority=1.0).mul_(scale).add_(slab.base)
 
-        return TensorFuser(merge)
+        return TensorFuser(merge, one_by_one=True)
     return StagedFuser(
-        lambda: global_ties(PlainChanges(), densities or density, scale, reduce, weights), passes=3
+        lambda: global_ties(PlainChanges(), densities or density, scale, reduce, weights),
+        passes=3,
+        counts=TABLE * len(densities or [density]),
     )
 
 

@@ -12,7 +12,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.parameters import check_share
-from stockpot.fuse.sparse.select import order_statistics
+from stockpot.fuse.sparse.select import TABLE, order_statistics
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
@@ -85,7 +85,7 @@ def doge_ta(
 
         return TensorFuser(merge)
 
-    return StagedFuser(stages, passes=2)
+    return StagedFuser(stages, passes=2, counts=TABLE, whole=True)
 
 
 @dataclass(frozen=True)

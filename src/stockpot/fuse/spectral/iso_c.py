@@ -36,7 +36,7 @@ def iso_c(*, scale: float = 1.0, rank_tolerance: NonNegative = RANK_TOLERANCE) -
         merged = _flat(total, rank_tolerance) if slab.base.ndim == 2 else total / slab.count
         return slab.base + merged * scale
 
-    return TensorFuser(merge)
+    return TensorFuser(merge, one_by_one=True)
 
 
 def _flat(matrix: Tensor, tolerance: float) -> Tensor:

@@ -14,6 +14,7 @@ from stockpot.fuse.fuser import Slab, StagedFuser
 from stockpot.fuse.parameters import check_share
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce
+from stockpot.fuse.sparse.select import TABLE
 from stockpot.fuse.sparse.ties import global_ties
 from stockpot.fuse.spectral.decompose import RANK_TOLERANCE, check_tolerance
 from stockpot.fuse.spectral.shared_basis import shared_basis
@@ -75,6 +76,7 @@ def knots(
     return StagedFuser(
         lambda: global_ties(coordinates, density, 1.0, reduce, weights, back=back),
         passes=3,
+        counts=TABLE,
         whole=True,
     )
 

@@ -31,7 +31,7 @@ def wudi(*, steps: Natural = 300, lr: Positive = 1e-5, scale: float = 1.0) -> Te
             return slab.base + (total / slab.count) * scale
         return slab.base + descend(total, _gradient(slab), lr=lr, steps=steps) * scale
 
-    return TensorFuser(merge)
+    return TensorFuser(merge, one_by_one=True)
 
 
 def _gradient(slab: Slab) -> _Slope:

@@ -17,7 +17,7 @@ from stockpot.fuse.learning.learner import DataFuser, Learned
 from stockpot.fuse.learning.memory import Held
 from stockpot.fuse.learning.task_pool import Task, TaskPool
 from stockpot.fuse.sparse.combine import add_up
-from stockpot.fuse.sparse.select import order_statistics
+from stockpot.fuse.sparse.select import TABLE, order_statistics
 from stockpot.types import Count, Fraction01, Seed
 
 _TOGETHER = 32
@@ -99,7 +99,7 @@ def _streamed(scale: float, density: float) -> StagedFuser:
 
         return TensorFuser(merge, elementwise=True)
 
-    return StagedFuser(stages, passes=2)
+    return StagedFuser(stages, passes=2, counts=TABLE)
 
 
 def _rank(count: int, density: float) -> int:
