@@ -53,6 +53,16 @@ def test_a_gpu_has_work_for_as_long_as_it_should(
     assert left >= HIDES
 
 
+def test_short_steps_do_not_keep_all_their_pictures_on_the_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device, queued = Device(monkeypatch), Queued()
+    device.took = 1e-5
+    for _ in range(5000):
+        queued.add(GPU, 0)
+    assert device.end - device.now == pytest.approx(128e-5)
+
+
 def test_each_model_has_a_time_of_its_own_and_waiting_for_python_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,8 @@ HIDES = 0.15
 """Seconds beside which Python can prepare another model: the GPU has work as long as that takes."""
 _FEW = 3
 """Steps that may be queued however long they take."""
+_MANY = 128
+"""Steps that may be queued however short they are: what they read stays on the GPU until then."""
 _GUESS = LEAD / 6
 """Seconds of a step of a model that has not taken one."""
 
@@ -38,7 +40,7 @@ class Queued:
         end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         end.record(torch.cuda.current_stream(device))
         self._ends.append((model, end))
-        while len(self._ends) > _FEW and self.seconds > LEAD:
+        while len(self._ends) > _FEW and (self.seconds > LEAD or len(self._ends) > _MANY):
             self._ends[0][1].synchronize()
 
     @property
