@@ -110,7 +110,9 @@ def beside_from_hub(file: Path) -> Said:
     said: dict[str, Any] = {}
     processor, config = file.parent / "preprocessor_config.json", file.parent / "config.json"
     if processor.is_file():
-        read = from_hub(file.parent, default_size=224)
+        own = read_json(config) if config.is_file() else {}
+        model_type = str(own.get("model_type", ""))
+        read = from_hub(file.parent, default_size=224, model_type=model_type)
         said |= {key: value for key, value in stated(read, ()).items() if key != "classes"}
     if config.is_file():
         names = read_json(config).get("id2label") or {}
