@@ -15,11 +15,13 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
 )
 
+from hub_pictures import picture, rows_first
 from pico import make_classifier
 from stockpot.errors import BadCheckpointError, UserError
 from stockpot.models.forward.normalised import normalised
 from stockpot.models.hub_kinds import KINDS, OTHERWISE, kind_name
-from stockpot.models.preprocess import Preprocess, from_hub_config
+from stockpot.models.hub_processor import processor_of
+from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
 
 PROCESSORS = {
@@ -32,7 +34,6 @@ PROCESSORS = {
     "convnext-384": hf.ConvNextImageProcessorPil(),
     "bit": hf.BitImageProcessorPil(size={"shortest_edge": 256}),
 }
-BY_PILLOW = Image.Image.resize
 LONG_AGO = {"do_normalize": True, "do_resize": True, "image_mean": [0.5] * 3, "size": 224}
 NULLS = dict.fromkeys(
     ("crop_size", "do_center_crop", "do_convert_rgb", "data_format", "device", "do_pad")
@@ -78,15 +79,9 @@ CASES = [
 ]
 
 
-def picture(width: int, height: int) -> Image.Image:
-    rows = np.random.default_rng(0).integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
-    return Image.fromarray(rows).resize((width, height), Image.Resampling.BICUBIC)
-
-
-def rows_first(image: Image.Image, size: tuple[int, int], **options: Any) -> Image.Image:
-    """The hub's processors leave it to Pillow which way goes first; it hangs on its version."""
-    rows_done = BY_PILLOW(image, (size[0], image.height), **options)
-    return BY_PILLOW(rows_done, size, **options)
+def read(config: dict[str, Any], *, default_size: int, model_type: str = "") -> Preprocess:
+    found = processor_of(config, default_size=default_size, model_type=model_type)
+    return Preprocess.of(found)
 
 
 @pytest.mark.parametrize("shape", [(320, 240), (250, 400), (224, 224)])
@@ -98,7 +93,7 @@ def test_equals_the_hub_processor(
     with monkeypatch.context() as patched:
         patched.setattr(Image.Image, "resize", rows_first)
         expected = processor(image, return_tensors="pt")["pixel_values"]
-    ours = from_hub_config(processor.to_dict(), default_size=224)
+    ours = read(processor.to_dict(), default_size=224)
     pixels = torch.from_numpy(np.array(ours.fit(image))).permute(2, 0, 1)[None].float() / 255
     torch.testing.assert_close(ours.normalise(pixels), expected, rtol=1e-5, atol=2e-6)
 
@@ -111,9 +106,7 @@ def test_what_a_file_leaves_out_its_kind_says(
     with monkeypatch.context() as patched:
         patched.setattr(Image.Image, "resize", rows_first)
         expected = processor(image, return_tensors="pt")["pixel_values"]
-    ours = from_hub_config(
-        {**said, "image_processor_type": f"{name}ImageProcessorFast"}, default_size=7
-    )
+    ours = read({**said, "image_processor_type": f"{name}ImageProcessorFast"}, default_size=7)
     pixels = torch.from_numpy(np.array(ours.fit(image))).permute(2, 0, 1)[None].float() / 255
     found = ours.normalise(pixels)
     scale = float(expected.abs().max())  # pixels that are not rescaled are large
@@ -134,21 +127,19 @@ def test_the_kind_may_be_left_to_the_model() -> None:
         else:
             assert name in ("", "TimmWrapperImageProcessor"), name
     assert known > 30
-    old = from_hub_config(LONG_AGO, default_size=7, model_type="vit")
+    old = read(LONG_AGO, default_size=7, model_type="vit")
     assert (old.interpolation, old.size) == ("bilinear", (224, 224))
-    assert from_hub_config(LONG_AGO, default_size=7).interpolation == "bicubic"
+    assert read(LONG_AGO, default_size=7).interpolation == "bicubic"
 
 
 def test_a_network_that_takes_blue_first_gets_it_everywhere() -> None:
     kind = "MobileViTImageProcessor"
-    rule = from_hub_config(
-        {"image_processor_type": kind, "size": 20, "crop_size": 16}, default_size=7
-    )
+    rule = read({"image_processor_type": kind, "size": 20, "crop_size": 16}, default_size=7)
     assert rule.bgr
     assert "blue first" in str(rule)
-    assert from_hub_config(rule.to_hub(), default_size=7) == rule
+    assert read(rule.to_hub(), default_size=7) == rule
     squeezed = Preprocess(rule.size, rule.size, rule.mean, rule.std, bgr=True)
-    assert from_hub_config(squeezed.to_hub(), default_size=7) == squeezed
+    assert read(squeezed.to_hub(), default_size=7) == squeezed
     with pytest.raises(UserError, match="blue first"):
         Preprocess(rule.size, 20, bgr=True).to_hub()
     model = make_classifier(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)))
@@ -166,8 +157,8 @@ def test_a_network_that_takes_blue_first_gets_it_everywhere() -> None:
 
 @pytest.mark.parametrize("name", ["vit", "clip", "deit", "convnext-224"])
 def test_written_configuration_reads_back(name: str) -> None:
-    ours = from_hub_config(PROCESSORS[name].to_dict(), default_size=224)
-    again = from_hub_config(ours.to_hub(), default_size=1)
+    ours = read(PROCESSORS[name].to_dict(), default_size=224)
+    again = read(ours.to_hub(), default_size=1)
     assert again == ours
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -194,6 +195,10 @@ def evaluated_shape(name: str, body: bytes, mark: Path) -> bytes:
     return json.dumps(program).encode()
 
 
+def without_words(name: str, body: bytes, mark: Path) -> bytes:
+    return b"{}" if name.endswith("stockpot.json") else body
+
+
 def as_it_is(name: str, body: bytes, mark: Path) -> bytes:
     return body
 
@@ -252,3 +257,31 @@ def test_blue_comes_first_inside_what_is_written(to: str, pico_vit: Path, tmp_pa
     beside.write_text('{"bgr": "yes"}')
     with pytest.raises(UserError, match="bgr: expected true or false, got 'yes'"):
         stockpot.load_model(file)
+
+
+@pytest.mark.parametrize("to", ["onnx", "torch-export"])
+def test_a_processor_that_cannot_be_read_matters_only_where_it_is_needed(
+    to: str, written: tuple[str, Path, dict[str, str]], tmp_path: Path
+) -> None:
+    (model,) = (each for each in (written[1] / to).glob("model.*") if each.suffix != ".json")
+    file = tmp_path / model.name
+    if to == "onnx":
+        graph = onnx.load(model)
+        del graph.metadata_props[:]  # it would say everything
+        onnx.save(graph, file)
+    else:
+        changed(model, file, without_words)
+    expected = stockpot.load_model(file, **OPTIONS)
+    kind = {"image_processor_type": "Siglip2ImageProcessor"}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(kind))
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate("wxyz"))}))
+    assert stockpot.load_model(file, **OPTIONS).preprocess == expected.preprocess
+    named = stockpot.load_model(file, mean=OPTIONS["mean"], std=OPTIONS["std"], size=SIDE)
+    assert named.classes == tuple("wxyz")
+    why = rf"{file.name}: .*\(mean\).*preprocessor_config.json: Siglip2ImageProcessor .*-m mean=R"
+    with pytest.raises(UserError, match=why):
+        stockpot.load_model(file, std=OPTIONS["std"], size=SIDE)
+    (tmp_path / "config.json").write_text('{"id2label": ["a"]}')
+    with pytest.raises(UserError, match=r"id2label of .*config.json cannot be read"):
+        stockpot.load_model(file, mean=OPTIONS["mean"], std=OPTIONS["std"], size=SIDE)
+    assert stockpot.load_model(file, **OPTIONS).preprocess == expected.preprocess

@@ -35,7 +35,7 @@ _SETTINGS = {
 }
 
 
-_SAID = ("preprocessor_config.json", "config.json")
+_SAID = ("preprocessor_config.json", "processor_config.json", "config.json")
 """What Hugging Face says of a shipped file beside it."""
 
 

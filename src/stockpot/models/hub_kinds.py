@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stockpot.errors import BadCheckpointError
+from stockpot.errors import BadCheckpointError, shortened
 
 Triple = tuple[float, float, float]
 HALF: Triple = (0.5, 0.5, 0.5)
@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     short: bool = False
     """Whether one number is the short side, and not the side of a square."""
     crop: int = 0
-    """Side of what is cropped from the centre, where it is not the size."""
+    """Side of what is cropped from the centre where something is; 0 where it has to be said."""
     crops: bool = False
     resample: int = _BICUBIC
     mean: Triple = HALF
@@ -36,21 +36,21 @@ class Kind(NamedTuple):
 
 
 KINDS: Mapping[str, Kind] = {
-    "Beit": Kind(224),
-    "Bit": Kind(224, short=True, crops=True, mean=_CLIP[0], std=_CLIP[1]),
+    "Beit": Kind(224, crop=224),
+    "Bit": Kind(224, short=True, crop=224, crops=True, mean=_CLIP[0], std=_CLIP[1]),
     "Blip": Kind(384, mean=_CLIP[0], std=_CLIP[1]),
-    "ChineseCLIP": Kind(224, short=True, crops=True, mean=_CLIP[0], std=_CLIP[1]),
-    "CLIP": Kind(224, short=True, crops=True, mean=_CLIP[0], std=_CLIP[1]),
+    "ChineseCLIP": Kind(224, short=True, crop=224, crops=True, mean=_CLIP[0], std=_CLIP[1]),
+    "CLIP": Kind(224, short=True, crop=224, crops=True, mean=_CLIP[0], std=_CLIP[1]),
     "ConvNext": Kind(384, short=True),
     "DeiT": Kind(256, crop=224, crops=True),
     "DINOv3ViT": Kind(224, resample=_BILINEAR, mean=_IMAGENET[0], std=_IMAGENET[1]),
     "EfficientNet": Kind(346, crop=289),
-    "Flava": Kind(224, crops=True, mean=_CLIP[0], std=_CLIP[1]),
-    "Levit": Kind(224, short=True, crops=True, mean=_IMAGENET[0], std=_IMAGENET[1]),
+    "Flava": Kind(224, crop=224, crops=True, mean=_CLIP[0], std=_CLIP[1]),
+    "Levit": Kind(224, short=True, crop=224, crops=True, mean=_IMAGENET[0], std=_IMAGENET[1]),
     "MobileNetV1": Kind(256, short=True, crop=224, crops=True, resample=_BILINEAR),
     "MobileNetV2": Kind(256, short=True, crop=224, crops=True, resample=_BILINEAR),
     "MobileViT": Kind(224, short=True, crop=256, crops=True),
-    "PoolFormer": Kind(224, short=True, crops=True, mean=_IMAGENET[0], std=_IMAGENET[1]),
+    "PoolFormer": Kind(224, short=True, crop=224, crops=True, mean=_IMAGENET[0], std=_IMAGENET[1]),
     "Pvt": Kind(224, mean=_IMAGENET[0], std=_IMAGENET[1]),
     "Segformer": Kind(512, resample=_BILINEAR, mean=_IMAGENET[0], std=_IMAGENET[1]),
     "Siglip": Kind(224),
@@ -84,21 +84,69 @@ _OF_MODELS: Mapping[str, str] = {
 _ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 
 
+_PLAIN = frozenset(
+    (
+        "do_resize", "size", "default_to_square", "resample", "do_center_crop", "crop_size",
+        "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std",
+        "do_convert_rgb", "do_reduce_labels", "reduce_labels",
+        "image_processor_type", "feature_extractor_type", "processor_class",
+        "data_format", "input_data_format", "return_tensors", "device", "disable_grouping",
+        "image_seq_length", "_valid_processor_keys", "transformers_version",
+    )
+)  # fmt: skip
+"""What says no more than resize, crop, rescale and normalise."""
+
+
 def kind_name(config: Mapping[str, Any], model_type: str) -> str:
     """The kind of a configuration, or that of its model; empty where neither says it.
 
     Raises:
         BadCheckpointError: it is a kind that is not read here.
     """
-    stated = config.get("image_processor_type") or config.get("feature_extractor_type")
-    name = str(stated or "")
+    name = _stated(config)
     for ending in _ENDINGS:
         name = name.removesuffix(ending)
     name = name or _OF_MODELS.get(model_type, "")
     if name in OTHERWISE:
-        raise BadCheckpointError(
-            f"{stated or model_type} {OTHERWISE[name]}, which is not read here.",
-            hint="Give a function that builds the model, `module.py:factory`, with size, mean and "
-            "std; or the model as an ONNX file.",
-        )
+        raise refused(called(config, model_type), OTHERWISE[name])
     return name
+
+
+def called(config: Mapping[str, Any], model_type: str) -> str:
+    """How messages name the kind of a configuration."""
+    return _stated(config) or model_type or "it"
+
+
+def check_plain(config: Mapping[str, Any], model_type: str) -> None:
+    """Whether a kind that is not listed can be told to do no more than every processor does.
+
+    Raises:
+        BadCheckpointError: it says something else, or leaves out what only its kind would say.
+    """
+    kind = called(config, model_type)
+    for key, value in config.items():
+        off = value is None or (value is False and key.startswith("do_"))
+        if key not in _PLAIN and not off:
+            raise refused(kind, f"is of a kind that is not known, and says {shortened(key, 60)!r}")
+    needed = ["size", "resample"]
+    needed += ["image_mean", "image_std"] if config.get("do_normalize", True) else []
+    unsaid = [key for key in needed if config.get(key) is None]
+    if unsaid and (_stated(config) or model_type):
+        raise BadCheckpointError(
+            f"{kind} is of a kind that is not known, and leaves out {', '.join(unsaid)}.",
+            hint="Write them into the file, or an image_processor_type that is known: "
+            f"{', '.join(KINDS)}.",
+        )
+
+
+def refused(kind: str, what: str) -> BadCheckpointError:
+    """The error for a processor that does something else than what is done here."""
+    return BadCheckpointError(
+        f"{kind} {what}, which is not read here.",
+        hint="Correct the file if it means something else, or give a function that builds the "
+        "model, `module.py:factory`, with size, mean and std; or the model as an ONNX file.",
+    )
+
+
+def _stated(config: Mapping[str, Any]) -> str:
+    return str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")

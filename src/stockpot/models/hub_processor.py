@@ -12,19 +12,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stockpot.checkpoints.resolve import Resolved, resolve
-from stockpot.datasets.stream.geometry import CODES, Geometry
+from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation
 from stockpot.errors import BadCheckpointError
 from stockpot.foreign import read_json_object, reading
 from stockpot.models.config import adapter_config, kind_of, read_config
-from stockpot.models.hub_kinds import HALF, KINDS, Kind, Triple, kind_name
+from stockpot.models.hub_kinds import (
+    HALF,
+    KINDS,
+    Kind,
+    Triple,
+    called,
+    check_plain,
+    kind_name,
+    refused,
+)
+from stockpot.models.hub_sizes import sizes
 from stockpot.types import ImageSize
 
 _LONGEST_SIDE = 10_000
 _LOCAL = ("zoo", "folder")
+_WHOLE, _PICTURES = "processor_config.json", "preprocessor_config.json"
 _STEPS = (
     "do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order",
-    "rescale_offset", "include_top",
+    "rescale_offset", "include_top", "default_to_square", "crop_pct",
 )  # fmt: skip
+"""What is turned off where it is `null`; any other `null` says nothing."""
 
 
 class Processor(NamedTuple):
@@ -44,34 +56,50 @@ class Processor(NamedTuple):
         return f"resize {short} {interpolation} | crop {size}{flipped} | normalise {numbers}"
 
 
-def read_processor(folder: Path, *, default_size: int) -> Processor:
+def read_processor(folder: Path, *, default_size: int, model_type: str = "") -> Processor:
     """Read `preprocessor_config.json` (or `processor_config.json`) of a Hugging Face folder.
 
     Args:
         folder: where it lies.
         default_size: the network's, for a processor of which nothing is known.
+        model_type: of the network's own configuration; a processor may leave its kind to it.
     """
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        path = folder / name
-        if not path.exists():
-            continue
-        config = read_json_object(path, BadCheckpointError)
-        with reading(path, BadCheckpointError):
-            found = processor_of(
-                config.get("image_processor", config),
-                default_size=default_size,
-                model_type=_model_type(folder),
-            )
-            _check(found)
-        return found
-    # transformers itself would refuse such a folder; a plain resize is what its authors meant.
-    side = ImageSize(default_size, default_size)
-    return Processor(Geometry(side, side, "bilinear"), HALF, HALF)
+    stated = _stated(folder)
+    if stated is None:
+        # transformers itself would refuse such a folder; a plain resize is what its authors meant.
+        side = ImageSize(default_size, default_size)
+        return Processor(Geometry(side, side, "bilinear"), HALF, HALF)
+    path, config = stated
+    with reading(path, BadCheckpointError):
+        try:
+            found = processor_of(config, default_size=default_size, model_type=model_type)
+        except BadCheckpointError as problem:
+            raise BadCheckpointError(f"{path}: {problem.message}", hint=problem.hint) from problem
+        _check(found)
+    return found
 
 
-def _model_type(folder: Path) -> str:
-    path = folder / "config.json"
-    return str(read_config(folder).get("model_type", "")) if path.exists() else ""
+def has_processor(folder: Path) -> bool:
+    """Whether a folder says how its pictures are prepared, where transformers looks for that."""
+    return (folder / _PICTURES).is_file() or "image_processor" in _object(folder / _WHOLE)
+
+
+def _stated(folder: Path) -> tuple[Path, Any] | None:
+    """The file that says how pictures are prepared, and what it says.
+
+    That of a whole processor, with a tokenizer, goes first where it holds one of pictures.
+    """
+    pictures, whole = folder / _PICTURES, folder / _WHOLE
+    said = _object(whole)
+    if said.get("image_processor") is not None:
+        return whole, said["image_processor"]
+    if pictures.exists():
+        return pictures, _object(pictures)
+    return (whole, said) if whole.exists() else None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    return read_json_object(path, BadCheckpointError) if path.exists() else {}
 
 
 def processor_of(
@@ -83,45 +111,28 @@ def processor_of(
         config: of the processor.
         default_size: the network's, for a processor of which nothing is known.
         model_type: of the network's own configuration; a processor may leave its kind to it.
+
+    Raises:
+        BadCheckpointError: it does something that is not done here.
     """
-    # A step that is `null` is not taken; any other `null` says nothing.
     said = {key: value for key, value in config.items() if value is not None or key in _STEPS}
-    name = kind_name(said, model_type)
+    name, known_as = kind_name(said, model_type), called(said, model_type)
+    if name not in KINDS:
+        check_plain(said, model_type)
     kind = KINDS.get(name, Kind(default_size))
-    size, final = _sizes(said, name, kind)
-    code = int(said.get("resample", kind.resample))
+    size, final = sizes(said, name, kind, known_as)
     mean, std = _scaled(said, name, kind)
-    bgr = bool(said.get("do_flip_channel_order", name == "MobileViT"))
-    return Processor(Geometry(final, size, CODES[code]), mean, std, bgr)
+    # Other kinds do not flip, whatever is said.
+    bgr = name == "MobileViT" and bool(said.get("do_flip_channel_order", True))
+    interpolation = _interpolation(said.get("resample", kind.resample), known_as)
+    return Processor(Geometry(final, size, interpolation), mean, std, bgr)
 
 
-def _sizes(said: Mapping[str, Any], name: str, kind: Kind) -> tuple[int | ImageSize, ImageSize]:
-    """What pictures are resized to, and what is cropped from that."""
-    size = _sides(said.get("size", kind.size), short=kind.short)
-    square = size if isinstance(size, ImageSize) else ImageSize(size, size)
-    if name == "ConvNext" and isinstance(size, int):
-        # Below 384 px the short side is size / crop_pct and the centre is cropped; from 384 px on
-        # the picture is squeezed to a square.
-        resized = int(size / said.get("crop_pct", 224 / 256)) if size < 384 else square
-    elif not said.get("do_center_crop", kind.crops):
-        resized = square
-    else:
-        usual = (kind.crop or kind.size) if name in KINDS else square
-        square = _square(_sides(said.get("crop_size", usual), short=False))
-        resized = _enlarged(size, name, said)
-    return (resized if said.get("do_resize", True) else square), square
-
-
-def _enlarged(size: int | ImageSize, name: str, said: Mapping[str, Any]) -> int | ImageSize:
-    """What some kinds resize to instead of the size that they are told."""
-    if name == "Levit" and isinstance(size, int):
-        return int(256 / 224 * size)
-    if name == "PoolFormer":
-        share = said.get("crop_pct", 0.9)
-        if isinstance(size, int) or size.height == size.width:
-            return int((size if isinstance(size, int) else size.height) / share)
-        return ImageSize(int(size.height / share), int(size.width / share))
-    return size
+def _interpolation(code: Any, known_as: str) -> Interpolation:
+    if not isinstance(code, int) or isinstance(code, bool) or code not in range(len(CODES)):
+        known = ", ".join(f"{number} ({each})" for number, each in enumerate(CODES))
+        raise refused(known_as, f"has resample {code!r}, where one of {known} is expected")
+    return CODES[code]
 
 
 def _scaled(said: Mapping[str, Any], name: str, kind: Kind) -> tuple[Triple, Triple]:
@@ -147,17 +158,27 @@ def _three(of: Callable[[int], float]) -> Triple:
     return of(0), of(1), of(2)
 
 
-def folder_processor(folder: Path) -> Processor:
-    """How the classifier of a folder wants its pictures."""
-    config = read_config(folder)
+def folder_processor(folder: Path, config: Mapping[str, Any]) -> Processor:
+    """How the classifier of a folder wants its pictures.
+
+    Args:
+        folder: where its processor lies.
+        config: what its `config.json` says.
+    """
     size = config.get("image_size") or config.get("vision_config", {}).get("image_size") or 224
-    return read_processor(folder, default_size=size if isinstance(size, int) else size[0])
+    return read_processor(
+        folder,
+        default_size=size if isinstance(size, int) else size[0],
+        model_type=str(config.get("model_type", "")),
+    )
 
 
 def expected_processor(place: Resolved) -> Processor | None:
     """How a model will want its pictures, where its folder tells that without its weights."""
-    plain = place.has_files and kind_of(read_config(place.local())) == "classifier"
-    return folder_processor(place.local()) if plain else None
+    if not place.has_files:
+        return None
+    config = read_config(place.local())
+    return folder_processor(place.local(), config) if kind_of(config) == "classifier" else None
 
 
 def local_processor(source: str) -> Processor | None:
@@ -182,20 +203,6 @@ def _check(found: Processor) -> None:
         raise ValueError(f"sides from 1 to {_LONGEST_SIDE} pixels are expected: {found}")
     if not all(map(math.isfinite, (*found.mean, *found.std))) or 0 in found.std:
         raise ValueError(f"it does not normalise: {found}")
-
-
-def _sides(value: Any, *, short: bool) -> int | ImageSize:
-    if isinstance(value, Mapping):
-        if "shortest_edge" in value:
-            return int(value["shortest_edge"])
-        return ImageSize(int(value["height"]), int(value["width"]))
-    if isinstance(value, list | tuple):
-        return ImageSize(int(value[0]), int(value[-1]))
-    return int(value) if short else ImageSize(int(value), int(value))
-
-
-def _square(sides: int | ImageSize) -> ImageSize:
-    return ImageSize(sides, sides) if isinstance(sides, int) else sides
 
 
 def _triple(values: Any) -> Triple:

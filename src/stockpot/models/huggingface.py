@@ -164,9 +164,10 @@ def load_huggingface(place: Resolved, *, dtype: str = "float32", name: str = "")
 
     teach_transformers()
     folder = place.local()
-    _stated_names(folder)  # transformers' words for what is wrong there do not name it
+    config = read_config(folder)
+    _stated_names(folder, config)  # transformers' words for what is wrong there do not name it
     model = load_weights(AutoModelForImageClassification, folder, dtype=dtype)
-    return _classifier(model, folder, type(model).__name__, name or place.text)
+    return _classifier(model, folder, config, type(model).__name__, name or place.text)
 
 
 def load_to_ask(place: Resolved, *, dtype: str = "float32", name: str = "") -> Classifier:
@@ -190,27 +191,23 @@ def load_plain(
     model = plain_network(folder, config, device)
     if model is None:
         return None
-    return _classifier(model, folder, config["architectures"][0], name or place.text)
+    return _classifier(model, folder, config, config["architectures"][0], name or place.text)
 
 
-def _classifier(model: nn.Module, folder: Path, architecture: str, source: str) -> Classifier:
-    preprocess = folder_preprocess(folder)
-    names = class_names(_stated_names(folder) or _usual_names(model))
+def _classifier(
+    model: nn.Module, folder: Path, config: dict[str, Any], architecture: str, source: str
+) -> Classifier:
+    preprocess = Preprocess.of(folder_processor(folder, config))
+    names = class_names(_stated_names(folder, config) or _usual_names(model))
     network = HuggingFaceNetwork(model, preprocess)
     origin = Origin(source, architecture, fingerprint_folder(folder))
     return Classifier(network, preprocess, names, origin)
-
-
-def folder_preprocess(folder: Path) -> Preprocess:
-    """How the classifier of a folder wants its pictures."""
-    return Preprocess.of(folder_processor(folder))
 
 
 def new_huggingface(
     model_type: str, *, classes: tuple[str, ...], preprocess: Preprocess, seed: int, **config: Any
 ) -> Classifier:
     """A freshly initialised classifier of a transformers architecture."""
-    import torch
     from transformers import AutoConfig, AutoModelForImageClassification
 
     teach_transformers()
@@ -232,9 +229,9 @@ def new_huggingface(
     return Classifier(HuggingFaceNetwork(model, preprocess), preprocess, classes, origin)
 
 
-def _stated_names(folder: Path) -> dict[int, str]:
+def _stated_names(folder: Path, config: dict[str, Any]) -> dict[int, str]:
     """The names of the classes by number, as `config.json` states them, if it does."""
-    said = read_config(folder).get("id2label") or {}
+    said = config.get("id2label") or {}
     try:
         return {int(index): str(label) for index, label in said.items()}
     except (AttributeError, ValueError):

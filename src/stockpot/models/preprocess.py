@@ -7,7 +7,6 @@ A tensor that already has the network's size is taken as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from stockpot.datasets.stream.geometry import CODES, Geometry, Interpolation, corner
 from stockpot.errors import UserError
-from stockpot.models.hub_processor import Processor, processor_of, read_processor
+from stockpot.models.hub_processor import Processor, read_processor
 from stockpot.types import ImageSize
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -145,16 +144,9 @@ class Preprocess:
         return config
 
 
-def from_hub(folder: Path, *, default_size: int) -> Preprocess:
+def from_hub(folder: Path, *, default_size: int, model_type: str = "") -> Preprocess:
     """Read `preprocessor_config.json` (or `processor_config.json`) of a Hugging Face folder."""
-    return Preprocess.of(read_processor(folder, default_size=default_size))
-
-
-def from_hub_config(
-    config: Mapping[str, Any], *, default_size: int, model_type: str = ""
-) -> Preprocess:
-    """The same rules as the hub's image processors, from their configuration."""
-    return Preprocess.of(processor_of(config, default_size=default_size, model_type=model_type))
+    return Preprocess.of(read_processor(folder, default_size=default_size, model_type=model_type))
 
 
 @lru_cache(maxsize=64)

@@ -183,8 +183,9 @@ def load_zero_shot(
         raise UserError(
             f"{place.text} has no usable tokenizer, which a zero-shot head needs: {reason}"
         ) from problem
-    size = read_config(home).get("vision_config", {}).get("image_size", 224)
-    preprocess = from_hub(home, default_size=size)
+    whole = read_config(home)
+    size, model_type = whole.get("vision_config", {}).get("image_size", 224), whole["model_type"]
+    preprocess = from_hub(home, default_size=size, model_type=model_type)
     chosen = tuple(map(tuple, prompts)) if prompts else said(classes, names, templates).prompts
     network = ZeroShotNetwork(model, tokenizer, preprocess, chosen, base)
     origin = Origin(

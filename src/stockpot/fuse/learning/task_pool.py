@@ -164,11 +164,7 @@ class TaskPool(Pool):
         if self.device.type == "cuda" and not pixels.is_cuda:
             # Copied while the GPU works; from ordinary memory the copy would wait for it.
             pixels = pixels.contiguous().pin_memory()
-        pixels = pixels.to(self.device, non_blocking=True)
-        if not pixels.is_floating_point():
-            pixels = pixels.float() / 255
-        preprocess = self.model.preprocess
-        return preprocess.normalise(preprocess.fit_tensor(pixels))
+        return self.model.seen(pixels.to(self.device, non_blocking=True))
 
     def need_tasks(self, method: str, *, each: bool = True) -> tuple[Task, ...]:
         """The tasks, if there are as many as the method needs."""

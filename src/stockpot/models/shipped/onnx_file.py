@@ -22,7 +22,7 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_shipped
 from stockpot.models.shipped.answers import Pixels
 from stockpot.models.shipped.functions import asking
-from stockpot.models.shipped.stated import Said, beside, beside_from_hub, settled
+from stockpot.models.shipped.stated import Said, beside, settled
 from stockpot.types import ImageSize
 
 METADATA = "stockpot"
@@ -66,8 +66,8 @@ def load_onnx(
         "classes": classes, "size": size, "resize": resize, "squash": squash,
         "mean": mean, "std": std, "interpolation": interpolation,
     }  # fmt: skip
-    said = (given, *beside(file), session.said, beside_from_hub(file))
-    named, preprocess = settled(str(file), *said, side=session.side)
+    said = (given, *beside(file), session.said)
+    named, preprocess = settled(str(file), *said, side=session.side, hub=file.parent)
     return asking(
         session, str(file), named, preprocess,
         kind="ONNX", source=name or place.text, fingerprint=fingerprint_shipped(file),

@@ -20,7 +20,7 @@ from stockpot.models.classifier import Classifier
 from stockpot.models.fingerprint import fingerprint_shipped
 from stockpot.models.shipped.archive import check_archive
 from stockpot.models.shipped.functions import asking
-from stockpot.models.shipped.stated import Said, beside, beside_from_hub, settled
+from stockpot.models.shipped.stated import Said, beside, settled
 from stockpot.types import ImageSize
 
 
@@ -56,8 +56,8 @@ def load_program(
         "classes": classes, "size": size, "resize": resize, "squash": squash,
         "mean": mean, "std": std, "interpolation": interpolation,
     }  # fmt: skip
-    said = (given, *beside(file), inside, beside_from_hub(file))
-    named, preprocess = settled(str(file), *said, side=program.side)
+    said = (given, *beside(file), inside)
+    named, preprocess = settled(str(file), *said, side=program.side, hub=file.parent)
     model = asking(
         program, str(file), named, preprocess,
         source=name or place.text, fingerprint=fingerprint_shipped(file),

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from stockpot.datasets.stream.geometry import Interpolation
-from stockpot.errors import BadCheckpointError, BadParameterError
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
+from stockpot.foreign import reading
+from stockpot.models.hub_processor import has_processor
 from stockpot.models.preprocess import Preprocess, from_hub
 from stockpot.types import ImageSize
 
@@ -39,7 +41,7 @@ def stated(preprocess: Preprocess, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def settled(
-    what: str, *places: Said, side: ImageSize | None = None
+    what: str, *places: Said, side: ImageSize | None = None, hub: Path | None = None
 ) -> tuple[tuple[str, ...] | None, Preprocess]:
     """Class names, where somebody says them, and the preprocessing.
 
@@ -47,16 +49,25 @@ def settled(
         what: the model, for messages.
         places: where things are said, the strongest first; a key that is none there is not said.
         side: the size that the model's input has, where that is fixed.
+        hub: a folder in which Hugging Face may have said more, weaker than all of them.
     """
     said: dict[str, Any] = {}
     for place in reversed(places):
         said |= {key: place[key] for key in KEYS if place.get(key) is not None}
+    why = ""
+    if hub is not None:
+        if "classes" not in said and (names := _hub_names(hub)):
+            said["classes"] = names
+        try:
+            said = {**_hub_preprocess(hub), **said}
+        except UserError as problem:
+            why = f" {problem.message}"  # of no account where enough is said elsewhere
     missing = [key for key in ("mean", "std") if key not in said]
     if "size" not in said and side is None:
         missing.append("size")
     if missing:
         raise BadCheckpointError(
-            f"{what}: nothing says its preprocessing ({', '.join(missing)}).",
+            f"{what}: nothing says its preprocessing ({', '.join(missing)}).{why}",
             hint="Give -m mean=R,G,B -m std=R,G,B -m size=N (0,0,0 and 1,1,1 for pixels in "
             f"[0, 1] as they are), or write them into {Path(what).name}.json beside it.",
         )
@@ -105,18 +116,26 @@ def beside(file: Path) -> list[Said]:
     return found
 
 
-def beside_from_hub(file: Path) -> Said:
-    """The preprocessing and classes that a Hugging Face folder states for the file in it."""
-    said: dict[str, Any] = {}
-    processor, config = file.parent / "preprocessor_config.json", file.parent / "config.json"
-    if processor.is_file():
-        read = from_hub(file.parent, default_size=224)
-        said |= {key: value for key, value in stated(read, ()).items() if key != "classes"}
-    if config.is_file():
-        names = read_json(config).get("id2label") or {}
-        if names:
-            said["classes"] = [names[key] for key in sorted(names, key=int)]
+def _hub_names(folder: Path) -> list[Any]:
+    """The classes that the `config.json` of a Hugging Face folder names."""
+    names = _hub_config(folder).get("id2label") or {}
+    with reading(f"id2label of {folder / 'config.json'}", BadCheckpointError):
+        return [names[key] for key in sorted(names, key=int)]
+
+
+def _hub_preprocess(folder: Path) -> Said:
+    """The preprocessing that a Hugging Face folder states."""
+    if not has_processor(folder):
+        return {}
+    model_type = str(_hub_config(folder).get("model_type", ""))
+    said = stated(from_hub(folder, default_size=224, model_type=model_type), ())
+    del said["classes"]
     return said
+
+
+def _hub_config(folder: Path) -> dict[str, Any]:
+    config = folder / "config.json"
+    return read_json(config) if config.is_file() else {}
 
 
 def read_json(file: Path) -> dict[str, Any]:
