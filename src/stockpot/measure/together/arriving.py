@@ -1,6 +1,6 @@
 """The models of a group as they arrive: each is loaded for the first of its cells that is missing.
 
-Threads load them in their order (`loading.py`); a model that is there is opened by whoever
+A thread loads them in their order (`loading.py`); a model that is there is opened by whoever
 measures, between two steps of those that came before it.
 """
 
