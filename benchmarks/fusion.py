@@ -117,7 +117,7 @@ def measure_peer(
 
 STREAMING = """
 import sys, time, shutil
-from stockpot.fuse.run import fuse
+import stockpot
 method, count, pool, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 members = [f"{pool}/m{i}" for i in range(count)]
 base = None if method == "average" else f"{pool}/base"
@@ -125,7 +125,7 @@ times = []
 for _ in range(4):
     shutil.rmtree(out, ignore_errors=True)
     started = time.perf_counter()
-    fuse(method, members, base=base, out=out, hashes=False)
+    stockpot.fuse(method, members, base=base, out=out, hashes=False)
     times.append(time.perf_counter() - started)
 print(min(times))
 """
@@ -252,6 +252,7 @@ def memory(args: argparse.Namespace, work: Path) -> None:
             make_sparse(folder / str(i), layers, width, words, files) for i in range(count + 1)
         ]
         base, *members = map(str, paths)
+        rates: tuple[float, ...] = (1.0, 1.0)
         for method in methods:
             if args.methods and method not in args.methods.split(","):
                 continue
@@ -263,8 +264,7 @@ def memory(args: argparse.Namespace, work: Path) -> None:
                 print(f"{about}left out, {planned.write_bytes / 1e9:.0f} GB are not free")
                 continue
             read = members if of is None else [base, *members]
-            moved = size_of(read), planned.write_bytes
-            least = floor_of_bytes(Path(base), *moved, out.parent)
+            rates = tuple(map(min, rates, seconds_of_a_byte(Path(base), out.parent)))
             command = [*STOCKPOT, "fuse", method, *members, "-o", str(out)]
             command += ["--base", base] if of else []
             shutil.rmtree(work / "cache", ignore_errors=True)  # each hashes its files anew
@@ -273,7 +273,8 @@ def memory(args: argparse.Namespace, work: Path) -> None:
             shutil.rmtree(out, ignore_errors=True)
             for left in out.parent.glob(".out.partial-*"):  # of a command that was stopped
                 shutil.rmtree(left)
-            least = min(least, floor_of_bytes(Path(base), *moved, out.parent))
+            rates = tuple(map(min, rates, seconds_of_a_byte(Path(base), out.parent)))
+            least = rates[0] * size_of(read) + rates[1] * planned.write_bytes
             ended = "stopped" if cost.note else f"{made / 1e9:.1f} GB written"
             ended += f"; floor {least:.1f} s"
             ended += "" if cost.note else f": {cost.cpu / least:.2f} of it"
@@ -292,31 +293,30 @@ def size_of(folders: list[str]) -> int:
     return sum(file.stat().st_size for name in folders for file in Path(name).glob("*.safetensors"))
 
 
-def floor_of_bytes(folder: Path, read: int, written: int, out: Path, most: int = 2**30) -> float:
-    """Processor seconds of so many bytes read and hashed and so many written, from a part of them.
+def seconds_of_a_byte(folder: Path, out: Path, many: int = 2**28) -> tuple[float, float]:
+    """Processor seconds to read and hash a byte, and to write one; the least of three tries.
 
     Args:
         folder: what is read from, as sparse as what the command reads.
-        read: bytes that the command has to read.
-        written: bytes that it has to write.
         out: where it writes.
-        most: bytes that are tried of each.
+        many: bytes that are tried of each.
     """
-    block, seen, digest = bytearray(2**22), 0, hashlib.sha256()
-    begin = time.process_time()
-    with next(folder.glob("*.safetensors")).open("rb", buffering=0) as file:
-        while seen < most and (size := file.readinto(block)):
-            digest.update(memoryview(block)[:size])
-            seen += size
-    reading = (time.process_time() - begin) / seen
-    spare, part = out / "floor.bin", min(most, written)
-    begin = time.process_time()
-    with spare.open("wb", buffering=0) as file:
-        for _ in range(max(1, part // len(block))):
-            file.write(block)
-    writing = (time.process_time() - begin) / spare.stat().st_size
-    spare.unlink()
-    return reading * read + writing * written
+    block = bytearray(2**22)
+    spare, found = out / "floor.bin", []
+    for _ in range(3):
+        seen, digest, begin = 0, hashlib.sha256(), time.process_time()
+        with next(folder.glob("*.safetensors")).open("rb", buffering=0) as file:
+            while seen < many and (size := file.readinto(block)):
+                digest.update(memoryview(block)[:size])
+                seen += size
+        read = time.process_time()
+        with spare.open("wb", buffering=0) as file:
+            for _ in range(many // len(block)):
+                file.write(block)
+        found.append(((read - begin) / seen, (time.process_time() - read) / many))
+        spare.unlink()
+    reading, writing = zip(*found, strict=True)
+    return min(reading), min(writing)
 
 
 def main() -> None:
