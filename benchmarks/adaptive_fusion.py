@@ -1,34 +1,38 @@
 """`stockpot fuse` with methods that learn from images, against passes of one model.
 
     python benchmarks/adaptive_fusion.py                      # the zoo's CLIP and its five experts
-    python benchmarks/adaptive_fusion.py --methods adamerging -p together=5
+    python benchmarks/adaptive_fusion.py --methods wemoe,regmean,esm,fisher
+    python benchmarks/adaptive_fusion.py --methods adamerging,concrete -p together=5
     python benchmarks/adaptive_fusion.py --family b32 --device cuda --steps 20,120 --repeats 3
 
 Runs the command itself, each time as a process of its own, with two numbers of steps: the slope is
 what a step costs (images drawn, mix formed, one batch of every task forward and back, coefficients
-moved), and what is left at no steps is the start: imports, models, data, and the model written. The
-floor is one model forward and backward on as many images in the same batches, which lie on the
-device already; it is taken before and after, and the lesser one counts. A CPU is timed by the
-seconds of its processor, whatever else the machine does, a GPU by the clock. Beside the peak of
-the process's private memory stands what `--plan` says. The five larger members (`--family b32`)
-have random weights: time and memory do not depend on them.
+moved), and what is left at no steps is the start: imports, models, data, and the model written. Of
+methods that take no steps (`regmean`, `esm`, `fisher`) a step is one batch of every task that they
+look at. The floor is one model forward and backward on as many images in the same batches, which
+lie on the device already; it is taken before and after, and the lesser one counts. A CPU is timed
+by the seconds of its processor, whatever else the machine does, a GPU by the clock. Beside the peak
+of the process's private memory stands what `--plan` says. The five larger members (`--family b32`)
+have random weights: time and memory do not depend on them, nor on the pictures, so that a task
+whose pictures are not on this machine has those of icons instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+import stockpot
 from parts.synthetic_pool import clip_pool
-from parts.watched import Cost, line, now, two, watch
-from stockpot.datasets.load import load_dataset
+from parts.tasks import tasks_here
+from parts.watched import STOCKPOT, Cost, line, now, two, watch
 from stockpot.foreign import read_value
+from stockpot.fuse import fusers
 from stockpot.fuse.adaptive.entropy import entropy
 from stockpot.fuse.run import plan
 from stockpot.models.load import load_for
@@ -37,9 +41,9 @@ EXPERTS = ("clip-cifar10", "clip-mnist", "clip-fashion", "clip-quickdraw", "clip
 TASKS = ("cifar10", "mnist", "fashion_mnist", "quickdraw", "icons")
 
 
-def floor(base: str, batch: int, device: str) -> Callable[[], float]:
+def floor(base: str, tasks: list[str], batch: int, device: str) -> Callable[[], float]:
     """Takes the seconds of one model forward and backward on one batch of every task."""
-    sets = [load_dataset(task) for task in TASKS]
+    sets = [stockpot.load_dataset(task) for task in tasks]
     model = load_for(base, sets[0], device=device).eval().requires_grad_(False)
     model.network.vision_tower.requires_grad_(True)
     fit = model.preprocess.fit
@@ -62,7 +66,7 @@ def floor(base: str, batch: int, device: str) -> Callable[[], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--family", choices=["zoo", "b32"], default="zoo")
-    parser.add_argument("--methods", default="adamerging,concrete,wemoe")
+    parser.add_argument("--methods", default="adamerging,concrete")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=two, default="2,10", help="two numbers of steps")
     parser.add_argument("--batch", type=int, default=16, help="images of each task in a step")
@@ -70,14 +74,16 @@ def main() -> None:
     parser.add_argument("-p", dest="params", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--work", type=Path, help="where models are written")
     given = parser.parse_args()
+    here = tasks_here()
+    tasks = [task if task in here else "icons" for task in TASKS]
     with tempfile.TemporaryDirectory(dir=given.work) as name:
         folder = Path(name)
         base, *members = ["clip-base", *EXPERTS]
         if given.family != "zoo":
             base, *members = map(str, clip_pool(folder, given.family, len(TASKS)))
-        bare = floor(base, given.batch, given.device)
+        bare = floor(base, tasks, given.batch, given.device)
         least = bare()
-        rows = [(method, *ours(method, base, members, folder / "out", given))
+        rows = [(method, *ours(method, base, members, tasks, folder / "out", given))
                 for method in given.methods.split(",")]  # fmt: skip
         least = min(least, bare())
     clock = "processor" if given.device == "cpu" else "clock"
@@ -94,26 +100,35 @@ def main() -> None:
 
 
 def ours(
-    method: str, base: str, members: list[str], out: Path, given: argparse.Namespace
+    method: str,
+    base: str,
+    members: list[str],
+    tasks: list[str],
+    out: Path,
+    given: argparse.Namespace,
 ) -> tuple[float, float, Cost, float]:
     """Seconds of a step and of the start, the costs of the longer run, and the plan's megabytes."""
-    command = [sys.executable, "-m", "stockpot", "fuse", method, *members, "--base", base]
+    known = fusers.get(method).schema.model_fields
+    command = [*STOCKPOT, "fuse", method, *members, "--base", base]
     command += ["-o", str(out), "--device", given.device]
-    command += [word for task in TASKS for word in ("--task", task)]
+    command += [word for task in tasks for word in ("--task", task)]
     for text in (f"batch_size={given.batch}", *given.params):
         command += ["-p", text]
     best: list[Cost] = []
     for steps in given.steps:
         found = []
         for _ in range(given.repeats):
-            found.append(watch([*command, "-p", f"steps={steps}"], device=given.device))
+            many = f"steps={steps}" if "steps" in known else f"examples={given.batch * steps}"
+            found.append(watch([*command, "-p", many], device=given.device))
             shutil.rmtree(out)
         best.append(min(found, key=lambda cost: cost.spent(given.device)))
     few, many = (cost.spent(given.device) for cost in best)
     step, once = line(given.steps, (few, many))
     pairs = (text.partition("=") for text in given.params)
-    asked = {"batch_size": given.batch} | {key: read_value(value) for key, _, value in pairs}
-    said = plan(method, members, base=base, tasks=list(TASKS), device=given.device, **asked)
+    asked: dict[str, object] = {"batch_size": given.batch} | {
+        key: read_value(value) for key, _, value in pairs
+    }
+    said = plan(method, members, base=base, tasks=tasks, device=given.device, **asked)
     planned = said.peak_bytes / 1e6
     return step, once, best[1], planned
 

@@ -58,11 +58,11 @@ def main() -> None:
     parser.add_argument("--family", choices=["zoo", "b16"], default="zoo")
     parser.add_argument("--data", default="icons", help="its train split; resized to the model's")
     parser.add_argument("--methods", default=",".join(METHODS), help="those with these names")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=two, default="1,4", help="two numbers of steps")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=1, help="in turns with vanilla")
     given = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # a run that is cut short has said what it knew
     data = stockpot.load_dataset(given.data, split="train")

@@ -1,37 +1,39 @@
-"""Fusion against FusionBench, mergekit and the physical floor: one run, same files, best of three.
+"""`stockpot fuse` against the reading and writing of its files, and against other programs.
 
-    python benchmarks/fusion.py [--peers VENV] [--only average,ties] [--members 8] [--large]
-                                [--patience SECONDS]
-    python benchmarks/fusion.py --only memory [--most 2] [--large] [--size '66 B'] [--out FOLDER]
+    python benchmarks/fusion.py                          # average, ties and memory, in two minutes
+    python benchmarks/fusion.py --members 8 --only average,task_arithmetic,ties,dare --peers VENV
+    python benchmarks/fusion.py --only memory --most 100 --large [--out FOLDER]
+    python benchmarks/fusion.py --only memory --size '66 B' --methods average [--patience SECONDS]
 
 Runs the commands themselves, of ours and of the peers, up to 66 B weights with all that they write
-(`memory` says where to). The pool is synthetic: a base and eight members of
-the size of a CLIP ViT-B/32 vision encoder (87.5 M weights in fp32). It is made under --work (3.2
-GB) and removed at the end. Peers run when STOCKPOT_PEER_VENV (or --peers) names an environment that
-has their console scripts; otherwise figures recorded on two cores of an AMD EPYC are shown, scaled
-by the time that `import torch` takes here, and marked as recorded. Beside the wall time stands the
-CPU time, which other work on the machine hardly changes. A peer that has not finished after
---patience seconds is stopped, and the ratio is given as an upper bound.
+(`memory` says where to), best of three. The pool is synthetic: a base and members of the size of a
+CLIP ViT-B/32 vision encoder (87.5 M weights in fp32, 0.35 GB each). It is made under --work and
+removed at the end. The floor is one mapped read of the same files and one write, in the same run;
+of `memory`, whose files are sparse, it is the seconds of a processor that reading and hashing as
+many bytes and writing as many take. Peers run when STOCKPOT_PEER_VENV (or --peers) names an
+environment that has their console scripts; else figures recorded on two cores of an AMD EPYC, with
+eight members, are told. Beside the wall time stands the CPU time, which other work on the machine
+hardly changes. A command of a peer, or of `memory`, that has not finished after --patience seconds
+is stopped; what it had in memory and in open files by then is told.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
+import time
 from pathlib import Path
 
 from parts.synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
-from parts.watched import Cost, watch
+from parts.watched import STOCKPOT, Cost, watch
 from stockpot.fuse.run import plan
 
-STOCKPOT = str(Path(sys.executable).with_name("stockpot"))
-RECORDED_IMPORT = 1.2
 RECORDED = {  # seconds, private MB
     ("average", "mergekit"): (5.8, 645),
     ("average", "fusionbench"): (8.2, 1377),
@@ -84,7 +86,7 @@ def ours(method: str, pool: Path, count: int, out: Path) -> list[str]:
     members = [str(pool / f"m{i}") for i in range(count)]
     base = [] if method == "average" else ["--base", str(pool / "base")]
     extra = ["-p", "reduce=sum"] if method == "ties" else []
-    return [STOCKPOT, "fuse", method, *members, *base, "-o", str(out), *extra]
+    return [*STOCKPOT, "fuse", method, *members, *base, "-o", str(out), *extra]
 
 
 def peer(program: str, method: str, peers: Path, pool: Path, count: int, out: Path) -> list[str]:
@@ -99,7 +101,7 @@ def peer(program: str, method: str, peers: Path, pool: Path, count: int, out: Pa
 
 
 def measure_peer(
-    program: str, method: str, args: argparse.Namespace, pool: Path, out: Path, speed: float
+    program: str, method: str, args: argparse.Namespace, pool: Path, out: Path
 ) -> Cost | None:
     known = FUSIONBENCH if program == "fusionbench" else MERGEKIT
     if method not in known:
@@ -107,15 +109,15 @@ def measure_peer(
     if args.peers is not None:
         command = peer(program, method, args.peers, pool, args.members, out)
         return best(command, out, 1 if method in SLOW else 3, args.patience)
-    if (method, program) not in RECORDED or args.members != 8:
-        return None
-    seconds, memory = RECORDED[method, program]
-    return Cost(seconds * speed, memory, note="recorded, scaled")
+    if (method, program) in RECORDED:
+        seconds, held = RECORDED[method, program]
+        print(f"  {program} of eight members, as recorded elsewhere: {seconds:.1f} s, {held} MB")
+    return None
 
 
 STREAMING = """
 import sys, time, shutil
-from stockpot.fuse.run import fuse
+import stockpot
 method, count, pool, out = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 members = [f"{pool}/m{i}" for i in range(count)]
 base = None if method == "average" else f"{pool}/base"
@@ -123,7 +125,7 @@ times = []
 for _ in range(4):
     shutil.rmtree(out, ignore_errors=True)
     started = time.perf_counter()
-    fuse(method, members, base=base, out=out, hashes=False)
+    stockpot.fuse(method, members, base=base, out=out, hashes=False)
     times.append(time.perf_counter() - started)
 print(min(times))
 """
@@ -167,23 +169,33 @@ def verdict(ratio: float, limit: float) -> str:
     return "met" if ratio <= limit else "MISSED"
 
 
-def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> None:
+def compare(method: str, args: argparse.Namespace, pool: Path) -> None:
     out = pool / "out"
     mine = best(ours(method, pool, args.members, out), out, 1 if method in SLOWEST else 3)
+    count, spare = str(args.members), str(pool / "floor.bin")
+    floor = script_seconds(FLOOR, method, count, str(pool), spare)
     print(
-        f"\n{method}: stockpot {mine.seconds:.2f} s ({mine.cpu:.1f} s of CPU), "
-        f"{mine.private_mb:.0f} MB private",
+        f"\nstockpot fuse {method}: {mine.seconds:.2f} s ({mine.cpu:.1f} s of CPU), "
+        f"{mine.private_mb:.0f} MB private; a read and a write of its files {floor:.2f} s: "
+        f"{mine.seconds / floor:.1f} of the floor, start included",
         flush=True,
     )
+    if method in ("average", "task_arithmetic"):
+        part = script_seconds(STREAMING, method, count, str(pool), str(out))
+        shutil.rmtree(out, ignore_errors=True)
+        ratio = part / floor
+        print(f"  without start and hashes {part:.3f} s: {ratio:.2f} of the floor "
+              f"(wanted: at most 2.5) {verdict(ratio, 2.5)}")  # fmt: skip
+    if method == "ties":
+        print(f"  at most 1200 MB private: {verdict(mine.private_mb, 1200)}")
     found = {}
     for program in ("mergekit", "fusionbench"):
-        cost = measure_peer(program, method, args, pool, out, speed)
+        cost = measure_peer(program, method, args, pool, out)
         if cost is None:
             continue
         found[program] = cost.seconds
         note = f" ({cost.note})" if cost.note else ""
-        if cost.cpu:
-            note += f" ({cost.cpu:.1f} s of CPU, ours takes {mine.cpu / cost.cpu:.3f} of it)"
+        note += f" ({cost.cpu:.1f} s of CPU, ours takes {mine.cpu / cost.cpu:.3f} of it)"
         print(
             f"  {program:12s} {cost.seconds:7.2f} s, {cost.private_mb:6.0f} MB{note}: "
             f"ours takes {mine.seconds / cost.seconds:.3f} of it"
@@ -194,21 +206,12 @@ def compare(method: str, args: argparse.Namespace, pool: Path, speed: float) -> 
         if program in found:
             ratio = mine.seconds / found[program]
             print(f"  at most {limit:.3f} of {program}: {ratio:.3f} {verdict(ratio, limit)}")
-    if method in ("average", "task_arithmetic"):
-        count = str(args.members)
-        part = script_seconds(STREAMING, method, count, str(pool), str(out))
-        shutil.rmtree(out, ignore_errors=True)
-        floor = script_seconds(FLOOR, method, count, str(pool), str(pool / "floor.bin"))
-        ratio = part / floor
-        print(f"  streaming {part:.3f} s, floor {floor:.3f} s: {ratio:.2f} {verdict(ratio, 2.5)}")
-    if method == "ties":
-        print(f"  at most 1200 MB private: {verdict(mine.private_mb, 1200)}")
 
 
 SIZES = {  # label: layers, width, words, files of one model
     "ViT-B (87.5 M)": (12, 768, 0, 1),
     "1 B, one file": (5, 4096, 4000, 1),
-    "8 B, 4 files": (32, 4096, 256_000, 4),
+    "7.5 B, 4 files": (32, 4096, 256_000, 4),
     "15 B, one 30 GB file": (69, 4096, 256_000, 1),
     "66 B, 28 files": (80, 8192, 160_000, 28),
 }
@@ -216,12 +219,15 @@ MEMORY_CASES = [  # size, members, methods
     ("ViT-B (87.5 M)", 2, ("average", "ties", "model_stock", "karcher", "della", "sce")),
     ("ViT-B (87.5 M)", 100, ("average", "ties", "model_stock", "karcher", "della", "sce")),
     ("1 B, one file", 2, ("average", "task_arithmetic", "ties", "model_stock")),
-    ("8 B, 4 files", 2, ("average", "task_arithmetic", "ties", "model_stock")),
-    ("8 B, 4 files", 19, ("average",)),
+    ("7.5 B, 4 files", 2, ("average", "task_arithmetic", "ties", "model_stock")),
+    ("7.5 B, 4 files", 19, ("average",)),
     ("15 B, one 30 GB file", 2, ("average",)),
     ("66 B, 28 files", 2, ("average", "task_arithmetic", "model_stock")),
     ("66 B, 28 files", 100, ("average",)),
 ]
+
+
+PARTS = [*TARGETS, "memory"]
 
 
 def memory(args: argparse.Namespace, work: Path) -> None:
@@ -231,29 +237,35 @@ def memory(args: argparse.Namespace, work: Path) -> None:
     take no room. What is made of them is written whole, 132 GB of it, so --large wants an --out
     with that much: a disk that compresses will do. A case that does not fit there is left out.
     """
-    print("\nprivate memory and open files, sparse files; plan: what stockpot fuse --plan says")
+    print("\nstockpot fuse, private memory and open files, sparse files; plan: what --plan says")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     os.environ["STOCKPOT_CACHE"] = str(work / "cache")
+    tried = 0
     for label, count, methods in MEMORY_CASES:
         layers, width, words, files = SIZES[label]
-        if (words and not args.large) or count > args.most or not label.startswith(args.size):
+        chosen = label.startswith(args.size) if args.size else args.large or not words
+        if not chosen or count > args.most:
             continue
         folder, out = work / "sparse", (args.out or work) / "out"
         paths = [
             make_sparse(folder / str(i), layers, width, words, files) for i in range(count + 1)
         ]
         base, *members = map(str, paths)
+        rates: tuple[float, ...] = (1.0, 1.0)
         for method in methods:
             if args.methods and method not in args.methods.split(","):
                 continue
+            tried += 1
             of = None if method in ("average", "karcher") else base
             planned = plan(method, members, base=of, device="cpu")
             about = f"  {label:20s} {method:15s} {count:3d} members: "
             if planned.write_bytes > shutil.disk_usage(out.parent).free:
                 print(f"{about}left out, {planned.write_bytes / 1e9:.0f} GB are not free")
                 continue
-            command = [STOCKPOT, "fuse", method, *members, "-o", str(out)]
+            read = members if of is None else [base, *members]
+            rates = tuple(map(min, rates, seconds_of_a_byte(Path(base), out.parent)))
+            command = [*STOCKPOT, "fuse", method, *members, "-o", str(out)]
             command += ["--base", base] if of else []
             shutil.rmtree(work / "cache", ignore_errors=True)  # each hashes its files anew
             cost = watch(command, args.patience)
@@ -261,39 +273,84 @@ def memory(args: argparse.Namespace, work: Path) -> None:
             shutil.rmtree(out, ignore_errors=True)
             for left in out.parent.glob(".out.partial-*"):  # of a command that was stopped
                 shutil.rmtree(left)
+            rates = tuple(map(min, rates, seconds_of_a_byte(Path(base), out.parent)))
+            least = rates[0] * size_of(read) + rates[1] * planned.write_bytes
             ended = "stopped" if cost.note else f"{made / 1e9:.1f} GB written"
+            ended += f"; floor {least:.1f} s"
+            ended += "" if cost.note else f": {cost.cpu / least:.2f} of it"
             print(
                 f"{about}{cost.private_mb:5.0f} MB (plan {planned.peak_bytes / 1e6:.0f}), "
                 f"{cost.files:4d} files, {cost.seconds:.1f} s, {cost.cpu:.1f} s of CPU ({ended})",
                 flush=True,
             )
         shutil.rmtree(folder)
+    if not tried:
+        raise SystemExit("no case has such a size, so few members and such a method")
+
+
+def size_of(folders: list[str]) -> int:
+    """Bytes of weights."""
+    return sum(file.stat().st_size for name in folders for file in Path(name).glob("*.safetensors"))
+
+
+def seconds_of_a_byte(folder: Path, out: Path, many: int = 2**28) -> tuple[float, float]:
+    """Processor seconds to read and hash a byte, and to write one; the least of three tries.
+
+    Args:
+        folder: what is read from, as sparse as what the command reads.
+        out: where it writes.
+        many: bytes that are tried of each.
+    """
+    block = bytearray(2**22)
+    spare, found = out / "floor.bin", []
+    for _ in range(3):
+        seen, digest, begin = 0, hashlib.sha256(), time.process_time()
+        with next(folder.glob("*.safetensors")).open("rb", buffering=0) as file:
+            while seen < many and (size := file.readinto(block)):
+                digest.update(memoryview(block)[:size])
+                seen += size
+        read = time.process_time()
+        with spare.open("wb", buffering=0) as file:
+            for _ in range(many // len(block)):
+                file.write(block)
+        found.append(((read - begin) / seen, (time.process_time() - read) / many))
+        spare.unlink()
+    reading, writing = zip(*found, strict=True)
+    return min(reading), min(writing)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     found = os.environ.get("STOCKPOT_PEER_VENV")
     parser.add_argument("--peers", type=Path, default=Path(found) if found else None)
-    parser.add_argument("--only", default=",".join([*TARGETS, "memory"]))
-    parser.add_argument("--members", type=int, default=8)
+    parser.add_argument("--only", default="average,ties,memory", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--large", action="store_true", help="memory of 1 B to 66 B weights too")
-    parser.add_argument("--size", default="", help="of memory, sizes that begin so, such as '66 B'")
+    parser.add_argument("--size", default="", help="of memory, only sizes that begin so: '66 B'")
     parser.add_argument("--methods", default="", help="of memory, only these")
-    parser.add_argument("--most", type=int, default=100, help="members at most, for memory")
+    parser.add_argument("--most", type=int, default=2, help="members at most, for memory")
     parser.add_argument("--out", type=Path, help="where memory has the command write")
     parser.add_argument("--patience", type=float, help="seconds for a peer, or for memory")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     args = parser.parse_args()
+    wanted = args.only.split(",")
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"--only: {', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
+    if not any(label.startswith(args.size) for label in SIZES):
+        parser.error(f"--size: {args.size!r} is the beginning of none of {', '.join(SIZES)}")
+    tried = {method for _, _, methods in MEMORY_CASES for method in methods}
+    if args.methods and (unknown := set(args.methods.split(",")) - tried):
+        parser.error(
+            f"--methods: {', '.join(sorted(unknown))}: expected {', '.join(sorted(tried))}"
+        )
     work = Path(tempfile.mkdtemp(prefix="stockpot-fusion-", dir=args.work))
     try:
-        speed = min(watch([sys.executable, "-c", "import torch"]).seconds for _ in range(3))
-        print(f"import torch {speed:.2f} s ({os.cpu_count()} cores); peers: {args.peers or 'none'}")
-        wanted = args.only.split(",")
+        print(f"{os.cpu_count()} cores, {args.members} members; peers: {args.peers or 'none'}")
         if any(method in TARGETS for method in wanted):
             make_pool(work, args.members)
         for method in TARGETS:
             if method in wanted:
-                compare(method, args, work, speed / RECORDED_IMPORT)
+                compare(method, args, work)
         if "memory" in wanted:
             memory(args, work)
     finally:

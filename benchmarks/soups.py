@@ -2,19 +2,18 @@
 
     python benchmarks/soups.py                       # zoo members; a grid of 10 soups
     python benchmarks/soups.py --full --draws 20     # all 480, and racing over 20 draws
-    python benchmarks/soups.py --family vit-b16 --device cuda --full --bf16
+    python benchmarks/soups.py --family vit-b16 --device cuda --full --precision bf16
 
 `stockpot.season` is called as a user calls it: members read and identified, images drawn, every
 soup formed and asked about the images to choose on, the chosen one and all members asked about the
 others, scores with intervals. The floor is as many bare forward passes of one model on batches of
-the same size that lie on the device already; their rate is taken before and after, so that both
-meet the same machine. `--tf32` lets a GPU multiply in TF32, `--bf16` in bfloat16, on both sides.
+the same size that lie on the device already, in the same arithmetic; their rate is taken before and
+after, so that both meet the same machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,13 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import stockpot
+from parts.watched import now
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
-from stockpot.datasets.load import load_dataset
 from stockpot.models.classifier import Classifier
+from stockpot.models.forward.arithmetic import products
+from stockpot.models.forward.options import chosen_forward
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.load import load_for
 from stockpot.models.preprocess import Preprocess
-from stockpot.season.run import season
 from stockpot.season.seasoned import Seasoned
 from stockpot.types import ImageSize
 
@@ -57,22 +58,22 @@ def vit_b16(n: int) -> tuple[list[Any], Dataset]:
     return members, Dataset("noise", "test", TensorImages(pixels), labels, names, fingerprint)
 
 
-def now(device: torch.device) -> float:
-    """The time when the device has done what it was asked."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+def zoo(n: int) -> tuple[list[Any], Dataset]:
+    """Embedded members and pictures."""
+    return [*ZOO], stockpot.load_dataset("icons", limit=n)
 
 
-def seconds_of_a_pass(model: Classifier, batches: Sequence[Tensor], times: int) -> float:
+def seconds_of_a_pass(model: Classifier, batches: Sequence[Tensor], precision: str) -> float:
     """Seconds in which one model sees all batches, which are on its device."""
-    with torch.inference_mode():
+    device, times = model.device.type, 4
+    low = torch.autocast(device, torch.bfloat16, enabled=precision == "bf16")
+    with torch.inference_mode(), products(precision == "tf32"), low:
         model(batches[0])
-        start = now(model.device)
+        begin = now(device)
         for _ in range(times):
             for batch in batches:
                 model(batch)
-        return (now(model.device) - start) / times
+        return (now(device) - begin) / times
 
 
 def raced(members: Sequence[Any], data: Dataset, draws: int, run: dict[str, Any]) -> None:
@@ -81,9 +82,9 @@ def raced(members: Sequence[Any], data: Dataset, draws: int, run: dict[str, Any]
     for seed in range(draws):
         spent, found = [], list[Seasoned]()
         for method in ("grid", "racing"):
-            start = time.perf_counter()
-            found.append(season(method, members, data, seed=seed, **run))
-            spent.append(time.perf_counter() - start)
+            begin = now(run["device"])
+            found.append(stockpot.season(method, members, data, seed=seed, **run))
+            spent.append(now(run["device"]) - begin)
         grid, race = found
         looked = [float(each.record.details["images"]) for each in found]
         gaps.append(100 * (grid.accuracy.value - race.accuracy.value))
@@ -102,37 +103,37 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--full", action="store_true", help="all 480 soups")
     parser.add_argument("--draws", type=int, default=0, help="races, each beside a grid")
-    parser.add_argument("--tf32", action="store_true", help="single precision by TF32 on a GPU")
-    parser.add_argument("--bf16", action="store_true", help="bfloat16 where the device can")
+    parser.add_argument("--precision", default="auto", help="as `stockpot season` takes it")
     options = parser.parse_args()
-    if options.tf32:
-        torch.set_float32_matmul_precision("high")
     n, device = options.images or (1000 if options.full else 128), torch.device(options.device)
-    members, data = (ZOO, load_dataset("icons", limit=n)) if options.family == "zoo" else vit_b16(n)
-    run = {"shots": n // 2, "device": str(device), "batch_size": options.batch_size}
+    precision = chosen_forward(options.precision, False, device).precision
+    members, data = vit_b16(n) if options.family == "vit-b16" else zoo(n)
+    run: dict[str, Any] = {"shots": n // 2, "device": str(device), "precision": precision,
+                           "batch_size": options.batch_size}  # fmt: skip
     run |= {} if options.full else FEW
     model = load_for(members[0], data, device=device).eval()
     part = data.take(range(n // 2)).batches(options.batch_size, model.preprocess.fit)
     batches = [batch.images.to(device) for batch in part]
-    with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
-        before = seconds_of_a_pass(model, batches, 4)
-        start = now(device)
-        found = season("grid", members, data, **run)
-        ours = now(device) - start
-        each = (before + seconds_of_a_pass(model, batches, 4)) / 2
-        if found.matrix is None:
-            raise SystemExit("a grid gives back what each soup answered")
-        soups, seen = found.matrix.correct.shape
-        # The others are looked at by the soup that was chosen and by every member.
-        passes = soups * seen + (len(members) + 1) * len(found.held_out)
-        floor = each * passes / (n // 2)
-        print(f"{options.family}, {device}: stockpot.season of {soups} soups x {seen} images and "
-              f"{len(members) + 1} models x {len(found.held_out)}: {ours:.1f} s, bare forward "
-              f"passes {floor:.1f} s, ratio {ours / floor:.2f} (target 1.3)")  # fmt: skip
-        print(f"the soup {100 * found.accuracy.value:.1f} %, best member "
-              f"{max(100 * s.value for s in found.member_accuracy.values()):.1f} %")  # fmt: skip
-        if options.draws:
-            raced(members, data, options.draws, run)
+    before = seconds_of_a_pass(model, batches, precision)
+    begin = now(str(device))
+    found = stockpot.season("grid", members, data, **run)
+    ours = now(str(device)) - begin
+    each = (before + seconds_of_a_pass(model, batches, precision)) / 2
+    if found.matrix is None:
+        raise SystemExit("a grid gives back what each soup answered")
+    soups, seen = found.matrix.correct.shape
+    # The others are looked at by the soup that was chosen and by every member.
+    passes = soups * seen + (len(members) + 1) * len(found.held_out)
+    floor = each * passes / (n // 2)
+    clock = "the processor" if device.type == "cpu" else "the clock"
+    print(f"{options.family}, {device}, {precision}: stockpot.season of {soups} soups x {seen} "
+          f"images and {len(members) + 1} models x {len(found.held_out)}: {ours:.1f} s of {clock}, "
+          f"bare forward passes {floor:.1f} s, ratio {ours / floor:.2f} (wanted: at most 1.3)",
+          flush=True)  # fmt: skip
+    print(f"the soup {100 * found.accuracy.value:.1f} %, best member "
+          f"{max(100 * s.value for s in found.member_accuracy.values()):.1f} %")  # fmt: skip
+    if options.draws:
+        raced(members, data, options.draws, run)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,43 @@
-"""The viewer at full size: how long records and site take to write, and the page to open.
+"""`stockpot view` at full size: how long the site takes to write, and its page to open.
 
     python benchmarks/viewer.py                      # 50,000 images x 75 cells x 2 models
     python benchmarks/viewer.py --images 5000
 
-Answers are drawn, as many as ImageNet-C has. Chromium opens the site from its folder; it counts as
-open when the images that A gets wrong and B right stand there with both answers.
+Answers are drawn, as many as ImageNet-C has. The floor is a process that reads the records (parquet
+and results) and does nothing with them, in the same run. Where there is a chromium (on the PATH, or
+in STOCKPOT_CHROMIUM), it opens the site from its folder; it counts as open when the images that A
+gets wrong and B right stand there with both answers.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from stockpot.report.viewer.site import write_site
+from parts.browser import chromium
+from parts.watched import STOCKPOT, watch
 from stockpot.results.packed import pack_bits
 from stockpot.results.provenance import provenance
 from stockpot.results.samples import Answered, Coded, digest_of, encode_samples
 from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, ModelFacts
-from stockpot.results.store import ResultStore, result_files
+from stockpot.results.store import ResultStore
 
 CORRUPTIONS = 15
 SEVERITIES = 5
+FLOOR = """
+import json, pathlib, sys
+from pyarrow import parquet
+for file in pathlib.Path(sys.argv[1]).rglob("*"):
+    if file.suffix == ".parquet":
+        parquet.read_table(file)
+    elif file.suffix == ".json":
+        json.loads(file.read_bytes())
+"""
 
 
 def drawn(model: str, images: int, classes: list[str], store: ResultStore, seed: int) -> int:
@@ -61,13 +72,12 @@ def drawn(model: str, images: int, classes: list[str], store: ResultStore, seed:
     return len(content)
 
 
-def opened(page: Path) -> dict[str, float]:
+def opened(browser: str, page: Path) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
-    browser = os.environ.get("STOCKPOT_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        view = chromium.new_page()
+        opener = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        view = opener.new_page()
         session = view.context.new_cdp_session(view)
         session.send("Performance.enable")
 
@@ -93,33 +103,33 @@ def opened(page: Path) -> dict[str, float]:
             "search by file name": ask("{q: '00012'}"),
             "any of 76 conditions, by how many": ask("{q: '', on: 'any', sort: 'many'}"),
         }
-        chromium.close()
+        opener.close()
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=50_000)
     parser.add_argument("--classes", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run, classes = Path(folder), [f"class {n}" for n in range(options.classes)]
-        store, taken = ResultStore(run / "results"), {}
-        start = time.perf_counter()
+        store = ResultStore(run / "results")
         size = sum(
             drawn(model, options.images, classes, store, seed)
             for seed, model in enumerate(("first", "second"))
         )
-        taken[f"records of two models, {size / 1e6:.0f} MB of parquet"] = (
-            time.perf_counter() - start
-        )
-        start = time.perf_counter()
-        page = write_site(result_files(run), run / "view")
+        floor = watch([sys.executable, "-c", FLOOR, str(run)])
+        ours = watch([*STOCKPOT, "view", str(run), "-o", str(run / "view")])
+        page = run / "view" / "index.html"
         whole = sum(file.stat().st_size for file in page.parent.rglob("*") if file.is_file())
-        taken[f"site, {whole / 1e6:.0f} MB"] = time.perf_counter() - start
-        taken |= opened(page)
-    for what, seconds in taken.items():
-        print(f"{what:45} {seconds:7.2f} s")
+        print(f"stockpot view, {options.images:,} images, two models, {size / 1e6:.0f} MB of "
+              f"records into a site of {whole / 1e6:.0f} MB: {ours.seconds:.1f} s, "
+              f"{ours.cpu:.1f} s of the processor; reading the records {floor.cpu:.1f} s: "
+              f"{ours.cpu / floor.cpu:.2f} of the floor", flush=True)  # fmt: skip
+        if browser := chromium():
+            for what, seconds in opened(browser, page).items():
+                print(f"{what:45} {seconds:7.2f} s")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def watch(command: list[str], patience: float | None = None, device: str = "cpu"
         raise RuntimeError(f"{' '.join(command[:4])} failed:\n{output[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, peak / 1024, cpu, note, files, taken)
+    return Cost(seconds, peak * 1024 / 1e6, cpu, note, files, taken)
 
 
 def _held(device: str) -> float:

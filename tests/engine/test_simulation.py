@@ -1,4 +1,4 @@
-"""The simulated scheduler against closed forms; benchmarks/scale.py checks it against real runs."""
+"""The simulated scheduler against closed forms; foretold.py checks it against real runs."""
 
 from __future__ import annotations
 

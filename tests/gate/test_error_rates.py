@@ -1,29 +1,18 @@
 """The gate's error rates over 200 simulated checks, on answers of three real networks.
 
-`benchmarks/gate.py` says how the networks were made and prints the whole table.
+`error_rates.py`, beside this, says how the networks were made and prints the whole table.
 """
 
 from __future__ import annotations
-
-import importlib.util
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from gate.error_rates import fixed, recorded, rule_with, sequential
 from stockpot.gate.betting import Bets
 from stockpot.gate.blocks import block_sizes, shuffled
 from stockpot.gate.bounds import difference_bounds, share_bounds
-
-SOURCE = Path(__file__).parents[2] / "benchmarks" / "gate.py"
-spec = importlib.util.spec_from_file_location("gate_benchmark", SOURCE)
-assert spec is not None
-assert spec.loader is not None
-bench = importlib.util.module_from_spec(spec)
-sys.modules["gate_benchmark"] = bench
-spec.loader.exec_module(bench)
 
 RUNS = 200
 # Of 200 checks that are each wrong in 5 %, more than this many are wrong once in a thousand times.
@@ -32,16 +21,16 @@ MANY = int(stats.binom.ppf(0.999, RUNS, 0.05))
 
 @pytest.fixture(scope="module")
 def right() -> dict[str, np.ndarray]:
-    return bench.recorded()
+    return recorded()
 
 
 def test_it_fails_on_a_planted_regression_and_passes_on_another_seed(right) -> None:
-    base, limit = right["baseline"], bench.rule_with(0.01)
+    base, limit = right["baseline"], rule_with(0.01)
     truth = {name: float((right[name] - base).mean()) for name in ("other seed", "planted")}
     assert truth["planted"] < -0.018
     assert truth["other seed"] > -0.01
     worst, fine = (
-        [bench.sequential(limit, right[name], base, 10_000, seed) for seed in range(RUNS)]
+        [sequential(limit, right[name], base, 10_000, seed) for seed in range(RUNS)]
         for name in ("planted", "other seed")
     )
     # Said wrongly no more often than stated, said rightly nearly always, and early.
@@ -50,7 +39,7 @@ def test_it_fails_on_a_planted_regression_and_passes_on_another_seed(right) -> N
     assert sum(told == "fails" for told, _ in worst) >= 0.9 * RUNS
     assert sum(told == "holds" for told, _ in fine) >= 0.9 * RUNS
     assert np.median([used for _, used in fine]) < 3000
-    once = [bench.fixed(limit, right["planted"], base, 5000, seed) for seed in range(RUNS)]
+    once = [fixed(limit, right["planted"], base, 5000, seed) for seed in range(RUNS)]
     assert once.count("holds") <= MANY
     assert once.count("fails") >= 0.8 * RUNS
 
@@ -58,11 +47,11 @@ def test_it_fails_on_a_planted_regression_and_passes_on_another_seed(right) -> N
 def test_at_the_limit_neither_decision_is_made_too_often_however_often_one_looks(right) -> None:
     base, mine = right["baseline"], right["planted"]
     edge = -float((mine - base).mean())
-    rule = bench.rule_with(edge)
-    told = [bench.sequential(rule, mine, base, 4000, seed)[0] for seed in range(RUNS)]
+    rule = rule_with(edge)
+    told = [sequential(rule, mine, base, 4000, seed)[0] for seed in range(RUNS)]
     assert told.count("holds") <= MANY
     assert told.count("fails") <= MANY
-    once = [bench.fixed(rule, mine, base, 1447, seed) for seed in range(RUNS)]
+    once = [fixed(rule, mine, base, 1447, seed) for seed in range(RUNS)]
     assert once.count("holds") <= MANY
     assert once.count("fails") <= MANY
 

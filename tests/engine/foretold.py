@@ -1,10 +1,11 @@
 """What 1,000 models x the full card take on N GPUs, by the simulated scheduler.
 
-    python benchmarks/scale.py                           # the tables of docs/scale.md
-    python benchmarks/scale.py --workers 1 2             # fewer real runs
+    python tests/engine/foretold.py                      # the tables of docs/scale.md
+    python tests/engine/foretold.py --workers 1 2        # fewer real runs
 
-The costs are those of docs/performance.md (one H200). The real runs are jobs that wait, so that a
-busy machine does not matter, of lengths between 0.1 and 1 s, on `processes`.
+The costs are those of docs/performance.md (one H200, the grid of a ResNet-50 by stage). The real
+runs are jobs that wait, so that a busy machine does not matter, of lengths between 0.1 and 1 s, on
+`processes`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from stockpot.engine.simulation import Site, Took, Work, simulate
 MODELS = 1000
 WEIGHTS = 102e6
 """Bytes of a ResNet-50 in float32."""
-START, LOAD = 5.4, 1.7
-SHARED = 70.0
-"""Decoding and corrupting 50,000 pictures 75 times: (2.1 + 3.5) s for 4,000 of them."""
-OWN = 206.0
-"""The rest of the 276 s that a ResNet-50 takes for the grid: forward passes and scores."""
-ATTACK = 5000 * 40 * 3 / 26_300
+START, LOAD = 1.73, 1.10
+SHARED = 13.9
+"""Decoding and corrupting 50,000 pictures 75 times: (0.19 + 1.58) s for 4,000 of them, and 0.79 s
+for each further 3,000."""
+OWN = 141 - START - LOAD - SHARED
+"""The rest of what a ResNet-50 takes for the grid: forward passes and scores."""
+ATTACK = 5000 * 40 * 3 / 43_100
 """APGD of 40 steps on 5,000 pictures: a step is a pass forwards and twice its work backwards."""
 DISPATCH = 0.02
 DISK = 2e9

@@ -1,13 +1,12 @@
 """AutoAttack and APGD on a GPU beside their authors' program: `attacks.py --device cuda`.
 
-    python benchmarks/attacks.py --device cuda --images 1000 --cifar cifar10.npz --peers FOLDER
-
-FOLDER holds the package `autoattack` (github.com/fra31/auto-attack) and, for APGD, `torchattacks`;
-they run in this process, on the same network and images, with TF32 convolutions like ours. The
-network is a ResNet-18 (11.2 M weights), trained here against two-step attacks for about half a
-minute where `--weights FILE` does not exist yet. `cifar10.npz` has uint8 `train_images` (10,000 or
-more), `test_images` and their labels; without it `load_dataset("cifar10")` is asked. Times are of
-the clock, captures of graphs included; libraries were made ready by a pass before.
+FOLDER of `--peers` holds the package `autoattack` (github.com/fra31/auto-attack) and, for APGD,
+`torchattacks`; they run in this process, on the same network and images, with TF32 convolutions
+like ours. The network is a ResNet-18 (11.2 M weights), trained here against two-step attacks for
+about half a minute where `--weights FILE` does not exist yet. `--cifar cifar10.npz` has uint8
+`train_images` (10,000 or more), `test_images` and their labels; without it
+`load_dataset("cifar10")` is asked. Times are of the clock, captures of graphs included; libraries
+were made ready by a pass before.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ import torch
 from torch import Tensor, nn
 
 import stockpot
+from parts.passes_of_an_attack import Bare, bare_passes, share_with_gradient
+from parts.watched import now
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.engine import device_name
 from stockpot.models.huggingface import new_huggingface
@@ -35,10 +36,11 @@ from stockpot.types import ImageSize
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 EPS = 8 / 255
 WANTED = 0.4
+FAST = {"precision": "bf16"}
 WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {},
-    "searched in bf16": {"precision": "bf16"},
-    "bf16, patience 20": {"precision": "bf16", "patience": 20},
+    "searched in bf16": FAST,
+    "bf16, patience 20": FAST | {"patience": 20},
 }
 
 
@@ -56,57 +58,65 @@ def main(options: argparse.Namespace) -> None:
     clean = float((logits.argmax(dim=1) == labels).float().mean())
     print(f"ResNet-18, {len(images)} images of CIFAR-10, clean accuracy {clean:.1%}", flush=True)
     sys.path.insert(0, str(options.peers))
-    apgd(network, images, labels)
+    bare = bare_passes(network, images)
+    apgd(network, images, labels, bare)
     if not options.quick:
-        autoattack(network, images, labels)
+        autoattack(network, images, labels, bare)
 
 
-def apgd(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+def apgd(network: nn.Module, images: Tensor, labels: Tensor, bare: Bare) -> None:
     """APGD-CE of 100 steps."""
+    whole: dict[str, Any] = {"eps": "8/255", "steps": 100, "check": False}
+    ways = {"as it comes": {}, "folded, bf16": FAST | {"forward": "folded"}}
+    against("APGD-CE, 100 steps", network, images, labels, bare, whole, ways, peer_apgd(network))
+
+
+def autoattack(network: nn.Module, images: Tensor, labels: Tensor, bare: Bare) -> None:
+    """AutoAttack's standard version: ours in several ways, then the authors'."""
+    whole: dict[str, Any] = {"eps": "8/255", "method": "autoattack"}
+    peers = peer_autoattack(network)
+    against("AutoAttack standard", network, images, labels, bare, whole, WAYS, peers)
+
+
+def against(
+    label: str,
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    bare: Bare,
+    whole: dict[str, Any],
+    ways: dict[str, dict[str, Any]],
+    peers: dict[str, Callable[[Tensor, Tensor], Tensor]],
+) -> None:
+    """Every way of ours to its floor, and then to every peer that is at hand."""
+    sloped = share_with_gradient(
+        network, images, labels, **{k: v for k, v in whole.items() if k != "check"}
+    )
     found = {}
-    for name, ways in (("as it comes", {}), ("folded, bf16", WAYS["searched in bf16"])):
-        more = {"forward": "folded"} if ways else {}
-
-        def ours(x: Tensor, y: Tensor, more: dict[str, Any] = more | ways) -> Tensor:
-            return stockpot.attack(
-                network, x, y, eps="8/255", steps=100, check=False, **more
-            ).robust
-
-        found[name] = timed(ours, images, labels)
-        show(f"APGD-CE, 100 steps, ours {name}", *found[name])
-    for name, run in peer_apgd(network).items():
+    for way, more in ways.items():
+        begin = now(images.device.type)
+        result = stockpot.attack(network, images, labels, **whole, **more)
+        seconds = now(images.device.type) - begin
+        passes = int(result.queries.sum())
+        floor = bare.seconds(passes, sloped)
+        found[way] = result.robust, seconds
+        show(f"stockpot.attack, {label}, {way}", result.robust, seconds)
+        print(f"  {passes:,} passes, {sloped:.0%} with a gradient, take {floor:.2f} s bare: "
+              f"{seconds / floor:.2f} of the floor", flush=True)  # fmt: skip
+        if result.stages:
+            stages = {name: int(mask.sum()) for name, mask in result.stages.items()}
+            print(f"  standing after each: {stages}, disputed {result.flags.disputed}", flush=True)
+    for name, run in peers.items():
         robust, seconds = timed(run, images, labels)
-        show(f"APGD-CE, 100 steps, {name}", robust, seconds)
+        show(f"{label}, {name}", robust, seconds)
         for way, (mask, own) in found.items():
             print(f"  ours {way}: {compared(mask, own, robust, seconds)}", flush=True)
-
-
-def autoattack(network: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """AutoAttack's standard version: ours in several ways, then the authors'."""
-    found = {}
-    for way, options in WAYS.items():
-        results: list[Any] = []
-
-        def ours(
-            x: Tensor, y: Tensor, more: dict[str, Any] = options, to: list = results
-        ) -> Tensor:
-            to.append(stockpot.attack(network, x, y, eps="8/255", method="autoattack", **more))
-            return to[0].robust
-
-        found[way] = timed(ours, images, labels)
-        show(f"AutoAttack standard, ours {way}", *found[way])
-        stages = {name: int(mask.sum()) for name, mask in results[0].stages.items()}
-        print(f"  standing after each: {stages}, disputed {results[0].flags.disputed}", flush=True)
-    robust, seconds = timed(peer_autoattack(network), images, labels)
-    show("AutoAttack standard, its authors'", robust, seconds)
-    for way, (mask, own) in found.items():
-        print(f"  ours {way}: {compared(mask, own, robust, seconds)}", flush=True)
 
 
 def peer_apgd(network: nn.Module) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     """APGD-CE of the authors and of torchattacks, as far as they are at hand."""
     found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
-    with contextlib.suppress(ImportError):
+    with missing_is_told():
         from autoattack.autopgd_base import APGDAttack
 
         theirs = APGDAttack(
@@ -120,7 +130,7 @@ def peer_apgd(network: nn.Module) -> dict[str, Callable[[Tensor, Tensor], Tensor
             seed=0,
         )
         found["the authors'"] = lambda x, y: standing(network, theirs.perturb(x, y), y)
-    with contextlib.suppress(ImportError):
+    with missing_is_told():
         import torchattacks
 
         others = torchattacks.APGD(network, norm="Linf", eps=EPS, steps=100, seed=0)
@@ -128,9 +138,13 @@ def peer_apgd(network: nn.Module) -> dict[str, Callable[[Tensor, Tensor], Tensor
     return found
 
 
-def peer_autoattack(network: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+def peer_autoattack(network: nn.Module) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     """The authors' program, all images in one batch, which is the fastest for it."""
-    from autoattack import AutoAttack
+    found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
+    with missing_is_told():
+        from autoattack import AutoAttack
+
+        found["its authors'"] = lambda x, y: run(x, y)
 
     def run(images: Tensor, labels: Tensor) -> Tensor:
         whole = AutoAttack(
@@ -142,10 +156,19 @@ def peer_autoattack(network: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             verbose=True,
             seed=0,
         )
-        found = whole.run_standard_evaluation(images, labels, bs=len(images))
-        return standing(network, found, labels)
+        worst = whole.run_standard_evaluation(images, labels, bs=len(images))
+        return standing(network, worst, labels)
 
-    return run
+    return found
+
+
+@contextlib.contextmanager
+def missing_is_told() -> Iterator[None]:
+    """A peer that is not at hand costs a line and no more."""
+    try:
+        yield
+    except ImportError as error:
+        print(f"no peer: {error}; --peers FOLDER says where it is", flush=True)
 
 
 def device_of(network: nn.Module) -> str:
@@ -163,17 +186,11 @@ def timed(
     run: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
 ) -> tuple[Tensor, float]:
     """Who stands, and the seconds that it took."""
+    device = images.device.type
     with contextlib.redirect_stdout(io.StringIO()):
-        start = now()
+        begin = now(device)
         robust = run(images, labels)
-        return robust, now() - start
-
-
-def now() -> float:
-    """The time when the device has done what it was asked."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
+        return robust, now(device) - begin
 
 
 def show(label: str, robust: Tensor, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """How far one has to read: the files and the deepest stack of four walks through the house.
 
-    python benchmarks/walk.py [WALK]       # with a name, also which files and which stack
+    python tests/walks.py [WALK]       # with a name, also which files and which stack
 
 Each walk is one command, from `main` on, in a process of its own: one image through a corruption
 measure, tensors through a fusion, one training step, a small recipe. Counted are the files of

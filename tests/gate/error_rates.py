@@ -1,12 +1,12 @@
 """How often the gate is wrong, and how many images it needs: 200 checks of each kind.
 
-    python benchmarks/gate.py              # from recorded answers, some seconds
-    python benchmarks/gate.py --record     # train and measure the three models again, some minutes
+    python tests/gate/error_rates.py             # from recorded answers, some seconds
+    python tests/gate/error_rates.py --record    # train and measure the models again, some minutes
 
 Three real networks: `icons-resnet`, fine-tuned for two epochs (the baseline); the same with another
 training seed; and the baseline fine-tuned on for three epochs at a learning rate of 0.001: it loses
 about two points under noise (gaussian and shot, severities 1 to 3) on the 1,447 test icons.
-Their answers to each icon and copy are recorded in `tests/gate/noise_outcomes.json`.
+Their answers to each icon and copy are recorded in `noise_outcomes.json`, beside this file.
 
 Each check draws icons anew, with replacement, so that what is true of all of them is what is true,
 and the pairing is real: what one network gets wrong under noise, its sibling mostly does too. Both
@@ -30,7 +30,7 @@ from stockpot.gate.outcome import Status, status
 from stockpot.gate.rule import Rule, parse_rule
 from stockpot.gate.tracked import Tracked
 
-RECORDED = Path(__file__).parent.parent / "tests" / "gate" / "noise_outcomes.json"
+RECORDED = Path(__file__).with_name("noise_outcomes.json")
 RUNS = 200
 Values = NDArray[np.float64]
 
