@@ -101,7 +101,7 @@ def quoted() -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "line"), quoted(), ids=lambda value: getattr(value, "stem", None) or str(value)
+    ("page", "line"), list(quoted()), ids=lambda one: getattr(one, "stem", None) or str(one)
 )
 def test_quoted_command_lines_are_understood(
     page: Path, line: str, monkeypatch: pytest.MonkeyPatch

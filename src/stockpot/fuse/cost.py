@@ -30,6 +30,9 @@ ONE_BY_ONE = 4
 """As many members' parts a method takes that holds a whole tensor of one of them: what it makes of
 it (ranks, singular vectors) is larger than the tensor."""
 
+RANKED = 8
+"""Parts more where values are ranked, by integers that are as long and twice as long."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -98,9 +101,9 @@ def plan_job(request: Request, job: Job) -> Plan:
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
     passes = 1 + max(map(_looks, fusers)) + job.learns
     most, piece = _at_once(job, count)
-    buffers = 3 * most + 4
-    written = sum(info.nbytes for info in job.infos.values())
     staged = [fuser for fuser in fusers if isinstance(fuser, StagedFuser)]
+    buffers = 3 * most + 4 + (RANKED if any(fuser.counts for fuser in staged) else 0)
+    written = sum(info.nbytes for info in job.infos.values())
     held = sum(fuser.holds for fuser in staged)
     walk = (stream.workers * buffers * piece + held * weights) * stream.accumulate.itemsize
     walk += stream.workers * count * sum(fuser.counts for fuser in staged)
