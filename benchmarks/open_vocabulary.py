@@ -50,10 +50,10 @@ def bare(
     """All passes of one model; with `fast`, as the measure makes them."""
     model = stockpot.load_model(folder, classes=tasks[0].classes).to(device).eval()
     way = chosen_forward("auto", False, torch.device(device))
-    run: Callable[[Tensor], Tensor] = Passes(model, way, batch) if fast else model
+    run: Callable[[Tensor], Tensor] = Passes(model, way, batch_size) if fast else model
 
     def passes() -> None:
-        asked(run, (b.images.to(device) for data in tasks for b in data.batches(batch)))
+        asked(run, (b.images.to(device) for data in tasks for b in data.batches(batch_size)))
 
     return least(passes, device, rounds=1)
 
