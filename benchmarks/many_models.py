@@ -1,14 +1,16 @@
-"""`stockpot.measure` of many models together, against each alone and against bare forward passes.
+"""`stockpot measure` of many models together, against each alone and against bare forward passes.
 
     python benchmarks/many_models.py                                    # tiny networks, CPU
     python benchmarks/many_models.py --with corruption --models 6 --images 60
     python benchmarks/many_models.py --device cuda --model resnet50 --models 10 --images 10000
 
-It is called as a user calls it, from JPEG files, with all models at once and with some of them one
-by one. The floor is bare passes on one batch that is on the device already, as often as the models
-look at the pictures, in the precision that the results tell: those of the network as torch alone
-has it, or the recorded ones of the measure (`Passes`), whichever are faster. CPU time is taken on a
-CPU, which others share, and the time of day where a GPU does the work; stages are by the clock.
+The command is run as a user runs it, from JPEG files, with all models at once and with some of them
+one by one, each time in a process of its own: in one process, pictures that were decoded before
+would be there for whoever comes next. The floor is bare passes on one batch that is on the device
+already, as often as the models look at the pictures, in the precision that the results tell: those
+of the network as torch alone has it, or the recorded ones of the measure (`Passes`), whichever are
+faster. CPU time is taken on a CPU, which others share, and the time of day where a GPU does the
+work; stages are by the clock.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from pathlib import Path
 import torch
 
 import stockpot
-from parts.bare import Bare, Seconds, asked, least, timed
+from parts.bare import Bare, Seconds, asked, least
 from parts.photographs import NETWORKS, checkpoints, photographs
-from parts.stages import print_stages
+from parts.stages import print_stages, read_results
+from parts.watched import STOCKPOT, Cost, watch
 from stockpot.engine import keep_freed_memory, pick_device
 from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.options import Forward
@@ -56,7 +59,7 @@ def main() -> None:
     parser.add_argument("--model", default="tiny", choices=NETWORKS)
     parser.add_argument("--models", type=int, default=10)
     parser.add_argument("--alone", type=int, default=2, help="so many of them also one by one")
-    parser.add_argument("--images", type=int, default=300)
+    parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--with", dest="measure", default="clean")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--batch-size", type=int, default=256)
@@ -68,33 +71,33 @@ def main() -> None:
         photographs(folder / "photos", options.images)
         models = checkpoints(folder, options.model, options.models)
 
-        def measured(chosen: list[Path], out: str) -> tuple[Seconds, list[CellResult]]:
-            ask = {options.measure: {"baseline": "none"} if options.measure == "corruption" else {}}
-            run = partial(
-                stockpot.measure, chosen, ask, data=folder / "photos", out=folder / out,
-                device=options.device, precision=options.precision, batch_size=options.batch_size,
-            )  # fmt: skip
-            return timed(run, options.device)
+        def measured(chosen: list[Path], out: Path) -> tuple[Cost, list[CellResult]]:
+            command = [*STOCKPOT, "measure", *map(str, chosen), "--data", str(folder / "photos")]
+            command += ["--with", options.measure, "--device", options.device, "-o", str(out)]
+            command += ["--precision", options.precision, "--batch-size", str(options.batch_size)]
+            return watch(command, None, options.device), read_results(out)
 
-        together, results = measured(models, "together")
-        alone = [measured([model], f"alone{n}") for n, model in enumerate(models[: options.alone])]
-        asked_for = options.precision
-        if asked_for == "auto" and results[0].forward is not None:
-            asked_for = results[0].forward.precision
-        ways = bare(models[0], asked_for, options)
+        cost, results = measured(models, folder / "together")
+        singles = [measured([model], folder / model.name) for model in models[: options.alone]]
+        used = results[0].forward
+        precision = used.precision if used and options.precision == "auto" else options.precision
+        ways = bare(models[0], precision, options)
     looks = sum(result.cost.images for result in results)
     floor = Seconds(*map(min, zip(*ways.values(), strict=True))).times(looks)
     print(f"{options.models} x {options.model}, {options.images} pictures, {options.measure}, "
-          f"{options.device}, {asked_for}")  # fmt: skip
+          f"{options.device}, {precision}")  # fmt: skip
     for way, each in ways.items():
         print(f"{looks} bare passes {way}: {each.times(looks).spent:.2f} s")
-    print(f"together    {together.spent:8.2f} s  {together.spent / floor.spent:.2f} of the floor")
-    if alone:
-        whole = sum(took.spent for took, _ in alone) / len(alone) * options.models
-        pairs = zip(alone, results, strict=False)  # only some are asked alone
-        same = all(one.outcomes == beside.outcomes for (_, (one,)), beside in pairs)
+    together = cost.spent(options.device)
+    print(f"together    {together:8.2f} s  {together / floor.spent:.2f} of the floor")
+    if singles:
+        each = sum(one.spent(options.device) for one, _ in singles) / len(singles)
+        whole = each * options.models
+        known = {result.key.model: result.outcomes for result in results}
+        same = all(known[one.key.model] == one.outcomes for _, (one,) in singles)
         print(f"one by one  {whole:8.2f} s  {whole / floor.spent:.2f} of the floor, "
-              f"from {len(alone)} of them; same answers: {same}")  # fmt: skip
+              f"from {len(singles)} of them; same answers: {same}")  # fmt: skip
+    print("stages of all together:")
     print_stages(results, floor.clock, "floor")
 
 
