@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -34,6 +35,8 @@ from stockpot.results.schema import CellResult
 
 HERE = Path(__file__).resolve().parents[1]
 PICTURES = 150
+OLDER = "from stockpot.cli.main import main; main()"
+"""The command of checkouts in which `python -m stockpot` was not there yet."""
 
 
 class Demo(NamedTuple):
@@ -61,6 +64,8 @@ def demo(checkout: Path) -> Demo:
     """Run the demo of a checkout."""
     with tempfile.TemporaryDirectory() as out:
         line = [*STOCKPOT, "run", "recipes/demo.yaml", "-o", out]
+        if not (checkout / "src" / "stockpot" / "__main__.py").is_file():  # an older one
+            line[: len(STOCKPOT)] = [sys.executable, "-c", OLDER]
         start = time.perf_counter()
         subprocess.run(
             line, cwd=checkout, env=environment() | {"PYTHONPATH": str(checkout / "src")},

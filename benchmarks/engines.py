@@ -136,13 +136,13 @@ def main() -> None:
     parser.add_argument("--engines", default="serial,processes", help="serial is the first")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--cells", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=20, help="of the card in one process")
+    parser.add_argument("--seconds", type=float, default=10, help="of the card in one process")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--images", type=int, help="of a cell; by default by --seconds")
     parser.add_argument("--recipe")
     parser.add_argument("--set", nargs="*", default=[], help="values of the recipe to change")
     options = parser.parse_args()
-    if not options.engines.startswith("serial"):
+    if options.engines.split(",")[0] != "serial":
         parser.error("--engines: serial comes first, as the others are held against it")
     if options.set and not options.recipe:
         parser.error("--set changes values of a recipe: give --recipe")
