@@ -4,8 +4,8 @@
     python benchmarks/audit.py --count 100
     python benchmarks/audit.py --model icons-linf --data icons --count 64
 
-Both sides are the public functions, `stockpot.audit` and `stockpot.attack` with
-`method="autoattack"` (standard, whole FAB walks), one thread. Printed are forward passes per image,
+Both sides are the public functions, one thread: `stockpot.audit`, and as its peer `stockpot.attack`
+with `method="autoattack"` (standard, whole FAB walks). Printed are forward passes per image,
 CPU seconds, what is left standing, and the ratios (wanted: below 1 for a model that withstands
 something). A model that falls at once costs AutoAttack a few passes an image; there is no robust
 accuracy to guard then, and the audit costs more.

@@ -5,7 +5,8 @@
 The floor is a pool of as many threads as this process may use cores, which decode and resize the
 same files as a model of 224 px wants them, and keep nothing. The product is `stockpot.measure` of a
 network that does almost nothing: opening the folder (finding, checking, hashing), decoding,
-batches, scores. Then once more, as a second model would: pictures are decoded already.
+batches, scores. Then once more, as a second model would: pictures are decoded already. The stages
+of both are shares of the same floor, taken in the same run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import stockpot
-from stockpot.datasets.load import load_dataset
+from parts.stages import print_stages
 from stockpot.engine.cores import usable_cores
 from stockpot.models.classifier import Classifier, Origin
 from stockpot.models.preprocess import Preprocess
@@ -99,13 +100,13 @@ def main() -> None:
         torch.manual_seed(0)
         names = tuple(f"class-{number}" for number in range(CLASSES))
         model = Classifier(Glance(), SEEN, names, Origin("glance", "Glance", ""))
-        seconds = {}
+        seconds, results = {}, {}
         for name in ("first", "again"):
             start = time.perf_counter()
-            (result,) = stockpot.measure({name: model}, "clean", data=str(folder), device="cpu")
+            results[name] = stockpot.measure({name: model}, "clean", data=str(folder), device="cpu")
             seconds[name] = time.perf_counter() - start
         start = time.perf_counter()
-        load_dataset(str(folder))
+        stockpot.load_dataset(str(folder))
         opened = time.perf_counter() - start
     count = options.images
     print(f"{count:,} {options.kind} files of {width} x {height}, {cores} cores, seen at 224 px")
@@ -113,8 +114,8 @@ def main() -> None:
     for name, text in (("first", "stockpot.measure"), ("again", "the next model")):
         took = seconds[name]
         print(f"{text:29s}{took:7.2f} s {count / took:9,.0f} images/s  {took / floor:.2f} x floor")
+        print_stages(results[name], floor, "floor")
     print(f"opening a folder that is remembered: {opened:.2f} s")
-    print("stages of the last: " + ", ".join(f"{k} {v:.2f}" for k, v in result.cost.stages.items()))
 
 
 if __name__ == "__main__":

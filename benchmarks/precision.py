@@ -1,11 +1,15 @@
-"""How many predictions change with the precision of forward passes, and what it saves.
+"""`stockpot.measure` in each precision: how many predictions change, and what the passes take.
 
     python benchmarks/precision.py                         # CPU: full precision and bf16
     python benchmarks/precision.py --device cuda --compile # all of them
+    python benchmarks/precision.py --models icons-vit,icons-convnext --precisions fp32 --rounds 5
 
-For one model of each architecture in the zoo: 10,000 pictures (icons as they are, then corrupted in
-turn by the fifteen corruptions, where answers are near to one another) go through the passes that
-every measure uses, in each precision, and are compared with the plain module in full precision.
+For one model of each architecture in the zoo: pictures (icons as they are, then corrupted in turn
+by the fifteen corruptions, where answers are near to one another) are measured by
+`stockpot.measure(NAME, "clean", precision=...)` with records of every image, and what they say is
+compared with the plain module in full precision. The floor is that module's bare passes over the
+same pixels in the same run. All ways take turns, and the least of the rounds counts. Passes and
+stages are told by the clock, the whole call on a CPU by CPU time, which others do not move as much.
 
 The rule, which is older than the numbers: `auto` is the fastest precision for which, in every
 architecture, at most one prediction in 200 changes (by the upper end of a 95 % Wilson interval) and
@@ -15,121 +19,163 @@ right answers are gained as often as lost (an exact sign test, 5 % divided by th
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
+import tempfile
+from dataclasses import replace
+from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 from torch import Tensor
 
+import stockpot
+from parts.bare import Seconds, asked, timed
+from parts.stages import print_stages, seconds_by_stage
 from stockpot.corrupt import BENCHMARK
-from stockpot.corrupt.apply import corrupt
-from stockpot.datasets.dataset import TensorImages
-from stockpot.datasets.load import load_dataset
-from stockpot.models.classifier import Classifier, evaluating
+from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
+from stockpot.engine import keep_freed_memory
+from stockpot.models.classifier import Classifier
+from stockpot.models.forward.arithmetic import products
 from stockpot.models.forward.options import Forward
-from stockpot.models.forward.passes import Passes
 from stockpot.models.load import load_for
+from stockpot.results.schema import CellResult
 from stockpot.results.statistics import wilson
-from stockpot.score.predictions import predictions
-from stockpot.score.scorer import scorer_for
 from stockpot.types import Precision
 
 MODELS = ("icons-nominal", "icons-resnet", "icons-convnext", "icons-vit", "clip-base")
 MOST = 1 / 200
 
 
-def pictures(count: int) -> tuple[Tensor, Tensor]:
-    """So many icons and their rows in the dataset: first as they are, then corrupted."""
-    data = load_dataset("icons", split="test")
+class Round(NamedTuple):
+    """What one call of `stockpot.measure` took and found."""
+
+    whole: Seconds
+    result: CellResult
+    said: NDArray[np.str_]
+    """The prediction for every picture, by name."""
+
+    @property
+    def forward(self) -> float:
+        """Seconds of the clock in forward passes."""
+        return seconds_by_stage([self.result])["forward"]
+
+
+def pictures(count: int) -> Dataset:
+    """So many icons: first as they are, then corrupted."""
+    data = stockpot.load_dataset("icons", split="test")
     assert isinstance(data.images, TensorImages)
-    parts, rows = [data.images.pixels], [torch.arange(len(data))]
+    parts = [data.images.pixels]
     for severity, name in product((3, 1, 5, 2, 4), BENCHMARK):
         if sum(map(len, parts)) >= count:
             break
-        parts.append(corrupt(data.images.pixels, name, severity, seed=0))
-        rows.append(rows[0])
-    return torch.cat(parts)[:count], torch.cat(rows)[:count]
+        parts.append(stockpot.corrupt(data.images.pixels, name, severity, seed=0))
+    pixels = torch.cat(parts)[:count]
+    labels = data.labels.repeat(len(parts))[:count]
+    mark = pixel_fingerprint(pixels, labels, data.classes)
+    return replace(
+        data, images=TensorImages(pixels), labels=labels, fingerprint=mark, columns={}, masks=None
+    )
 
 
-def answers(run: Callable[[Tensor], Tensor], images: Tensor, size: int) -> tuple[Tensor, float]:
-    """Logits of all images, and images per second after the first batch."""
-    parts = [run(images[:size])]
-    _wait(images)
-    start = time.perf_counter()
-    parts += [run(part) for part in torch.split(images[size:], size)]
-    _wait(images)
-    seconds = time.perf_counter() - start
-    return torch.cat(parts), (len(images) - size) / seconds
+def plain(model: Classifier, batches: tuple[Tensor, ...]) -> Tensor:
+    """Logits of the module as it is, in full precision."""
+    with products(tf32=False):
+        return asked(model, batches)
 
 
-def _wait(images: Tensor) -> None:
-    if images.is_cuda:
-        torch.cuda.synchronize()
+def measured(name: str, data: Dataset, way: Forward, options: argparse.Namespace) -> Round:
+    """What a user is told of the model in a precision."""
+    with tempfile.TemporaryDirectory() as out:
+        run = partial(
+            stockpot.measure, name, "clean", data=data, out=out,
+            device=options.device, batch_size=options.batch, precision=way.precision,
+            compile=way.compile, log_samples=True,
+        )  # fmt: skip
+        whole, (result,) = timed(run, options.device)
+        (records,) = (Path(out) / "results").glob("*.samples.parquet")
+        said = pq.read_table(records, columns=["prediction"])["prediction"].to_pylist()
+    return Round(whole, result, np.array(said, dtype=np.str_))
+
+
+def ways_of(options: argparse.Namespace) -> list[Forward]:
+    """The precisions that were asked for and that the device has."""
+    known: list[Precision] = ["fp32", "tf32", "bf16"]
+    if not options.device.startswith("cuda"):
+        known.remove("tf32")
+    plainly = [Forward(one) for one in known if one in options.precisions.split(",")]
+    return plainly + [Forward(way.precision, compile=True) for way in plainly if options.compile]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--images", type=int, help="by default 10,000, and 1,500 on a CPU")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--precisions", default="fp32,tf32,bf16")
     parser.add_argument("--compile", action="store_true", help="compiled passes too")
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    data = load_dataset("icons", split="test")
-    plain_images, rows = pictures(options.images)
-    images = plain_images.to(options.device)
+    keep_freed_memory()  # as `measure` does: the floor has it too
+    data = pictures(options.images or (1_500 if options.device == "cpu" else 10_000))
+    ways = ways_of(options)
     names = options.models.split(",")
-    known: list[Precision] = ["fp32", "tf32", "bf16"]
-    ways = [Forward(precision) for precision in known if precision in options.precisions]
-    if not options.device.startswith("cuda"):
-        ways = [way for way in ways if way.precision != "tf32"]
-    if options.compile:
-        ways += [Forward(way.precision, compile=True) for way in ways]
-    print(
-        f"{len(images):,} pictures on {options.device}, batch {options.batch}, "
-        f"torch {torch.__version__}"
-    )
-    columns = f"changed  [95 % of all]  {'lost':>6s} {'gained':>6s}  images/s  of plain"
-    print(f"{'model':15s} {'passes':36s} {columns}")
-    kept: dict[Forward, bool] = dict.fromkeys(ways, True)
+    print(f"{len(data):,} pictures on {options.device}, batch {options.batch}, "
+          f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
+    kept = dict.fromkeys(ways, True)
     for name in names:
-        model = load_for(name, data, device=options.device, keep=True).eval()
-        scorer = scorer_for(model.classes, data)
-        with evaluating(model):
-            meant, speed = answers(_plain(model), images, options.batch)
-            told = predictions(meant)
-            right = scorer.correct(meant, rows)
-            print(f"{name:15s} {'the module in full precision':36s} {'':39s} {speed:9,.0f}")
-            for way in ways:
-                run = Passes(model, way, options.batch)
-                found, fast = answers(run, images, options.batch)
-                changed = int((predictions(found) != told).sum())
-                now = scorer.correct(found, rows)
-                lost, gained = int((right & ~now).sum()), int((~right & now).sum())
-                low, high, _ = wilson(changed, len(images))
-                even = binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
-                kept[way] &= high <= MOST and even >= 0.05 / len(names)
-                shares = f"[{100 * low:.2f}, {100 * high:.2f}] %"
-                line = f"{name:15s} {run.facts!s:36s} {changed:7d}  {shares}"
-                line += f" {lost:6d} {gained:6d} {fast:9,.0f} {fast / speed:9.2f}"
-                print(line, flush=True)
-                for note in run.notes:
-                    print(f"  note: {note}")
+        for way, holds in compared(name, data, ways, 0.05 / len(names), options).items():
+            kept[way] &= holds
     for way, holds in kept.items():
         print(f"{way!s:16s} {'keeps' if holds else 'breaks'} the rule")
 
 
-def _plain(model: Classifier) -> Callable[[Tensor], Tensor]:
-    from stockpot.models.forward.arithmetic import products
+def compared(
+    name: str, data: Dataset, ways: list[Forward], level: float, options: argparse.Namespace
+) -> dict[Forward, bool]:
+    """Tell of one model; whether each way keeps the rule."""
+    model = load_for(name, data, device=options.device).eval()  # a dual encoder is told the words
+    assert isinstance(data.images, TensorImages)
+    batches = torch.split(data.images.pixels.to(options.device), options.batch)
+    plain(model, batches[:1])  # what the process needs once
+    floors: list[Seconds] = []
+    rounds: dict[Forward, list[Round]] = {way: [] for way in ways}
+    for _ in range(options.rounds):
+        took, logits = timed(partial(plain, model, batches), options.device)
+        floors.append(took)
+        for way in ways:
+            rounds[way].append(measured(name, data, way, options))
+    floor = Seconds(*map(min, zip(*floors, strict=True)))
+    told = np.array(model.classes)[logits.argmax(dim=1).cpu().numpy()]
+    print(f"{name}, the floor: {floor.clock:.2f} s, {len(data) / floor.clock:,.0f} images/s")
+    return {way: tell(told, found, data, floor, level) for way, found in rounds.items()}
 
-    def run(images: Tensor) -> Tensor:
-        with products(tf32=False):
-            return model(images).float()
 
-    return run
+def tell(
+    told: NDArray[np.str_], found: list[Round], data: Dataset, floor: Seconds, level: float
+) -> bool:
+    """A few lines of one way; whether it keeps the rule."""
+    best = min(found, key=lambda one: one.forward)
+    truth = np.array(data.classes)[data.labels.numpy()]
+    right, now_right = told == truth, best.said == truth
+    changed = int((best.said != told).sum())
+    lost, gained = int((right & ~now_right).sum()), int((~right & now_right).sum())
+    low, high, _ = wilson(changed, len(data))
+    whole = min(one.whole.spent for one in found)
+    print(f"{best.result.forward!s:28s} changed {changed} [{100 * low:.2f}, {100 * high:.2f}] % of "
+          f"all, lost {lost}, gained {gained}; {len(data) / best.forward:,.0f} images/s, passes "
+          f"{best.forward / floor.clock:.2f} of the floor, all {whole / floor.spent:.2f}",
+          flush=True)  # fmt: skip
+    print_stages([best.result], floor.clock, "floor")
+    for note in best.result.notes:
+        print(f"  note: {note}")
+    even = binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
+    return bool(high <= MOST and even >= level)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,22 @@
-"""What a command costs before and beside its forward passes, in CPU seconds.
+"""What a command costs before and beside its forward passes: `stockpot measure` from its start.
 
     python benchmarks/start.py [--model icons-resnet] [--data icons] [--repeats 3]
 
-Runs `stockpot measure MODEL --data DATA` as a user does, and `python -c "import torch"` as the
-floor in the same run; the forward passes alone are timed in a process of their own by the same loop
-that the measure uses. The least of the repeats counts: a busy machine only adds.
+Runs `stockpot measure MODEL --data DATA` as a user does, on a processor, and `python -c "import
+torch"` in the same run, which is the floor. The least of the repeats counts: a busy machine only
+adds. Stages are those that the result of the fastest command tells, by the clock.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-UNKEPT = "PYTHONDONTWRITEBYTECODE"
-"""Set, it would have every command compile what it imports (`stockpot doctor` says so)."""
-PASSES = """
-import sys, time
-from stockpot.datasets.load import load_dataset
-from stockpot.engine import pick_device
-from stockpot.measure.measurement import Context, forward_batches
-from stockpot.models.load import load_for
-data, device = load_dataset(sys.argv[2]), pick_device("auto")
-model = load_for(sys.argv[1], data, device=device, keep=True)
-begin = time.process_time()
-for logits, _ in forward_batches(model, data, Context(device), "passes"):
-    last = logits
-last.cpu()
-print(time.process_time() - begin)
-"""
-
-
-def cpu(*command: str) -> tuple[float, float, str]:
-    """CPU seconds and wall seconds of a command, and what it printed."""
-    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    own = {name: value for name, value in os.environ.items() if name != UNKEPT}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
-    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return spent, wall, done.stdout
+from parts.stages import print_stages, read_results
+from parts.watched import STOCKPOT, watch
 
 
 def main() -> None:
@@ -53,26 +25,23 @@ def main() -> None:
     parser.add_argument("--data", default="icons")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    stockpot = [sys.executable, "-c", "from stockpot.cli.main import main; main()"]
-    floors, whole, passes = [], [], []
-    for _ in range(options.repeats):
-        floors.append(cpu(sys.executable, "-c", "import torch"))
-        with tempfile.TemporaryDirectory() as out:
-            whole.append(
-                cpu(*stockpot, "measure", options.model, "--data", options.data, "-o", out)
-            )
-            (result,) = (Path(out) / "results").glob("*.json")
-            stages = json.loads(result.read_text())["cost"]["stages"]
-        passes.append(float(cpu(sys.executable, "-c", PASSES, options.model, options.data)[2]))
-    floor, command, forward = min(floors)[0], min(whole)[0], min(passes)
-    beyond = command - floor
+    command = [*STOCKPOT, "measure", options.model, "--data", options.data, "--device", "cpu"]
+    floors, commands = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for turn in range(options.repeats):
+            out = Path(name) / str(turn)
+            floors.append(watch([sys.executable, "-c", "import torch"]))
+            cost = watch([*command, "-o", str(out)])
+            commands.append((cost, read_results(out)))
+    cpu, clock = min(one.cpu for one in floors), min(one.seconds for one in floors)
+    took = min(one.cpu for one, _ in commands)
+    best, results = min(commands, key=lambda each: each[0].seconds)
     print(f"stockpot measure {options.model} --data {options.data}, {os.cpu_count()} cores")
-    print(f"import torch                 {floor:6.2f} s CPU  {min(f[1] for f in floors):6.2f} s")
-    print(f"the command                  {command:6.2f} s CPU  {min(w[1] for w in whole):6.2f} s")
-    print(f"beyond importing torch       {beyond:6.2f} s CPU")
-    print(f"  its forward passes         {forward:6.2f} s CPU")
-    print(f"  everything else            {beyond - forward:6.2f} s CPU")
-    print("stages of the last run: " + ", ".join(f"{k} {v:.2f}" for k, v in stages.items()))
+    print(f"import torch, the floor  {cpu:6.2f} s CPU  {clock:6.2f} s")
+    print(f"the command              {took:6.2f} s CPU  {best.seconds:6.2f} s")
+    print(f"ratio                    {took / cpu:6.2f}        {best.seconds / clock:6.2f}")
+    print(f"beyond importing torch   {took - cpu:6.2f} s CPU  {best.seconds - clock:6.2f} s")
+    print_stages(results, clock, "import of torch")
 
 
 if __name__ == "__main__":
