@@ -29,6 +29,7 @@ from stockpot.models.forward.own_answers import (
     own_answers,
     own_look,
 )
+from stockpot.models.forward.plain_twin import plain_twin
 from stockpot.models.forward.turns import Copy, Recorded, Run, Turn, recorded
 from stockpot.models.forward.ways import KERNELS, TOLD, Steps, groups, named, seconds, wanted
 
@@ -54,6 +55,8 @@ class Making:
             forward: precision and compilation.
         """
         self.model, self.forward = model, forward
+        self._base = model
+        """What copies are made of: the model, or a plain network over its weights."""
         self.said: dict[str, None] = {}
         """Ways that could not be gone, for a reader."""
         self.steps: set[str] = set()
@@ -79,7 +82,6 @@ class Making:
 
     def made(self, pixels: Tensor) -> Made | None:
         """The fastest way that gives the model's own answers to these pixels; none but itself."""
-        ways = list(groups(self.model, self.forward, records=_records(pixels)))
         if not any(True for _ in self.model.parameters()):
             # There is nothing to change in a model that can only be asked.
             self.steps.add("plain")
@@ -87,16 +89,20 @@ class Making:
             return None
         # A model in half precision is taken as it is.
         halves = any(value.dtype in HALVES for value in self.model.parameters())
-        if halves or not ways or not len(pixels):
+        if halves or not len(pixels):
             return None
-        like = likeness(self.model) if _records(pixels) else None
+        looked = self._choose_base(pixels[:FEW])
+        ways = list(groups(self._base, self.forward, records=_records(pixels)))
+        if not ways:
+            return None
+        like = likeness(self._base) if _records(pixels) else None
         key = like and (like, self.forward, pixels.shape[1:], pixels.dtype)
         known = recorded.get(key) if key else None
         if known is not None and known.size >= len(pixels):
             shared = self._shared(known, pixels)
             if shared is not None:
                 return shared
-        looked = own_look(self.model, pixels[:FEW])
+        looked = looked or own_look(self._base, pixels[:FEW])
         for group in ways:
             found = self._fastest(group, pixels, looked, shares=key is not None)
             if found is None:
@@ -115,9 +121,20 @@ class Making:
         self.steps.add("plain")
         return None
 
+    def _choose_base(self, few: Tensor) -> Looked | None:
+        """Find what copies are made of; what a plain network shows, where that is new."""
+        twin = plain_twin(self.model)
+        if twin is None:
+            self._base = self.model
+            return None
+        looked = own_look(twin, few)
+        alike = difference(looked.answers, own_answers(self.model, few)) < TOLERANCE["fp32"]
+        self._base = twin if alike else self.model
+        return looked if alike else None
+
     def _shared(self, known: Recorded, pixels: Tensor) -> Made | None:
         """What was recorded for a model alike, where it gives this model's answers too."""
-        run = Turn(known.copy, known.copy.weights_of(self.model)).around(known.run)
+        run = Turn(known.copy, known.copy.weights_of(self._base)).around(known.run)
         answers = self.confirmed(run, pixels)
         if answers is None:
             return None
@@ -177,7 +194,7 @@ class Making:
         return None
 
     def _way(self, steps: Steps, network: nn.Module, pixels: Tensor) -> Run:
-        run: Run = network.forward if network is self.model else network
+        run: Run = network.forward if network is self._base else network
         if "compiled" in steps:
             run = compiled(network, len(pixels))
         for kernel in set(KERNELS) & set(steps):
@@ -199,14 +216,14 @@ class Making:
         """The model with all that is done to its weights; made once for all ways."""
         kind, folds = wanted(steps), "nhwc" in steps
         if (kind or (shares and "graph" in steps)) and kind not in self._copies:
-            module = self._copies[kind] = changed_copy(self.model, steps, few, looked)
+            module = self._copies[kind] = changed_copy(self._base, steps, few, looked)
             pairs = looked.pairs if folds else []
-            turn = Turn.first(Copy(module, self.model, pairs), self.model) if shares else None
+            turn = Turn.first(Copy(module, self._base, pairs), self._base) if shares else None
             if turn is not None:
                 self._turns[kind] = turn
         if kind in self._copies:
             return self._copies[kind]
-        return normalised(self.model, half=False) if "compiled" in steps else self.model
+        return normalised(self._base, half=False) if "compiled" in steps else self._base
 
     def _say(self, words: str, steps: Steps) -> None:
         # That a copy which nobody asked for was not used is no news.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.errors import UserError
 from stockpot.models.plain import resnet, vit
 from stockpot.models.plain.answer import settings
-from stockpot.models.plain.skeleton import skeleton
+from stockpot.models.plain.skeleton import Skeleton, skeleton
 
 _MADE = {
     "resnet": ("ResNetForImageClassification", resnet.ResNet, resnet),
@@ -35,6 +36,36 @@ def plain_network(
         config: what its `config.json` says.
         device: a GPU that the weights go to at once; otherwise they are in the machine's memory.
     """
+    pattern = plain_pattern(config)
+    if pattern is None:
+        return None
+    network, rename = pattern
+    try:
+        source = open_checkpoint(folder)
+        found = {rename(name): (name, info.shape) for name, info in source.tensors().items()}
+        if {name: tuple(shape) for name, (_, shape) in found.items()} != network.shapes:
+            return None
+        if device is not None and isinstance(source, SafetensorsSource):
+            weights = tensors_on(source, device)
+        else:
+            # Copied: what shares memory with a file would fail when somebody shortens it.
+            weights = copied_tensors(source, source.tensors())
+    except (UserError, OSError):
+        return None
+    own = {name: weights[found[name][0]] for name in network.shapes}
+    narrow = [name for name, one in own.items() if one.dtype.is_floating_point]
+    wide = {name: own[name].float() for name in narrow if own[name].dtype != torch.float32}
+    return network.filled(own | wide)
+
+
+def plain_pattern(config: Mapping[str, Any]) -> tuple[Skeleton, Callable[[str], str]] | None:
+    """The plain network of these settings, and what a weight of a file is called in it.
+
+    None where there is none that answers as transformers' does.
+
+    Args:
+        config: what `config.json` says.
+    """
     kind = str(config.get("model_type"))
     if kind not in _MADE or not isinstance(config.get("id2label"), dict):
         return None
@@ -44,21 +75,4 @@ def plain_network(
     chosen = settings(config, room.USUAL, room.FIXED)
     if chosen is None or not isinstance(getattr(chosen, "image_size", 0), int):
         return None
-    pattern = skeleton(network, chosen)
-    rename = getattr(room, "part_name", str)
-    try:
-        source = open_checkpoint(folder)
-        found = {rename(name): (name, info.shape) for name, info in source.tensors().items()}
-        if {name: tuple(shape) for name, (_, shape) in found.items()} != pattern.shapes:
-            return None
-        if device is not None and isinstance(source, SafetensorsSource):
-            weights = tensors_on(source, device)
-        else:
-            # Copied: what shares memory with a file would fail when somebody shortens it.
-            weights = copied_tensors(source, source.tensors())
-    except (UserError, OSError):
-        return None
-    own = {name: weights[found[name][0]] for name in pattern.shapes}
-    narrow = [name for name, one in own.items() if one.dtype.is_floating_point]
-    wide = {name: own[name].float() for name in narrow if own[name].dtype != torch.float32}
-    return pattern.filled(own | wide)
+    return skeleton(network, chosen), getattr(room, "part_name", str)
