@@ -17,6 +17,7 @@ from torch import nn
 from pico import CLASSES, make_classifier
 from processes import Running
 from stockpot.fuse.cost import INTERPRETER, LIBRARIES
+from stockpot.fuse.learning.memory import held_pictures
 from stockpot.fuse.run import fuse, plan
 from stockpot.fuse.sparse.select import TABLE
 from task_pools import random_dataset
@@ -142,3 +143,11 @@ def test_members_that_are_read_one_after_the_other_take_no_more_memory() -> None
         assert few == many
     few, many = (plan("tsv_m", **pool_of(count)).peak_bytes for count in (8, MANY))
     assert many - INTERPRETER > 5 * (few - INTERPRETER)
+
+
+def test_tasks_that_share_their_pictures_pick_out_batches_of_their_own() -> None:
+    data, model = random_dataset(CLASSES, n=128, side=SIDE), make_classifier(Wide(0), size=SIDE)
+    pictures = data.images.pixels.nbytes  # type: ignore[union-attr]
+    one, three = (held_pictures([data] * count, model, 16) for count in (1, 3))
+    assert one == 2 * pictures  # they all fit into the batches that are picked out at once
+    assert three == one + 2 * pictures

@@ -99,10 +99,17 @@ def one_pass(model: Classifier) -> Pass:
 def held_pictures(data: Sequence[Dataset], model: Classifier, batch: int) -> int:
     """Bytes of the pictures that lie in memory while batches of them are drawn."""
     total = 0
-    for images in {id(one.images): one.images for one in data}.values():
+    known: set[int] = set()
+    for images in (one.images for one in data):
         if isinstance(images, TensorImages):
+            # Each task picks out batches of its own.
             each = images.pixels[0].nbytes if len(images) else 0
-            total += images.pixels.nbytes + min(len(images), AHEAD * batch) * each
+            total += min(len(images), AHEAD * batch) * each
+        if id(images) in known:
+            continue
+        known.add(id(images))
+        if isinstance(images, TensorImages):
+            total += images.pixels.nbytes
         elif isinstance(images, EncodedImages):
             height, width = model.preprocess.size
             total += sum(len(item) for item in images.items if isinstance(item, bytes))
