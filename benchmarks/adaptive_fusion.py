@@ -28,6 +28,7 @@ from pathlib import Path
 import torch
 
 import stockpot
+from parts.stages import print_each, recorded_stages
 from parts.synthetic_pool import clip_pool
 from parts.tasks import tasks_here
 from parts.watched import STOCKPOT, Cost, line, now, two, watch
@@ -91,12 +92,13 @@ def main() -> None:
           f"{given.device}, torch {torch.__version__}, {torch.get_num_threads()} threads, "
           f"seconds of the {clock}")  # fmt: skip
     print(f"one model forward and backward on the images of a step: {1000 * least:.0f} ms")
-    for method, step, once, cost, planned in rows:
+    for method, step, once, cost, planned, stages in rows:
         held = cost.private_mb if given.device == "cpu" else cost.device_mb
         name = " ".join([method, *given.params])
         print(f"stockpot fuse {name}: {1000 * step:.0f} ms a step, "
               f"{step / least:.2f} of the floor; start {once:.1f} s; peak {held:.0f} MB, where "
               f"--plan says {planned:.0f} MB")  # fmt: skip
+        print_each(stages, least * given.steps[1], f"floor of {given.steps[1]} steps")
 
 
 def ours(
@@ -106,8 +108,10 @@ def ours(
     tasks: list[str],
     out: Path,
     given: argparse.Namespace,
-) -> tuple[float, float, Cost, float]:
-    """Seconds of a step and of the start, the costs of the longer run, and the plan's megabytes."""
+) -> tuple[float, float, Cost, float, dict[str, float]]:
+    """Seconds of a step and of the start; of the longer run its costs, the plan's megabytes, and
+    what its record says of its time.
+    """
     known = fusers.get(method).schema.model_fields
     command = [*STOCKPOT, "fuse", method, *members, "--base", base]
     command += ["-o", str(out), "--device", given.device]
@@ -120,6 +124,7 @@ def ours(
         for _ in range(given.repeats):
             many = f"steps={steps}" if "steps" in known else f"examples={given.batch * steps}"
             found.append(watch([*command, "-p", many], device=given.device))
+            stages = recorded_stages(out)
             shutil.rmtree(out)
         best.append(min(found, key=lambda cost: cost.spent(given.device)))
     few, many = (cost.spent(given.device) for cost in best)
@@ -130,7 +135,7 @@ def ours(
     }
     said = plan(method, members, base=base, tasks=tasks, device=given.device, **asked)
     planned = said.peak_bytes / 1e6
-    return step, once, best[1], planned
+    return step, once, best[1], planned, stages
 
 
 if __name__ == "__main__":

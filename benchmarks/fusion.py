@@ -30,6 +30,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from parts.stages import print_each, recorded_stages
 from parts.synthetic_pool import fusionbench_config, make_pool, make_sparse, mergekit_recipe
 from parts.watched import STOCKPOT, Cost, watch
 from stockpot.fuse.run import plan
@@ -72,14 +73,17 @@ SLOWEST = ("tsv_m",)
 """Where ours takes minutes too, it is run once."""
 
 
-def best(command: list[str], out: Path, repeats: int, patience: float | None = None) -> Cost:
+def best(
+    command: list[str], out: Path, repeats: int, patience: float | None = None
+) -> tuple[Cost, dict[str, float]]:
+    """The least of some runs, and what the record of the model that it made says of its time."""
     costs = []
     for _ in range(repeats):
-        costs.append(watch(command, patience))
+        costs.append((watch(command, patience), recorded_stages(out)))
         if out.is_file():  # FusionBench writes one file where others make a folder
             out.unlink()
         shutil.rmtree(out, ignore_errors=True)
-    return min(costs)
+    return min(costs, key=lambda run: run[0])
 
 
 def ours(method: str, pool: Path, count: int, out: Path) -> list[str]:
@@ -108,7 +112,7 @@ def measure_peer(
         return None
     if args.peers is not None:
         command = peer(program, method, args.peers, pool, args.members, out)
-        return best(command, out, 1 if method in SLOW else 3, args.patience)
+        return best(command, out, 1 if method in SLOW else 3, args.patience)[0]
     if (method, program) in RECORDED:
         seconds, held = RECORDED[method, program]
         print(f"  {program} of eight members, as recorded elsewhere: {seconds:.1f} s, {held} MB")
@@ -171,7 +175,8 @@ def verdict(ratio: float, limit: float) -> str:
 
 def compare(method: str, args: argparse.Namespace, pool: Path) -> None:
     out = pool / "out"
-    mine = best(ours(method, pool, args.members, out), out, 1 if method in SLOWEST else 3)
+    command = ours(method, pool, args.members, out)
+    mine, stages = best(command, out, 1 if method in SLOWEST else 3)
     count, spare = str(args.members), str(pool / "floor.bin")
     floor = script_seconds(FLOOR, method, count, str(pool), spare)
     print(
@@ -180,6 +185,7 @@ def compare(method: str, args: argparse.Namespace, pool: Path) -> None:
         f"{mine.seconds / floor:.1f} of the floor, start included",
         flush=True,
     )
+    print_each(stages, floor, "floor")
     if method in ("average", "task_arithmetic"):
         part = script_seconds(STREAMING, method, count, str(pool), str(out))
         shutil.rmtree(out, ignore_errors=True)

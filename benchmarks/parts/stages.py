@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from stockpot.checkpoints.record import RECORD
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 
@@ -31,6 +33,20 @@ def print_stages(results: Iterable[CellResult], floor: float | None, name: str =
         floor: seconds that the bare work takes, by the clock; without one, seconds are all.
         name: what the floor is.
     """
-    for stage, seconds in seconds_by_stage(results).items():
+    print_each(seconds_by_stage(results), floor, name)
+
+
+def recorded_stages(folder: Path) -> dict[str, float]:
+    """Seconds by stage that the record of a made model tells; none where it tells none."""
+    record = folder / RECORD
+    if not record.is_file():
+        return {}
+    found: dict[str, float] = json.loads(record.read_text())["details"].get("stages", {})
+    return found
+
+
+def print_each(stages: Mapping[str, float], floor: float | None, name: str) -> None:
+    """A line for each stage, as `print_stages` does."""
+    for stage, seconds in stages.items():
         share = "" if floor is None else f"  {seconds / floor:6.2f} of the {name}"
         print(f"  {stage:12s} {seconds:8.2f} s{share}")

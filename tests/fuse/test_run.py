@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,28 @@ def test_the_card_says_how_it_was_made(pool: dict[str, Path], tmp_path: Path) ->
     want = hashlib.sha256((pool["m1"] / "model.safetensors").read_bytes()).hexdigest()
     assert record["inputs"][2]["files"] == {"model.safetensors": want}
     assert want in card
+
+
+@pytest.mark.parametrize(
+    ("method", "stages"), [("average", ["merge"]), ("ties", ["look", "merge"])]
+)
+def test_the_record_tells_where_the_time_went(
+    method: str,
+    stages: list[str],
+    pool: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow(*given: Any) -> None:
+        time.sleep(0.03)
+        walk(*given)
+
+    walk = Stream.walk
+    monkeypatch.setattr(Stream, "walk", slow)
+    out = fuse(method, members(pool), base=pool["base"], out=tmp_path / "out")
+    told = json.loads((out / "stockpot.json").read_text())["details"]
+    assert all(told["stages"][name] >= 0.03 for name in stages)
+    assert sum(told["stages"].values()) == pytest.approx(told["seconds"], abs=0.04)
 
 
 def test_the_public_name_works(pool: dict[str, Path]) -> None:

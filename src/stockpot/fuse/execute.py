@@ -24,6 +24,7 @@ from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.finite import check_merged, written
 from stockpot.fuse.fuser import Slab, SurveyFuser, SwitchFuser
 from stockpot.fuse.job import Job
+from stockpot.fuse.laps import Laps
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser, learned_files
 from stockpot.fuse.learning.run import learn
@@ -78,6 +79,7 @@ def _remove_bookmarks(request: Request, out: Path) -> None:
 def _execute(
     request: Request, job: Job, out: Path | None, hashes: FileHashes | None
 ) -> Path | dict[str, Any]:
+    laps = Laps()
     modules: dict[str, Module] = {}
     check_as_lora(request, job)
     if out is None and request.options.as_lora is not None:
@@ -113,12 +115,13 @@ def _execute(
         if out is not None:
             check_free(out)
         job, modules = learn(request, job, out, hashes)
+        laps.end("learn")
     elif request.tasks is not None and not anew:
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink({model: job.infos_of(model) for model in models})
-        _stream(job, memory, request.method)
+        _stream(job, memory, request.method, laps)
         return _in_memory(request, job, memory.weights)
     small = any(job.small(number) for number in range(len(job.fusers)))
     if small:
@@ -135,8 +138,9 @@ def _execute(
                 told = write_small(request, job, folder)
             else:
                 with closing(FolderSink(folders, infos, max_shard)) as sink:
-                    _stream(job, sink, request.method)
+                    _stream(job, sink, request.method, laps)
                 told = {}
+        laps.end("merge")
         write_companions(job, request.options, folder)
         details = recompute_folders(request, job, folders) if anew else told
         for model, found in write_adapters(request, folders).items():
@@ -147,19 +151,24 @@ def _execute(
             for name, values in module.tensors.items():
                 check_merged(values, name, request.method)
             write_module(folder / label, module)
+        laps.end("finish")
         records = request_records(request, hashes.result() if hashes else None)
+        laps.end("hash")
+        taken = laps.told()
+        details = {model: {**details.get(model, {}), **taken} for model in models}
         write_records(job, request.options, folder, records, details, seen_by(request))
     if learns:
         _remove_bookmarks(request, out)
     return out
 
 
-def _stream(job: Job, sink: Sink, method: str) -> None:
+def _stream(job: Job, sink: Sink, method: str, laps: Laps) -> None:
     stream = job.stream
     alignment = stream.alignment
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
     fusers = [fuser for fuser in job.fusers if not isinstance(fuser, DataFuser | ModuleFuser)]
     ready = stream.prepare(fusers, rows or alignment.rows)
+    laps.end("look")
     same = any(getattr(f, "keeps_equal", False) for f in ready) and _all_equal(stream)
     aliases: dict[str, list[str]] = {}
     for alias, name in alignment.tied.items():
