@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
-from stockpot.checkpoints.write import ShardWriter
 from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.finite import check_merged, written
@@ -37,6 +36,7 @@ from stockpot.fuse.record import (
     write_records,
 )
 from stockpot.fuse.request import Request
+from stockpot.fuse.sinks import FolderSink, MemorySink, Sink
 from stockpot.fuse.stream import STRETCH, Stream
 from stockpot.fuse.switched.write_small import check_small, write_small
 from stockpot.lock import held_alone, lock_of
@@ -264,51 +264,3 @@ def _in_memory(
         else:
             results[label] = states[0]
     return results
-
-
-class Sink(Protocol):
-    """Takes stretches of tensors of one or more models, from any thread, in any order."""
-
-    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
-        """Take a flat stretch of a tensor from element `start` on."""
-        ...
-
-
-class MemorySink:
-    """Models as state dicts."""
-
-    def __init__(self, infos: Mapping[str, Mapping[str, TensorInfo]]) -> None:
-        self.weights = {
-            model: {name: torch.empty(info.shape, dtype=info.dtype) for name, info in own.items()}
-            for model, own in infos.items()
-        }
-
-    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
-        flat = self.weights[model][name].view(-1)
-        flat[start : start + values.numel()] = values.reshape(-1)
-
-
-class FolderSink:
-    """Models as folders of safetensors."""
-
-    def __init__(
-        self,
-        folders: Mapping[str, Path],
-        infos: Mapping[str, Mapping[str, TensorInfo]],
-        max_shard: int,
-    ) -> None:
-        self._writers: dict[str, ShardWriter] = {}
-        try:
-            for model, folder in folders.items():
-                self._writers[model] = ShardWriter(folder, infos[model], max_shard=max_shard)
-        except BaseException:
-            self.close()
-            raise
-
-    def write(self, model: str, name: str, values: Tensor, start: int) -> None:
-        self._writers[model].write(name, values, start=start)
-
-    def close(self) -> None:
-        """Close all files."""
-        for writer in self._writers.values():
-            writer.close()
