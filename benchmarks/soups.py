@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 import stockpot
+from parts.stages import print_each
 from parts.watched import now
 from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.models.classifier import Classifier
@@ -130,6 +131,7 @@ def main() -> None:
           f"images and {len(members) + 1} models x {len(found.held_out)}: {ours:.1f} s of {clock}, "
           f"bare forward passes {floor:.1f} s, ratio {ours / floor:.2f} (wanted: at most 1.3)",
           flush=True)  # fmt: skip
+    print_each(found.record.details["stages"], floor, "floor")
     print(f"the soup {100 * found.accuracy.value:.1f} %, best member "
           f"{max(100 * s.value for s in found.member_accuracy.values()):.1f} %")  # fmt: skip
     if options.draws:

@@ -45,6 +45,8 @@ def test_a_soup_is_saved_and_loads(two_vits: list[Path], tmp_path: Path) -> None
     assert data["fingerprint"] == make_dataset().fingerprint
     assert details["scores"]["soup"]["value"] == result.accuracy.value
     assert details["selected_on"] == list(result.selected_on)
+    assert set(details["stages"]) <= {"read", "choose", "judge"}
+    assert 0 < sum(details["stages"].values()) <= details["seconds"] + 0.02
     assert [path.name for path in out.parent.iterdir()] == ["soup"]
     with pytest.raises(UserError, match="exists already"):
         stockpot.season("uniform", two_vits, make_dataset(), shots=0, out=out)

@@ -18,12 +18,12 @@ from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
+from stockpot.engine.laps import Laps
 from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.finite import check_merged, written
 from stockpot.fuse.fuser import Slab, SurveyFuser, SwitchFuser
 from stockpot.fuse.job import Job
-from stockpot.fuse.laps import Laps
 from stockpot.fuse.learning.bookmark import bookmark_of
 from stockpot.fuse.learning.learner import DataFuser, ModuleFuser, learned_files
 from stockpot.fuse.learning.run import learn

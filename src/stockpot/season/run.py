@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -20,6 +19,7 @@ from stockpot.checkpoints.seen import Seen
 from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
+from stockpot.engine.laps import Laps
 from stockpot.errors import BadParameterError
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -124,7 +124,7 @@ def season(
     if out:
         is_made(Path(out), asked)  # something else there is complained of before the work
     rows, others = draw(images, shots, seed)
-    start = time.perf_counter()
+    laps = Laps()
     pool = read_pool(members, place, data=images)
 
     def read(part: Dataset) -> Shots:
@@ -137,10 +137,12 @@ def season(
     seen = read(images.take(rows))
     pool.statistics, treated = _statistics(rule, known, seen)
     context = Context(seed, batch_size, known, progress)
+    laps.end("read")
     condition: dict[str, str] = {"protocol": protocol}
     clean = None
     with watching(pool.model) as watch:
         choice: Choice = entry(pool, seen, context, **chosen)
+        laps.end("choose")
         judged = images.take(others) if protocol == "holdout" else images
         scored = read(judged)
         found = answers(pool, choice.weights, scored, context.told("scoring"))
@@ -169,6 +171,7 @@ def season(
     used = seen_in("seasoning", images.take(rows)) if looked else Seen()
     if labelled is not None:
         used |= seen_in("seasoning", labelled)
+    laps.end("judge")
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
     details = {
@@ -191,7 +194,7 @@ def season(
             **({NON_FINITE: watch.note} if watch.broken else {}),
             **_seen_before(parents, judged),
         },
-        "seconds": round(time.perf_counter() - start, 2),
+        **laps.told(),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }
     versions = provenance(device_name(place)).model_dump()

@@ -1,4 +1,4 @@
-"""Where the time of a fusion went, for its record."""
+"""Where the time of what makes a model went, for its record."""
 
 from __future__ import annotations
 
