@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,9 @@ def test_the_record_tells_where_the_time_went(
     told = json.loads((out / "stockpot.json").read_text())["details"]
     assert all(told["stages"][name] >= 0.03 for name in stages)
     assert sum(told["stages"].values()) == pytest.approx(told["seconds"], abs=0.04)
+    (line,) = re.findall(r"- seconds: (.*)", (out / "README.md").read_text())
+    assert line.startswith(f"{told['seconds']} (")
+    assert f"merge {told['stages']['merge']}" in line
 
 
 def test_the_public_name_works(pool: dict[str, Path]) -> None:

@@ -45,7 +45,10 @@ def card(record: Record, *, summary: str = "", paper: str = "") -> str:
     if record.seed is not None:
         settings["seed"] = record.seed
     versions = {key: value for key, value in record.versions.items() if value not in ("", None)}
-    details = {key: value for key, value in record.details.items() if key != "command"}
+    details = {k: v for k, v in record.details.items() if k not in ("command", "stages")}
+    if stages := record.details.get("stages"):
+        each = ", ".join(f"{name} {spent}" for name, spent in stages.items())
+        details["seconds"] = f"{details['seconds']} ({each})"
     lines = [
         "---",
         "library_name: transformers",
