@@ -58,6 +58,10 @@ def hooked(model: Classifier) -> None:
     model.network.model.register_forward_hook(lambda *_: None)  # type: ignore[union-attr,operator]
 
 
+def hooked_around(model: Classifier) -> None:
+    model.network.register_forward_hook(lambda *_: None)
+
+
 def other_layer(model: Classifier) -> None:
     class Own(nn.Linear):
         pass
@@ -70,7 +74,7 @@ def training(model: Classifier) -> None:
     model.train()
 
 
-@pytest.mark.parametrize("change", [hooked, other_layer, training])
+@pytest.mark.parametrize("change", [hooked, hooked_around, other_layer, training])
 def test_what_somebody_has_changed_has_none(change: Any) -> None:
     model = new("vit")
     change(model)

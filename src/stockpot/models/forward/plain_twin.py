@@ -27,7 +27,7 @@ def plain_twin(model: Classifier) -> Classifier | None:
     if type(model) is not Classifier or type(network) is not HuggingFaceNetwork:
         return None
     theirs: Any = network.model
-    if not type(theirs).__module__.startswith(_BUILT) or not keeps_nothing(theirs):
+    if not type(theirs).__module__.startswith(_BUILT) or not keeps_nothing(network):
         return None
     said = theirs.config.to_diff_dict() | {"architectures": [type(theirs).__name__]}
     said["id2label"] = theirs.config.id2label  # numbers alone are no difference from what is usual
