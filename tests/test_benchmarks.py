@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import os
 import re
 import shlex
 import sys
@@ -36,8 +37,10 @@ class ParsedError(Exception):
 def _beside_their_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As Python itself has it for a script: its folder comes first."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    before = set(sys.modules)
+    before, around = set(sys.modules), dict(os.environ)
     yield
+    os.environ.clear()  # some set the number of threads before torch is imported
+    os.environ.update(around)
     for name in set(sys.modules) - before:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(FOLDER)):
             del sys.modules[name]

@@ -25,12 +25,12 @@ def seconds_by_stage(results: Iterable[CellResult]) -> Counter[str]:
     return found
 
 
-def print_stages(results: Iterable[CellResult], floor: float | None, name: str = "passes") -> None:
+def print_stages(results: Iterable[CellResult], floor: float, name: str = "passes") -> None:
     """A line for each stage: its seconds, and how much of the floor that is.
 
     Args:
         results: whose stages are told.
-        floor: seconds that the bare work takes, by the clock; without one, seconds are all.
+        floor: seconds that the bare work takes, by the clock.
         name: what the floor is.
     """
     print_each(seconds_by_stage(results), floor, name)
@@ -45,8 +45,7 @@ def recorded_stages(folder: Path) -> dict[str, float]:
     return found
 
 
-def print_each(stages: Mapping[str, float], floor: float | None, name: str) -> None:
+def print_each(stages: Mapping[str, float], floor: float, name: str) -> None:
     """A line for each stage, as `print_stages` does."""
     for stage, seconds in stages.items():
-        share = "" if floor is None else f"  {seconds / floor:6.2f} of the {name}"
-        print(f"  {stage:12s} {seconds:8.2f} s{share}")
+        print(f"  {stage:12s} {seconds:8.2f} s  {seconds / floor:6.2f} of the {name}")
