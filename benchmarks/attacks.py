@@ -44,7 +44,9 @@ from parts.passes_of_an_attack import (  # noqa: E402
     bare_passes,
     share_with_gradient,
 )
+from parts.stages import print_each  # noqa: E402
 from stockpot.engine import keep_freed_memory  # noqa: E402
+from stockpot.stages import timed  # noqa: E402
 
 EPS = 8 / 255
 SEEDS = 5  # a random start moves the count by an image or two: counts are means over seeds
@@ -82,7 +84,8 @@ class Found(NamedTuple):
     """Images that stand, the mean over seeds."""
     seconds: float
     passes: int
-    """Of the run that took the least time."""
+    """Of the run that took the least time, as are the stages."""
+    stages: dict[str, float]
 
 
 def main() -> None:
@@ -148,6 +151,7 @@ def compare(
             f"{ours.seconds / floor:.2f} of the floor",
             flush=True,
         )
+        print_each(ours.stages, floor, "floor")
         for peer, found in theirs.items():
             print(f"  {beside(peer, case, ours, found, bare)}", flush=True)
 
@@ -190,9 +194,11 @@ def over_seeds(case: Case, network: nn.Module, options: dict[str, Any]) -> Found
     runs = []
     for seed in range(case.seeds):
         begin = time.process_time()
-        found = stockpot.attack(network, images, labels, seed=1000 * seed, **options)
+        with timed() as clock:
+            found = stockpot.attack(network, images, labels, seed=1000 * seed, **options)
+            stages = clock.taken()
         taken = time.process_time() - begin
-        runs.append(Found(int(found.robust.sum()), taken, int(found.queries.sum())))
+        runs.append(Found(int(found.robust.sum()), taken, int(found.queries.sum()), stages))
     least = min(runs, key=lambda run: run.seconds)
     return least._replace(robust=sum(run.robust for run in runs) / case.seeds)
 

@@ -30,8 +30,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import stockpot  # noqa: E402
 from oracles.attack_reference import load_images, load_model  # noqa: E402
+from parts.stages import print_each  # noqa: E402
 from stockpot.engine import keep_freed_memory  # noqa: E402
 from stockpot.score.scorer import scorer_for  # noqa: E402
+from stockpot.stages import timed  # noqa: E402
 
 
 def main() -> None:
@@ -47,7 +49,9 @@ def main() -> None:
     model, images, labels = subject(arguments.model, arguments.data, arguments.count)
     n = len(images)
     start = time.process_time()
-    found = stockpot.audit(model, images, labels, eps=arguments.eps)
+    with timed() as clock:
+        found = stockpot.audit(model, images, labels, eps=arguments.eps)
+        stages = clock.taken()
     ours = time.process_time() - start
     tell("audit", found.queries / n, ours, int(found.robust.sum()), n, f": {found.verdict}")
     start = time.process_time()
@@ -59,6 +63,7 @@ def main() -> None:
         f"ratio audit / AutoAttack: {found.queries / n / passes:.3f} of the forward passes, "
         f"{ours / theirs:.3f} of the CPU time (wanted: below 1)"
     )
+    print_each(stages, theirs, "CPU time of AutoAttack")
 
 
 def subject(name: str, data: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:

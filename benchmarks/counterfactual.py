@@ -19,14 +19,16 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 import stockpot
+from parts.stages import print_each
 from parts.synthetic_pool import clip_pool
 from parts.watched import Line, line, now, two
 from stockpot.datasets.dataset import Dataset
+from stockpot.stages import timed
 
 METHODS: dict[str, dict[str, str]] = {
     "no mask": {"mask": "none"},
@@ -39,18 +41,27 @@ METHODS: dict[str, dict[str, str]] = {
 }
 
 
+class Taken(NamedTuple):
+    """What a step of a method takes, what comes once, and where the longer training's time went."""
+
+    seconds: Line
+    stages: dict[str, float]
+
+
 def trained(
     method: str, model: str, data: Dataset, given: argparse.Namespace, **params: Any
-) -> Line:
-    """What a step of a method takes, and what comes once."""
+) -> Taken:
+    """Train for both numbers of steps."""
     spent = []
     for steps in given.steps:
         part = data.take([row % len(data) for row in range(steps * given.batch)])
         begin = now(given.device)
-        stockpot.harden(method, model, part, epochs=1, batch_size=given.batch, lr=1e-6,
-                        precision=given.precision, device=given.device, **params)  # fmt: skip
+        with timed() as clock:
+            stockpot.harden(method, model, part, epochs=1, batch_size=given.batch, lr=1e-6,
+                            precision=given.precision, device=given.device, **params)  # fmt: skip
+            stages = clock.taken()
         spent.append(now(given.device) - begin)
-    return line(given.steps, (spent[0], spent[1]))
+    return Taken(line(given.steps, (spent[0], spent[1])), stages)
 
 
 def main() -> None:
@@ -84,11 +95,14 @@ def main() -> None:
             ]  # fmt: skip
             for shown, found in zip(("vanilla", label), zip(*pairs, strict=True), strict=True):
                 ratio = statistics.median(
-                    one.slope / plain.slope for one, (plain, _) in zip(found, pairs, strict=True)
+                    one.seconds.slope / plain.seconds.slope
+                    for one, (plain, _) in zip(found, pairs, strict=True)
                 )
-                step = 1000 * statistics.median(one.slope for one in found)
-                once = statistics.median(one.once for one in found)
+                step = 1000 * statistics.median(one.seconds.slope for one in found)
+                once = statistics.median(one.seconds.once for one in found)
                 print(f"{shown:36} {step:10.1f} {ratio:10.2f} {once:8.2f}")
+                whole = sum(pairs[-1][0].stages.values())
+                print_each(found[-1].stages, whole, f"vanilla training of {given.steps[1]} steps")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from parts.browser import chromium
+from parts.stages import print_each, profiled_stages
 from parts.watched import STOCKPOT, watch
 from stockpot.results.packed import pack_bits
 from stockpot.results.schema import (
@@ -125,11 +126,14 @@ def main() -> None:
         folder = given.keep or Path(spare)
         places = made_up(folder, given.models, given.measures)
         floor = watch([sys.executable, "-c", FLOOR, *map(str, places)])
-        ours = watch([*STOCKPOT, "leaderboard", *map(str, places), "-o", str(folder / "site")])
+        trace = folder / "trace.json"
+        ours = watch([*STOCKPOT, "leaderboard", *map(str, places), "-o", str(folder / "site"),
+                      "--profile", str(trace)])  # fmt: skip
         print(f"stockpot leaderboard, {given.models} models x {given.measures} boards: "
               f"{ours.seconds:.1f} s (wanted: at most 20), {ours.cpu:.1f} s of the processor; "
               f"reading and parsing its files {floor.cpu:.1f} s: {ours.cpu / floor.cpu:.2f} of the "
               "floor", flush=True)  # fmt: skip
+        print_each(profiled_stages(trace), floor.seconds, "floor")
         if browser := chromium():
             middle, longest = sorted_in_browser(browser, folder / "site" / "index.html")
             print(f"sorted in {middle:.0f} ms, at most {longest:.0f} ms (wanted: at most 100)")

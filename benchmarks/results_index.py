@@ -20,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from parts.stages import print_each, profiled_stages
 from parts.watched import STOCKPOT, environment
 from stockpot.results.schema import (
     CellKey,
@@ -126,10 +128,15 @@ def main() -> None:
         python, bare = sys.executable, str(place / "bare.db")
         floor = took([python, "-c", FLOOR, bare, *folders])
         writing = [[*STOCKPOT, "results", "index", folder, *index] for folder in folders]
-        made = took(*writing)
+        traces = [place / f"trace-{writer}.json" for writer in range(asked.writers)]
+        made = took(
+            *([*one, "--profile", str(trace)] for one, trace in zip(writing, traces, strict=True))
+        )
         total = asked.writers * asked.cells
         print(f"stockpot results index, {total:,} cells of {SCORES} scores")
         print(f"  {asked.writers} at once, a folder each  {made.of(floor)}")
+        together = sum((Counter(profiled_stages(trace)) for trace in traces), Counter())
+        print_each(together, floor.clock, "floor, all writers together")
         query = [*STOCKPOT, "results", "query", *index]
         words = "SELECT model, severity, value FROM results"
         rows = json.loads(took([*query, words, "--format", "json"]).said[0])
@@ -151,7 +158,8 @@ def main() -> None:
         print(f"stockpot results query, {total * SCORES:,} scores")
         for label, (ours, theirs) in QUERIES.items():
             floor = took([python, "-c", ASKING, bare, theirs])
-            print(f"  {label:24} {took([*query, ours]).of(floor)}")
+            print(f"  {label:24} {took([*query, ours, '--profile', str(traces[0])]).of(floor)}")
+            print_each(profiled_stages(traces[0]), floor.clock, "floor")
 
 
 if __name__ == "__main__":

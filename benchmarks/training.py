@@ -16,13 +16,16 @@ may be faster. Seconds are of the processor on a CPU, of the clock on a GPU.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import nn
 
 import stockpot
+from parts.stages import print_each, recorded_stages
 from parts.watched import now
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.models.classifier import Classifier
@@ -54,17 +57,20 @@ def network(width: int) -> Classifier:
     )  # fmt: skip
 
 
-def step(method: str, given: argparse.Namespace, data: Dataset) -> float:
-    """Milliseconds of one step, in the fastest of all epochs but the first."""
+def step(method: str, given: argparse.Namespace, data: Dataset) -> tuple[float, dict[str, float]]:
+    """Milliseconds of one step, in the fastest of all epochs but the first; stages of them all."""
     search = {"steps": SEARCH} if SEARCHES[method] else {}
     ends = [now(given.device)]
-    stockpot.harden(
-        method, network(given.width), data, epochs=1 + given.epochs, batch_size=given.batch,
-        optimizer="sgd", lr=0.01, precision=given.precision, device=given.device,
-        report=lambda *_: ends.append(now(given.device)), **search,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "trained"
+        stockpot.harden(
+            method, network(given.width), data, epochs=1 + given.epochs, batch_size=given.batch,
+            optimizer="sgd", lr=0.01, precision=given.precision, device=given.device, out=out,
+            report=lambda *_: ends.append(now(given.device)), **search,
+        )  # fmt: skip
+        stages = recorded_stages(out)
     each = [later - sooner for sooner, later in pairwise(ends)]
-    return 1000 * min(each[1:]) / given.steps
+    return 1000 * min(each[1:]) / given.steps, stages
 
 
 def bare(given: argparse.Namespace, data: Dataset) -> tuple[float, float]:
@@ -122,13 +128,15 @@ def main() -> None:
           f"torch {torch.__version__}, {torch.get_num_threads()} threads{noted}")  # fmt: skip
     for method in given.method or ["nominal", "adversarial"]:
         before = bare(given, data)
-        ours = step(method, given, data)
+        ours, stages = step(method, given, data)
         one, look = map(min, before, bare(given, data))
         looks = SEARCH * SEARCHES[method]
         floor, told = one + looks * look, f"a bare step {one:.2f}"
         told += f" and {looks} bare passes of {look:.2f}" if looks else ""
         print(f"stockpot.harden {method:12s} {ours:8.2f} ms a step, {told}: "
               f"{ours / floor:.2f} of the floor", flush=True)  # fmt: skip
+        steps = given.steps * (1 + given.epochs)
+        print_each(stages, steps * floor / 1000, f"floor of all {steps} steps")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -24,8 +22,9 @@ from pathlib import Path
 import torch
 
 import stockpot
+from parts.stages import print_each, profiled_stages
 from parts.tasks import tasks_here
-from parts.watched import STOCKPOT, environment
+from parts.watched import STOCKPOT, watch
 from stockpot.models.load import load_for
 
 MEMBERS = ["clip-cifar10", "clip-mnist", "clip-fashion", "clip-quickdraw", "clip-icons"]
@@ -61,13 +60,11 @@ def main() -> None:
                  *(word for task in tasks for word in ("--data", task)),
                  "--trials", str(given.trials), "--limit", str(given.limit),
                  "--prune", given.prune, "--sampler", given.sampler, "--no-test",
-                 "-o", folder]  # fmt: skip
-        begun = time.perf_counter()
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment())
-        clock = time.perf_counter() - begun
+                 "-o", folder, "--profile", f"{folder}/trace.json"]  # fmt: skip
+        cost = watch(words)
         told = json.loads((Path(folder) / "tune.json").read_text(encoding="utf-8"))
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    work = used.ru_utime + used.ru_stime
+        stages = profiled_stages(Path(folder) / "trace.json")
+    clock, work = cost.seconds, cost.cpu
     least = [min(pair) for pair in zip(before, floor(tasks, given.limit), strict=True)]
     inside = sum(trial["seconds"] for trial in told["trials"])
     print(f"{given.trials} trials of {told['images']:,} images of {', '.join(tasks)}, "
@@ -78,6 +75,7 @@ def main() -> None:
     print(f"floor {least[0]:.1f} s of a clock and {least[1]:.1f} s of a processor for a trial; "
           f"ratio {inside / given.trials / least[0]:.2f} by the clock, "
           f"{work / given.trials / least[1]:.2f} by the processor, start included")  # fmt: skip
+    print_each(stages, least[0] * given.trials, f"floor of {given.trials} trials")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from parts.browser import chromium
+from parts.stages import print_each, profiled_stages
 from parts.watched import STOCKPOT, watch
 from stockpot.results.packed import pack_bits
 from stockpot.results.provenance import provenance
@@ -120,13 +121,16 @@ def main() -> None:
             for seed, model in enumerate(("first", "second"))
         )
         floor = watch([sys.executable, "-c", FLOOR, str(run)])
-        ours = watch([*STOCKPOT, "view", str(run), "-o", str(run / "view")])
+        trace = run / "trace.json"
+        ours = watch([*STOCKPOT, "view", str(run), "-o", str(run / "view"),
+                      "--profile", str(trace)])  # fmt: skip
         page = run / "view" / "index.html"
         whole = sum(file.stat().st_size for file in page.parent.rglob("*") if file.is_file())
         print(f"stockpot view, {options.images:,} images, two models, {size / 1e6:.0f} MB of "
               f"records into a site of {whole / 1e6:.0f} MB: {ours.seconds:.1f} s, "
               f"{ours.cpu:.1f} s of the processor; reading the records {floor.cpu:.1f} s: "
               f"{ours.cpu / floor.cpu:.2f} of the floor", flush=True)  # fmt: skip
+        print_each(profiled_stages(trace), floor.seconds, "floor")
         if browser := chromium():
             for what, seconds in opened(browser, page).items():
                 print(f"{what:45} {seconds:7.2f} s")

@@ -26,6 +26,8 @@ LAYERS = [
         "notebook",
         "registry",
         "remote",
+        "stages",
+        "trace",
         "verbs",
     },
     {"results", "recipe", "charts", "engine"},

@@ -89,6 +89,15 @@ def test_a_benchmark_says_what_it_is_held_against(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_benchmark_tells_where_the_time_went(script: Path) -> None:
+    if script.stem == "corruptions":
+        return  # one call that changes pixels, told by corruption and severity
+    called = {node.func.id for node in ast.walk(ast.parse(script.read_text(encoding="utf-8")))
+              if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
+    assert called & {"print_each", "print_stages"}, "it prints no stages"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_benchmark_needs_no_options(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parse(script, [], monkeypatch)
 

@@ -26,11 +26,13 @@ from torch import Tensor, nn
 
 import stockpot
 from parts.passes_of_an_attack import Bare, bare_passes, share_with_gradient
+from parts.stages import print_each
 from parts.watched import now
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.engine import device_name
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
+from stockpot.stages import timed
 from stockpot.types import ImageSize
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -95,7 +97,9 @@ def against(
     found = {}
     for way, more in ways.items():
         begin = now(images.device.type)
-        result = stockpot.attack(network, images, labels, **whole, **more)
+        with timed() as clock:
+            result = stockpot.attack(network, images, labels, **whole, **more)
+            stages = clock.taken()
         seconds = now(images.device.type) - begin
         passes = int(result.queries.sum())
         floor = bare.seconds(passes, sloped)
@@ -103,11 +107,12 @@ def against(
         show(f"stockpot.attack, {label}, {way}", result.robust, seconds)
         print(f"  {passes:,} passes, {sloped:.0%} with a gradient, take {floor:.2f} s bare: "
               f"{seconds / floor:.2f} of the floor", flush=True)  # fmt: skip
+        print_each(stages, floor, "floor")
         if result.stages:
             stages = {name: int(mask.sum()) for name, mask in result.stages.items()}
             print(f"  standing after each: {stages}, disputed {result.flags.disputed}", flush=True)
     for name, run in peers.items():
-        robust, seconds = timed(run, images, labels)
+        robust, seconds = took(run, images, labels)
         show(f"{label}, {name}", robust, seconds)
         for way, (mask, own) in found.items():
             print(f"  ours {way}: {compared(mask, own, robust, seconds)}", flush=True)
@@ -182,7 +187,7 @@ def standing(network: nn.Module, worst: Tensor, labels: Tensor) -> Tensor:
     return network(worst).argmax(dim=1) == labels
 
 
-def timed(
+def took(
     run: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
 ) -> tuple[Tensor, float]:
     """Who stands, and the seconds that it took."""

@@ -45,7 +45,15 @@ def recorded_stages(folder: Path) -> dict[str, float]:
     return found
 
 
+def profiled_stages(trace: Path) -> dict[str, float]:
+    """Seconds by stage of a command that was given `--profile`."""
+    found: dict[str, float] = json.loads(trace.read_text())["otherData"]["seconds"]
+    return found
+
+
 def print_each(stages: Mapping[str, float], floor: float, name: str) -> None:
     """A line for each stage, as `print_stages` does."""
     for stage, seconds in stages.items():
+        if seconds < 0.005:
+            continue
         print(f"  {stage:12s} {seconds:8.2f} s  {seconds / floor:6.2f} of the {name}")

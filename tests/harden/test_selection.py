@@ -14,7 +14,14 @@ from stockpot.attack.threat import L1, Linf, Threats
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Step, train
-from stockpot.harden.selection import accuracy, deciding, parse_selection, robust_accuracy, scores
+from stockpot.harden.selection import (
+    accuracy,
+    deciding,
+    hold_out,
+    parse_selection,
+    robust_accuracy,
+    scores,
+)
 
 
 class Gentle(ReadsLabel):
@@ -88,3 +95,10 @@ def test_in_l1_an_accelerator_is_never_asked_for_values() -> None:
     pixels = torch.empty(5, 3, 16, 16, device="meta")
     step = steepest("l1", pixels, torch.empty(5, device="meta"))
     assert project("l1", pixels, pixels + step, 12.0).shape == pixels.shape
+
+
+def test_nothing_can_be_held_out_where_each_class_has_one_picture() -> None:
+    data = make_dataset()
+    one_each = data.take([int((data.labels == label).nonzero()[0, 0]) for label in range(4)])
+    with pytest.raises(UserError, match="one each"):
+        hold_out(one_each, 0.5, seed=0)

@@ -45,7 +45,7 @@ def test_a_soup_is_saved_and_loads(two_vits: list[Path], tmp_path: Path) -> None
     assert data["fingerprint"] == make_dataset().fingerprint
     assert details["scores"]["soup"]["value"] == result.accuracy.value
     assert details["selected_on"] == list(result.selected_on)
-    assert set(details["stages"]) <= {"read", "choose", "judge"}
+    assert set(details["stages"]) <= {"load", "choose", "judge", "decode", "score", "other"}
     assert 0 < sum(details["stages"].values()) <= details["seconds"] + 0.02
     assert [path.name for path in out.parent.iterdir()] == ["soup"]
     with pytest.raises(UserError, match="exists already"):

@@ -36,6 +36,8 @@ def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> No
     assert found.test["clean"].value == 1.0
     assert found.test["clean"].n == 30
     assert found.test_looks == 1
+    assert {"merge", "judge"} <= set(found.stages)
+    assert "merge" in (tmp_path / "tune.html").read_text()
     again = toy(tmp_path)  # nothing is left to do, and the test images are left alone
     assert (again.test_looks, told(again)) == (1, told(found))
     assert read_tuning(tmp_path) == again

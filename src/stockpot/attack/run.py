@@ -21,6 +21,7 @@ from stockpot.engine.current import as_current
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
+from stockpot.stages import stage
 from stockpot.types import Norm
 
 
@@ -120,8 +121,10 @@ def attack(
     runs = forward or ("folded" if method == "autoattack" else "plain")
     victim = Victim(model, 1 if eot is None else eot, precision, runs, piece)
     with as_current(pixels.device), evaluation_mode(model):
-        victim.prepare(pixels, images.dtype, copies)
-        clean = victim.exactly().logits(pixels)
+        with stage("make"):
+            victim.prepare(pixels, images.dtype, copies)
+        with stage("forward"):
+            clean = victim.exactly().logits(pixels)
         check_logits(clean, hard)
         correct = predictions(clean) == hard
         task = Task(pixels, hard, image_seeds(seed, pixels), aim, goal, soft)
@@ -129,10 +132,12 @@ def attack(
         part = task.take(rows)
         outcome, disputed = untouched(part), 0
         if len(rows) and aim.radius > 0:
-            outcome = entry.function(victim, part, **settings)
+            with stage("attack"):
+                outcome = entry.function(victim, part, **settings)
             if not victim.exact:
                 outcome, disputed = _verified(entry.function, victim, part, outcome, settings)
-        flags = _flags(victim, pixels, clean, outcome, disputed) if check else Flags()
+        with stage("forward"):
+            flags = _flags(victim, pixels, clean, outcome, disputed) if check else Flags()
     return _result(task, correct, rows, outcome, flags, victim.eot)
 
 
@@ -184,13 +189,15 @@ def _verified(
 ) -> tuple[Outcome, int]:
     """Decide in full precision; where that disagrees, the attack is repeated in full precision."""
     exact = victim.exactly()
-    wrong = predictions(exact.logits(outcome.images)) != task.labels
+    with stage("forward"):
+        wrong = predictions(exact.logits(outcome.images)) != task.labels
     disputed = wrong != outcome.fallen
     again = (outcome.fallen & ~wrong).nonzero()[:, 0]
     images, fallen, loss = outcome.images.clone(), wrong.clone(), outcome.loss.clone()
     queries = outcome.queries + exact.eot
     if len(again):
-        repeat = function(exact, task.take(again), **settings)
+        with stage("attack"):
+            repeat = function(exact, task.take(again), **settings)
         images[again], fallen[again], loss[again] = repeat.images, repeat.fallen, repeat.loss
         queries = queries.index_add(0, again, repeat.queries)
     checked = replace(outcome, images=images, fallen=fallen, loss=loss, queries=queries)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from stockpot.attack.checks.flags import together
 from stockpot.attack.run import AttackResult, attack
-from stockpot.engine.stages import stage
 from stockpot.models.forward.folding import Model
 from stockpot.score.scorer import Scorer
+from stockpot.stages import stage
 
 
 @stage("attack")

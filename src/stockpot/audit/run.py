@@ -16,12 +16,12 @@ from stockpot.audit.judgement import FEWEST, forbidden
 from stockpot.audit.probes import Images, Plan
 from stockpot.audit.subject import Subject, state_of, untouched_copy
 from stockpot.audit.trial import Claim, Point, Trial
-from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.results.schema import Finding, Verdict
 from stockpot.results.trust import worst_of
 from stockpot.score.predictions import predictions
+from stockpot.stages import stage
 from stockpot.types import Norm
 
 
@@ -55,7 +55,6 @@ class Audit:
         return next(each for each in self.findings if each.name == name)
 
 
-@stage("attack")
 def audit(
     model: Model,
     images: Tensor,
@@ -91,7 +90,7 @@ def audit(
     pixels, truth, _ = pixels_and_labels(images, labels)
     if ball.radius == 0:
         raise BadParameterError("eps: a radius of 0 claims nothing that could be audited.")
-    with evaluation_mode(model):
+    with evaluation_mode(model), stage("forward"):
         fresh = untouched_copy(model)
         subject = Subject.of(model, pixels, images.dtype)
         first = subject.logits(pixels)
@@ -127,7 +126,8 @@ def _audited(
         slopes = gradients(subject, asked)
         trial = Trial(subject, asked, claim)
         blind = any(finding.verdict != "cleared" for finding in slopes)
-        findings += [*slopes, *trial.run(blind=blind)]
+        with stage("attack"):
+            findings += [*slopes, *trial.run(blind=blind)]
         robust[rows] = trial.robust
         # A copy that meets them first cannot know them by the originals.
         looked = torch.cat([trial.worst, pixels])

@@ -26,6 +26,7 @@ from stockpot.board.versions import Version, citation, release
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.results.tables import csv_text
+from stockpot.stages import stage
 
 DOCUMENT = "leaderboard.json"
 _OURS = {"boards": "*.html", "models": "*.html", "badges": "*/*.svg"}
@@ -79,32 +80,36 @@ def leaderboard(
         raise UserError(
             f"{site} holds something else than a leaderboard.", hint="Give a new folder."
         )
-    models = gather(folders, index)
-    found = boards(models)
+    with stage("load"):
+        models = gather(folders, index)
+    with stage("score"):
+        found = boards(models)
     if not found:
         raise UserError("none of these results has a score that a board could show.")
     if one_convention:
         refuse_several(found)
-    rows = csv_rows(found)
-    date = max(cell.provenance.created for one in models for cell in one.cells)
-    released = release(site, csv_text(rows), date=date, rows=len(rows), models=len(models))
-    last = released.versions[-1]
-    document = Document(
-        title=title,
-        version=last.version,
-        results=last.file,
-        sha256=last.sha256,
-        date=date,
-        boards=[listed_board(board) for board in found],
-        models=[listed_model(one) for one in models],
-    )
-    authors = list(dict.fromkeys(name for one in models for name in one.authors))
-    files = _pages(title, found, models) | released.files
-    files["leaderboard.schema.json"] = schema_text()
-    files["CITATION.cff"] = citation(title, last, authors, url)
-    files["index.html"] = index_page(title, found, models, released.versions)
-    _write(site, files)
-    write_atomic(site / DOCUMENT, document.model_dump_json(indent=1) + "\n")
+    with stage("make"):
+        rows = csv_rows(found)
+        date = max(cell.provenance.created for one in models for cell in one.cells)
+        released = release(site, csv_text(rows), date=date, rows=len(rows), models=len(models))
+        last = released.versions[-1]
+        document = Document(
+            title=title,
+            version=last.version,
+            results=last.file,
+            sha256=last.sha256,
+            date=date,
+            boards=[listed_board(board) for board in found],
+            models=[listed_model(one) for one in models],
+        )
+        authors = list(dict.fromkeys(name for one in models for name in one.authors))
+        files = _pages(title, found, models) | released.files
+        files["leaderboard.schema.json"] = schema_text()
+        files["CITATION.cff"] = citation(title, last, authors, url)
+        files["index.html"] = index_page(title, found, models, released.versions)
+    with stage("write"):
+        _write(site, files)
+        write_atomic(site / DOCUMENT, document.model_dump_json(indent=1) + "\n")
     return Site(site, found, models, last)
 
 

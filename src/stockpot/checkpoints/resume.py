@@ -17,8 +17,10 @@ import torch
 from stockpot.checkpoints.state_dict import read_torch_file
 from stockpot.errors import BadCheckpointError
 from stockpot.files import write_atomic
+from stockpot.stages import stage
 
 
+@stage("write")
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain values in torch's format."""
     buffer = io.BytesIO()

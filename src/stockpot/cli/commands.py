@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from stockpot.cli.profile import with_profile
+
 _MAKING = (
     *("init", "run", "fuse", "similarity", "advise", "harden", "season", "tune", "measure", "card"),
     *("attack", "audit", "explain", "corrupt", "report", "view", "figures", "leaderboard"),
@@ -20,6 +22,8 @@ _MAKING = (
 )
 _JUDGING = ("compare", "check", "choose", "transfer", "sign", "verify", "serve")
 _ASKING = ("list", "show", "validate", "doctor")
+_UNTIMED = (*_ASKING, "corrupt")
+"""Without `--profile FILE`; a corruption's `--profile` says whose constants it has."""
 _GROUPS = ("data", "results", "runs")
 _MODULES = {"list": "listing"}
 """Modules of another name than their command."""
@@ -57,5 +61,6 @@ def _built(name: str) -> Any:
     if name in _GROUPS:
         alone.add_typer(module.app, name=name)
     else:
-        alone.command(name, epilog=module.EXAMPLES)(module.command)
+        command = module.command if name in _UNTIMED else with_profile(module.command)
+        alone.command(name, epilog=module.EXAMPLES)(command)
     return typer.main.get_group(alone).commands[name]

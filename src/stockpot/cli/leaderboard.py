@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import ReadIndex, examples
+from stockpot.stages import stage
 
 NAME = "leaderboard"
 EXAMPLES = examples(
@@ -61,7 +62,8 @@ def command(
         return
     if out is None:
         raise typer.BadParameter("give the folder of the site: -o SITE.")
-    from stockpot.board.site import leaderboard
+    with stage("start"):
+        from stockpot.board.site import leaderboard
 
     if index:
         from stockpot.cli.results import warn_if_behind

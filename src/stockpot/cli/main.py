@@ -23,9 +23,9 @@ from stockpot.cli.commands import Root
 from stockpot.cli.options import examples
 from stockpot.engine import keep_freed_memory
 from stockpot.engine.interrupt import Interrupted, listen
-from stockpot.engine.stages import process_age, timed
 from stockpot.errors import LONGEST, PartialResultsError, UserError, printable, shortened
 from stockpot.files import tells_full_disk
+from stockpot.stages import process_age, timed
 
 app = typer.Typer(
     cls=Root, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False

@@ -11,6 +11,7 @@ from stockpot.cli.beginning import has_begun, settled
 from stockpot.cli.options import (
     AsJson,
     BatchSize,
+    CheckFiles,
     Compile,
     DataOptions,
     Device,
@@ -27,11 +28,10 @@ from stockpot.cli.options import (
     examples,
     library_defaults,
 )
-from stockpot.cli.profile import CheckFiles, Profile, profiled
 from stockpot.cli.reading import read_ahead
 from stockpot.engine.interrupt import telling
-from stockpot.engine.stages import stage
 from stockpot.remote.address import shown
+from stockpot.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.types import PrecisionChoice
@@ -83,7 +83,6 @@ def command(
     to: To = None,
     index: Index = "",
     as_json: AsJson = False,
-    profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
     """Measure models, print the scores and (with -o) save them.
@@ -100,13 +99,14 @@ def command(
         from stockpot.cli.console import ImageProgress, say_where
         from stockpot.cli.options import key_values, named
         from stockpot.cli.scores import print_scores
+        from stockpot.datasets.stream.file_check import reading_again
         from stockpot.measure.run import measure
 
         settled()
     options = {"split": split, "limit": limit, **key_values(data_option, "-d")}
     say_where(device, precision, compiled)
     progress = ImageProgress(out)
-    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
+    with reading_again(check_files), telling(progress.saved), progress:
         results = measure(
             named(models, "model"),
             _with_params(measures, key_values(params, "-p")),

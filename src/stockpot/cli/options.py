@@ -74,6 +74,13 @@ ReadIndex = Annotated[
         help="Read results from this index: a SQLite file, or postgresql://user@host/database.",
     ),
 ]
+CheckFiles = Annotated[
+    bool,
+    typer.Option(
+        "--check-files",
+        help="Read every picture again instead of knowing it by inode, size and time.",
+    ),
+]
 Compile = Annotated[
     bool, typer.Option("--compile", help="Compile the network first; pays for many images.")
 ]

@@ -1,13 +1,16 @@
-"""Options of commands that take long: where their time went, and whether files are read again."""
+"""`--profile FILE`, which every command takes that works for a while: where its time went."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from stockpot.stages import timed
 
 Profile = Annotated[
     Path | None,
@@ -16,24 +19,27 @@ Profile = Annotated[
         help="Write where the time went as a trace for ui.perfetto.dev or chrome://tracing.",
     ),
 ]
-CheckFiles = Annotated[
-    bool,
-    typer.Option(
-        "--check-files",
-        help="Read every picture again instead of knowing it by inode, size and time.",
-    ),
-]
 
 
-@contextmanager
-def profiled(path: Path | None, *, check_files: bool) -> Iterator[None]:
-    """Run a command under a clock; the trace is written also where it fails."""
-    from stockpot.datasets.stream.file_check import reading_again
-    from stockpot.engine.stages import timed, write_trace
+def with_profile(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with that option; the trace is written also where it fails."""
 
-    with timed(keep=path is not None) as clock, reading_again(check_files):
-        try:
-            yield
-        finally:
-            if path is not None:
-                typer.echo(f"trace: {write_trace(clock, path)}", err=True)
+    @functools.wraps(command)
+    def run(*, profile: Path | None = None, **given: Any) -> None:
+        with timed(keep=profile is not None) as clock:
+            try:
+                command(**given)
+            finally:
+                if profile is not None:
+                    from stockpot.trace import write_trace
+
+                    typer.echo(f"trace: {write_trace(clock.trace(), profile)}", err=True)
+
+    asked = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter(
+        "profile", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Profile
+    )
+    run.__signature__ = asked.replace(  # type: ignore[attr-defined]
+        parameters=[*asked.parameters.values(), option]
+    )
+    return run

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stockpot.cli.options import examples
+from stockpot.cli.profile import with_profile
 from stockpot.remote.address import address
 
 DEFAULT = "runs/index.db"  # as `open_index` has it, whose room imports numpy
@@ -49,6 +50,7 @@ class Format(StrEnum):
         "stockpot results index --check",
     ),
 )
+@with_profile
 def index_(
     folders: Annotated[
         list[Path] | None,
@@ -100,6 +102,7 @@ def index_(
         'stockpot results query "SELECT model, max(value) FROM results GROUP BY model"',
     ),
 )
+@with_profile
 def query(
     asked: Annotated[
         list[str] | None,

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stockpot.cli.options import EngineName, EngineOptions, Index, To, engine_choice, examples
-from stockpot.cli.profile import CheckFiles, Profile, profiled
+from stockpot.cli.options import (
+    CheckFiles,
+    EngineName,
+    EngineOptions,
+    Index,
+    To,
+    engine_choice,
+    examples,
+)
 from stockpot.engine.interrupt import telling
-from stockpot.engine.stages import stage
 from stockpot.remote.address import shown
+from stockpot.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.fuse.similarity import SimilarityReport
@@ -49,7 +56,6 @@ def command(
     engine_option: EngineOptions = None,
     to: To = None,
     index: Index = "",
-    profile: Profile = None,
     check_files: CheckFiles = False,
 ) -> None:
     """Follow a recipe: make models, measure them, write the report.
@@ -60,6 +66,7 @@ def command(
     with stage("start"):
         from stockpot.cli.console import ImageProgress, err, say_where
         from stockpot.cli.scores import print_scores
+        from stockpot.datasets.stream.file_check import reading_again
         from stockpot.engine.choice import checked_engine
         from stockpot.run.follow import folder_of, read, run
 
@@ -73,7 +80,7 @@ def command(
     recipe_says = file.recipe
     say_where(recipe_says.device, recipe_says.precision, recipe_says.compile)
     progress = ImageProgress(folder_of(file, out))
-    with profiled(profile, check_files=check_files), telling(progress.saved), progress:
+    with reading_again(check_files), telling(progress.saved), progress:
         came = run(
             file, out=out, engine=place, fresh=fresh,
             progress=progress, say=err.print, done=progress.finished, to=to, index=index,

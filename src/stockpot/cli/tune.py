@@ -17,6 +17,7 @@ from stockpot.cli.options import (
     examples,
     library_defaults,
 )
+from stockpot.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.results.tuning import TuneResult
@@ -113,10 +114,11 @@ def command(
     Several of the same command may run at once and share the work; a stopped one goes on. OUT holds
     the chosen model, tune.json, and the page tune.html, which follows the search.
     """
-    from stockpot.cli.console import ImageProgress
-    from stockpot.cli.options import key_values, named, nested
-    from stockpot.errors import BadParameterError
-    from stockpot.tune.run import tune
+    with stage("start"):
+        from stockpot.cli.console import ImageProgress
+        from stockpot.cli.options import key_values, named, nested
+        from stockpot.errors import BadParameterError
+        from stockpot.tune.run import tune
 
     ranges: dict[str, str] = {}
     for pair in space or ():

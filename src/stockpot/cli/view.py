@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stockpot.cli.options import DataOptions, Split, examples
+from stockpot.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.measure.samples.pictures import DatasetPictures
@@ -48,12 +49,13 @@ def command(
     It is a folder of static files; open its index.html. Predictions and labels come from runs that
     were measured with --log-samples; other results still tell which images were right.
     """
-    from stockpot.cli.options import key_values
-    from stockpot.datasets.load import load_dataset
-    from stockpot.remote.working_copy import run_copies
-    from stockpot.report.viewer.site import Limits, no_pictures, write_site
-    from stockpot.results.samples import DataSource
-    from stockpot.results.store import result_files
+    with stage("start"):
+        from stockpot.cli.options import key_values
+        from stockpot.datasets.load import load_dataset
+        from stockpot.remote.working_copy import run_copies
+        from stockpot.report.viewer.site import Limits, no_pictures, write_site
+        from stockpot.results.samples import DataSource
+        from stockpot.results.store import result_files
 
     given = None
     if data is not None:

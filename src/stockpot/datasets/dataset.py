@@ -20,8 +20,8 @@ from torch import Tensor
 from stockpot.datasets.stream.geometry import Fit
 from stockpot.datasets.stream.transfer import all_moved
 from stockpot.datasets.words.words import Words
-from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError, BadParameterError
+from stockpot.stages import waited
 
 ACCEPTED = "accepted"
 """The column of all classes that are right for a picture, by number with spaces between; data
@@ -202,11 +202,7 @@ class Dataset:
     ) -> Iterator[tuple[Batch, ...]]:
         start = 0
         there = source if device is None else all_moved(source, device)
-        while True:
-            with stage("decode"):
-                found = next(there, None)
-            if found is None:
-                return
+        for found in waited("decode", there):
             rows = torch.arange(start, start + len(found[0]))
             start += len(rows)
             yield tuple(Batch(images, self.labels[rows], rows) for images in found)

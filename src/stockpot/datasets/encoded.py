@@ -22,9 +22,9 @@ from stockpot.datasets.stream.decoded import DECODED, Pixels, fit_key
 from stockpot.datasets.stream.geometry import Fit, told
 from stockpot.datasets.stream.joined import Joined
 from stockpot.engine.cores import usable_cores
-from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
 from stockpot.foreign import reason
+from stockpot.stages import stage
 
 CHUNK = 16
 """Pictures per task: enough that handing tasks over costs little beside decoding."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from stockpot.datasets.dataset import Images, TensorImages
 from stockpot.datasets.stream.geometry import Fit
 from stockpot.datasets.stream.transfer import moved
+from stockpot.stages import waited
 
 RESIDENT = 2 * 2**30
 """The most bytes of one set that are held; also the most that are decoded ahead for a block."""
@@ -83,6 +84,9 @@ class Feed:
 
     def batches(self, size: int, order: Tensor | None = None) -> Iterator[Tensor]:
         """Batches on the device: all pictures in their order, or those rows in that order."""
+        return waited("decode", self._batches(size, order))
+
+    def _batches(self, size: int, order: Tensor | None) -> Iterator[Tensor]:
         count = len(self) if order is None else len(order)
         if not count:
             return

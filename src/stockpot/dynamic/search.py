@@ -16,10 +16,10 @@ from stockpot.attack.draws import normal
 from stockpot.dynamic.climb import Climb
 from stockpot.dynamic.grid import on_its_grid
 from stockpot.dynamic.task import Task
-from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.models.forward.memory import Halving
 from stockpot.score.scorer import Model
+from stockpot.stages import stage
 from stockpot.types import ImageSize
 
 _PLACE = 0x464D52  # tells the search's draws from those of other users of a seed

@@ -18,7 +18,6 @@ from stockpot.checkpoints.hashes import FileHashes
 from stockpot.checkpoints.layouts import is_batch_norm_statistic
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.source import Source, TensorInfo
-from stockpot.engine.laps import Laps
 from stockpot.errors import BadParameterError
 from stockpot.fuse.as_lora import check_as_lora, write_adapters
 from stockpot.fuse.finite import check_merged, written
@@ -43,18 +42,27 @@ from stockpot.lock import held_alone, lock_of
 from stockpot.models.modules.ensemble import write_ensemble
 from stockpot.models.modules.folder import Module, write_module
 from stockpot.pool.batch_norm import is_sound, is_variance, sound
+from stockpot.stages import Spent, stage
 
 
 def execute(
-    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None, spent: Spent
 ) -> Path | dict[str, Any]:
-    """Fuse; into memory as label -> weights, or into the folder `out`, once."""
+    """Fuse; into memory as label -> weights, or into the folder `out`, once.
+
+    Args:
+        request: what is asked for.
+        job: the same, made ready.
+        out: the folder.
+        hashes: of the files that are read, for the records.
+        spent: since when the records tell the time.
+    """
     if out is None:
-        return _execute(request, job, None, hashes)
+        return _execute(request, job, None, hashes, spent)
     with held_alone(lock_of(out), out):
         if _is_made(request, out, hashes):
             return out
-        return _execute(request, job, out, hashes)
+        return _execute(request, job, out, hashes, spent)
 
 
 def _is_made(request: Request, out: Path, hashes: FileHashes | None) -> bool:
@@ -77,9 +85,8 @@ def _remove_bookmarks(request: Request, out: Path) -> None:
 
 
 def _execute(
-    request: Request, job: Job, out: Path | None, hashes: FileHashes | None
+    request: Request, job: Job, out: Path | None, hashes: FileHashes | None, spent: Spent
 ) -> Path | dict[str, Any]:
-    laps = Laps()
     modules: dict[str, Module] = {}
     check_as_lora(request, job)
     if out is None and request.options.as_lora is not None:
@@ -90,7 +97,7 @@ def _execute(
     if out is None and anew:
         # The fused model has to be run, and models are run from folders.
         with TemporaryDirectory() as place:
-            _execute(request, job, Path(place) / "model", hashes)
+            _execute(request, job, Path(place) / "model", hashes, spent)
             return _read_back(request, job, Path(place) / "model")
     if request.tasks is not None and (job.learns or anew):
         request = replace(request, tasks=request_data(request))  # read once
@@ -114,14 +121,15 @@ def _execute(
             )
         if out is not None:
             check_free(out)
-        job, modules = learn(request, job, out, hashes)
-        laps.end("learn")
+        with stage("learn"):
+            job, modules = learn(request, job, out, hashes)
     elif request.tasks is not None and not anew:
         raise BadParameterError(f"{request.method}: uses no data, but tasks were given.")
     models = [model for label in job.of for model in job.models(label)]
     if out is None:
         memory = MemorySink({model: job.infos_of(model) for model in models})
-        _stream(job, memory, request.method, laps)
+        with stage("merge"):
+            _stream(job, memory, request.method)
         return _in_memory(request, job, memory.weights)
     small = any(job.small(number) for number in range(len(job.fusers)))
     if small:
@@ -133,28 +141,27 @@ def _execute(
         for model in models:
             (folder / model).mkdir(parents=True, exist_ok=True)
         folders = {model: folder / model for model in models}
-        with hashes.following() if hashes else nullcontext():
+        with hashes.following() if hashes else nullcontext(), stage("merge"):
             if small:
                 told = write_small(request, job, folder)
             else:
                 with closing(FolderSink(folders, infos, max_shard)) as sink:
-                    _stream(job, sink, request.method, laps)
+                    _stream(job, sink, request.method)
                 told = {}
-        laps.end("merge")
-        write_companions(job, request.options, folder)
-        details = recompute_folders(request, job, folders) if anew else told
-        for model, found in write_adapters(request, folders).items():
-            details[model] = {**details.get(model, {}), **found}
-        for label, settings in job.together.items():
-            write_ensemble(folder / label, job.members, settings)
-        for label, module in modules.items():
-            for name, values in module.tensors.items():
-                check_merged(values, name, request.method)
-            write_module(folder / label, module)
-        laps.end("finish")
-        records = request_records(request, hashes.result() if hashes else None)
-        laps.end("hash")
-        taken = laps.told()
+        with stage("write"):
+            write_companions(job, request.options, folder)
+            details = recompute_folders(request, job, folders) if anew else told
+            for model, found in write_adapters(request, folders).items():
+                details[model] = {**details.get(model, {}), **found}
+            for label, settings in job.together.items():
+                write_ensemble(folder / label, job.members, settings)
+            for label, module in modules.items():
+                for name, values in module.tensors.items():
+                    check_merged(values, name, request.method)
+                write_module(folder / label, module)
+        with stage("hash"):
+            records = request_records(request, hashes.result() if hashes else None)
+        taken = spent.told()
         details = {model: {**details.get(model, {}), **taken} for model in models}
         write_records(job, request.options, folder, records, details, seen_by(request))
     if learns:
@@ -162,13 +169,13 @@ def _execute(
     return out
 
 
-def _stream(job: Job, sink: Sink, method: str, laps: Laps) -> None:
+def _stream(job: Job, sink: Sink, method: str) -> None:
     stream = job.stream
     alignment = stream.alignment
     rows = [row for row in alignment.rows if not is_batch_norm_statistic(row.name)]
     fusers = [fuser for fuser in job.fusers if not isinstance(fuser, DataFuser | ModuleFuser)]
-    ready = stream.prepare(fusers, rows or alignment.rows)
-    laps.end("look")
+    with stage("look"):
+        ready = stream.prepare(fusers, rows or alignment.rows)
     same = any(getattr(f, "keeps_equal", False) for f in ready) and _all_equal(stream)
     aliases: dict[str, list[str]] = {}
     for alias, name in alignment.tied.items():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from stockpot.checkpoints.hashes import FileHashes
 from stockpot.errors import BadParameterError
 from stockpot.fuse.request import Request, make_request, split_options
+from stockpot.stages import Spent, stage, timed
 
 if TYPE_CHECKING:
     from stockpot.fuse.cost import Plan
@@ -73,11 +74,7 @@ def fuse(
     """
     options, params = split_options(settings)
     request = make_request(method, members, base, tasks, options, {"": params}, progress)
-    with _hashing(request, wanted=out is not None) as hashes:
-        from stockpot.fuse.execute import execute
-        from stockpot.fuse.job import prepare
-
-        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
+    results = _fused(request, Path(out) if out is not None else None)
     return results if isinstance(results, Path) else results[""]
 
 
@@ -114,11 +111,7 @@ def sweep(
     options, params = split_options(settings)
     points = {f"{key}={value}": {**params, key: value} for value in values}
     request = make_request(method, members, base, tasks, options, points, progress)
-    with _hashing(request, wanted=out is not None) as hashes:
-        from stockpot.fuse.execute import execute
-        from stockpot.fuse.job import prepare
-
-        results = execute(request, prepare(request), Path(out) if out is not None else None, hashes)
+    results = _fused(request, Path(out) if out is not None else None)
     if isinstance(results, Path):
         return {label: results / label for label in points}
     return results
@@ -139,6 +132,19 @@ def plan(
     from stockpot.fuse.job import prepare
 
     return plan_job(request, prepare(request))
+
+
+@timed()
+def _fused(request: Request, out: Path | None) -> Path | dict[str, Any]:
+    spent = Spent()
+    with _hashing(request, wanted=out is not None) as hashes:
+        with stage("start"):
+            from stockpot.fuse.execute import execute
+            from stockpot.fuse.job import prepare
+
+        with stage("load"):
+            job = prepare(request)
+        return execute(request, job, out, hashes, spent)
 
 
 @contextmanager

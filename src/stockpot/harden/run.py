@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -45,8 +44,10 @@ from stockpot.models.load import load_for, words_for
 from stockpot.models.own_words import write_own_words
 from stockpot.registry import Entry
 from stockpot.results.provenance import provenance
+from stockpot.stages import Spent, stage, timed
 
 
+@timed()
 def harden(
     method: str,
     model: str | Path | Classifier,
@@ -105,39 +106,40 @@ def _train(
     command: str | None,
     params: Mapping[str, Any],
 ) -> Classifier:
+    spent = Spent()
     own, common = split_params(method, params)
     entry = hardeners.get(method)
     if is_first():
         warn_if_emulated(common["precision"], device)
     if shard:
         _check_shards(entry)
-    objective = entry(**own)
-    defence = training_defence(model, defend)
-    images, held_out = training_data(data), validation_data(validation)
     target = Path(out) if out else None
-    # Before the training: a classifier in memory is trained in place.
-    record = (
-        hardening_record(method, model, images, validation=held_out, defend=defence, **params)
-        if target
-        else None
-    )
-    if target and record and is_made(target, record):
-        trained = load_for(target, images, prompts=images.prompts, device=device)
-        if isinstance(model, Classifier):
-            model.load_state_dict(trained.state_dict())
-        return behind(trained, defence)
-    # In shards it goes to the device block by block.
-    at = torch.device("cpu") if shard else device
-    classifier = load_for(model, images, prompts=images.prompts, device=at)
-    if entry.tags.head == "trained":
-        with_trained_head(classifier)
-    both_towers = entry.tags.towers == "both"
-    if both_towers:
-        dual_encoder(classifier).train_both_towers()
-    seen_by = behind(classifier, defence)
+    with stage("load"):
+        objective = entry(**own)
+        defence = training_defence(model, defend)
+        images, held_out = training_data(data), validation_data(validation)
+        # Before the training: a classifier in memory is trained in place.
+        record = (
+            hardening_record(method, model, images, validation=held_out, defend=defence, **params)
+            if target
+            else None
+        )
+        if target and record and is_made(target, record):
+            trained = load_for(target, images, prompts=images.prompts, device=device)
+            if isinstance(model, Classifier):
+                model.load_state_dict(trained.state_dict())
+            return behind(trained, defence)
+        # In shards it goes to the device block by block.
+        at = torch.device("cpu") if shard else device
+        classifier = load_for(model, images, prompts=images.prompts, device=at)
+        if entry.tags.head == "trained":
+            with_trained_head(classifier)
+        both_towers = entry.tags.towers == "both"
+        if both_towers:
+            dual_encoder(classifier).train_both_towers()
+        seen_by = behind(classifier, defence)
     work = state_folder(target) if target else None
-    start = time.perf_counter()
-    with fast_layout(classifier, classifier.device), held_back():
+    with fast_layout(classifier, classifier.device), held_back(), stage("learn"):
         working = in_shards(seen_by, device) if shard else seen_by
         seen = train(
             working,
@@ -169,7 +171,7 @@ def _train(
             "data": {"name": images.name, "split": images.split, "n": len(images)}
             | {"fingerprint": images.fingerprint},
             "seen": seen,
-            "seconds": round(time.perf_counter() - start, 1),
+            **spent.told(),
         }
         versions = provenance(device_name(device)).model_dump()
         made = record.model_copy(update={"details": details, "versions": versions})

@@ -20,6 +20,7 @@ from stockpot.harden.many.processes import rank, sum_of, workers
 from stockpot.harden.many.sharded import is_in_shards
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.scorer import scorer_for
+from stockpot.stages import stage
 
 ACCURACY = "accuracy"
 _STEPS = 10
@@ -35,6 +36,7 @@ def parse_selection(select: str) -> Threats | None:
         raise BadParameterError(f"select: accuracy, or threats: {problem.message}") from problem
 
 
+@stage("judge")
 def scores(
     model: Classifier, data: Dataset, select: str, precision: Precision = "fp32"
 ) -> dict[str, float]:
@@ -110,4 +112,10 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
         members = order[labels == label]
         count = max(1, round(share * len(members))) if len(members) > 1 else 0
         chosen[members[:count]] = True
+    if not bool(chosen.any()):
+        raise BadParameterError(
+            f"holdout: expected a class with two pictures or more, got {len(data)} pictures of "
+            f"{len(data.classes)} classes with one each.",
+            hint="Give validation data, or more pictures.",
+        )
     return data.take((~chosen).nonzero()[:, 0]), data.take(chosen.nonzero()[:, 0])

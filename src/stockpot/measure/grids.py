@@ -26,7 +26,6 @@ from stockpot.corrupt.weather.frost import Overlays
 from stockpot.datasets.corrupted.stored import CorruptionSet
 from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.stream.transfer import moved
-from stockpot.engine.stages import stage
 from stockpot.measure.corruption_scores import Cell, Grid
 from stockpot.measure.measurement import Context, recall_passes, span, told_of
 from stockpot.measure.parts import Part, Piece, Since, as_range, seen_again, window
@@ -40,6 +39,7 @@ from stockpot.results.resamples import draw_ahead
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import watching
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.stages import stage
 from stockpot.types import ImageSize
 
 ROOM = 2**28

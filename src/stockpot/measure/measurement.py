@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset
-from stockpot.engine.stages import stage
 from stockpot.measure.parts import (
     Piece,
     Pieces,
@@ -35,6 +34,7 @@ from stockpot.results.statistics import Interval, share_interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.predictions import Watch, watching
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.stages import stage
 
 Flags = NDArray[np.bool_]
 

@@ -16,7 +16,6 @@ from stockpot.datasets.stream import processes
 from stockpot.engine import pick_device
 from stockpot.engine.choice import EngineChoice, chosen_engine, engine_name
 from stockpot.engine.gpu_start import load_libraries
-from stockpot.engine.stages import stage, timed
 from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.cells import Cell
 from stockpot.measure.failures import raise_failures
@@ -44,6 +43,7 @@ from stockpot.results.provenance import ask_ahead
 from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
+from stockpot.stages import stage, timed
 from stockpot.types import BatchSize, PrecisionChoice
 
 Done = Callable[[CellResult, int, int], None]

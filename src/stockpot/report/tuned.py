@@ -15,6 +15,7 @@ from markupsafe import Markup
 from stockpot.charts import Axes, Canvas, ticks
 from stockpot.files import write_atomic
 from stockpot.report.design import Cell, Column, render_page, table
+from stockpot.report.sections.stages import in_words
 from stockpot.results.tuning import TunedObjective, TunedTrial, TuneResult
 
 _STATES = {"complete": "", "pruned": "given up early", "failed": "failed"}
@@ -43,7 +44,7 @@ def render_tuning(result: TuneResult) -> str:
     left = len(result.trials) - len(done)
     facts = [count, f"{left} given up or failed" if left else "",
              f"{result.images:,} validation images", f"sampler {result.sampler}",
-             f"prune {result.prune}", f"seed {result.seed}"]  # fmt: skip
+             f"prune {result.prune}", f"seed {result.seed}", in_words(result.stages)]  # fmt: skip
     names = ", ".join(one.name for one in result.objectives)
     chosen = None if result.chosen is None else result.trial(result.chosen)
     return render_page(

@@ -89,6 +89,10 @@ class TuneResult(_Plain):
     test: dict[str, TunedScore] = Field(default_factory=dict)
     test_looks: int = Field(0, description="How many choices have been scored on test images.")
     notes: list[str] = Field(default_factory=list)
+    stages: dict[str, float] = Field(
+        default_factory=dict,
+        description="Seconds by stage of the process that ended the search, or wrote this so far.",
+    )
 
     def trial(self, number: int) -> TunedTrial:
         """A trial by its number."""

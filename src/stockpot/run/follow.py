@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import yaml
 
 from stockpot.engine.choice import EngineChoice, checked_engine
-from stockpot.engine.stages import stage, timed
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
@@ -31,6 +30,7 @@ from stockpot.run.pictures import pictures_of
 from stockpot.run.places import beside
 from stockpot.run.plan import cells_of, checkpoint, model_spec
 from stockpot.run.survey import Survey, cell_files, survey
+from stockpot.stages import stage, timed
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from stockpot.checkpoints.seen import Seen
 from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
-from stockpot.engine.laps import Laps
 from stockpot.errors import BadParameterError
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.fingerprint import fingerprint_tensors
@@ -47,9 +46,11 @@ from stockpot.season.record import (
 )
 from stockpot.season.seasoned import Seasoned, accuracy_score
 from stockpot.season.shots import Shots, read_shots
+from stockpot.stages import Spent, stage, timed
 from stockpot.types import PrecisionChoice
 
 
+@timed()
 def season(
     method: str,
     members: Sequence[Member] | Mapping[str, Member],
@@ -103,6 +104,7 @@ def season(
             Descents on weights are made in full precision, and attacks decided in it.
         params: the method's own parameters.
     """
+    spent = Spent()
     entry = seasoners.get(method)
     chosen = entry.validate(params)
     if batch_size < 1 or protocol not in ("holdout", "leaky"):
@@ -114,18 +116,18 @@ def season(
     place = pick_device(device)
     forward = chosen_forward(precision, False, place)
     warn_if_emulated(forward.precision, place)
-    images = seasoning_data(data)
-    labelled = source_data(source) if source is not None else None
-    asked = seasoning_record(
-        method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
-        batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space,
-        precision=precision, **params,
-    )  # fmt: skip
-    if out:
-        is_made(Path(out), asked)  # something else there is complained of before the work
-    rows, others = draw(images, shots, seed)
-    laps = Laps()
-    pool = read_pool(members, place, data=images)
+    with stage("load"):
+        images = seasoning_data(data)
+        labelled = source_data(source) if source is not None else None
+        asked = seasoning_record(
+            method, members, images, source=labelled, shots=shots, protocol=protocol, seed=seed,
+            batch_size=batch_size, bn=bn, bn_images=bn_images, class_space=class_space,
+            precision=precision, **params,
+        )  # fmt: skip
+        if out:
+            is_made(Path(out), asked)  # something else there is complained of before the work
+        rows, others = draw(images, shots, seed)
+        pool = read_pool(members, place, data=images)
 
     def read(part: Dataset) -> Shots:
         space = settled_space(class_space, part.name)
@@ -133,45 +135,47 @@ def season(
             part, pool.model, device=place, batch_size=batch_size, space=space, forward=forward
         )
 
-    known = read(labelled) if labelled else None
-    seen = read(images.take(rows))
-    pool.statistics, treated = _statistics(rule, known, seen)
+    with stage("load"):
+        known = read(labelled) if labelled else None
+        seen = read(images.take(rows))
+        pool.statistics, treated = _statistics(rule, known, seen)
     context = Context(seed, batch_size, known, progress)
-    laps.end("read")
     condition: dict[str, str] = {"protocol": protocol}
     clean = None
     with watching(pool.model) as watch:
-        choice: Choice = entry(pool, seen, context, **chosen)
-        laps.end("choose")
-        judged = images.take(others) if protocol == "holdout" else images
-        scored = read(judged)
-        found = answers(pool, choice.weights, scored, context.told("scoring"))
-        if choice.under:
-            clean = accuracy_score(found.soup, scored.groups, **condition)
-            found = choice.under.answers(
-                pool, choice.weights, scored, context.told("scoring under attack")
-            )
-            condition["threats"] = str(choice.under)
-        matrix = choice.matrix
-        if full_matrix and matrix is not None:
-            judge = choice.under.matrix if choice.under else evaluate
-            told = context.told("trying soups on all images")
-            matrix = judge(pool, torch.from_numpy(matrix.weights), read(images), told)
-    model = pool.load(choice.weights)
-    accuracy, together = (
-        accuracy_score(flags, scored.groups, **condition) for flags in (found.soup, found.ensemble)
-    )
-    by_member = {
-        name: accuracy_score(flags, scored.groups, **condition)
-        for name, flags in zip(pool.members, found.members, strict=True)
-    }
-    parents = reduce(operator.or_, map(seen_of, by_name(members).values()), Seen())
-    # Equal weights and a given alpha need no look at the images.
-    looked = choice.images > 0 or rule.get("bn_images") == "target"
-    used = seen_in("seasoning", images.take(rows)) if looked else Seen()
-    if labelled is not None:
-        used |= seen_in("seasoning", labelled)
-    laps.end("judge")
+        with stage("choose"):
+            choice: Choice = entry(pool, seen, context, **chosen)
+        with stage("judge"):
+            judged = images.take(others) if protocol == "holdout" else images
+            scored = read(judged)
+            found = answers(pool, choice.weights, scored, context.told("scoring"))
+            if choice.under:
+                clean = accuracy_score(found.soup, scored.groups, **condition)
+                found = choice.under.answers(
+                    pool, choice.weights, scored, context.told("scoring under attack")
+                )
+                condition["threats"] = str(choice.under)
+            matrix = choice.matrix
+            if full_matrix and matrix is not None:
+                judge = choice.under.matrix if choice.under else evaluate
+                told = context.told("trying soups on all images")
+                matrix = judge(pool, torch.from_numpy(matrix.weights), read(images), told)
+    with stage("score"):
+        model = pool.load(choice.weights)
+        accuracy, together = (
+            accuracy_score(flags, scored.groups, **condition)
+            for flags in (found.soup, found.ensemble)
+        )
+        by_member = {
+            name: accuracy_score(flags, scored.groups, **condition)
+            for name, flags in zip(pool.members, found.members, strict=True)
+        }
+        parents = reduce(operator.or_, map(seen_of, by_name(members).values()), Seen())
+        # Equal weights and a given alpha need no look at the images.
+        looked = choice.images > 0 or rule.get("bn_images") == "target"
+        used = seen_in("seasoning", images.take(rows)) if looked else Seen()
+        if labelled is not None:
+            used |= seen_in("seasoning", labelled)
     weights = choice.per_member(pool)
     per_tensor = _per_tensor(pool, choice.weights)
     details = {
@@ -194,7 +198,7 @@ def season(
             **({NON_FINITE: watch.note} if watch.broken else {}),
             **_seen_before(parents, judged),
         },
-        **laps.told(),
+        **spent.told(),
         "fingerprint": fingerprint_tensors(model.state_dict().items()),
     }
     versions = provenance(device_name(place)).model_dump()

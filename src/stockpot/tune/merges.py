@@ -27,6 +27,7 @@ from stockpot.fuse.run import fuse
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for, words_for
 from stockpot.models.zero_shot import ZeroShotNetwork, with_classes
+from stockpot.stages import stage
 
 Member = str | Path | Classifier
 
@@ -66,14 +67,18 @@ class Merges:
             settings |= {"tasks": self.tasks, "device": str(self.device)}
         if _makes_module(method, params):
             with TemporaryDirectory(prefix="stockpot-") as place:
-                folder = fuse(method, self.members, out=Path(place) / "model", **settings)
-                yield [load_for(folder, one, device=self.device) for one in self.data]
+                with stage("merge"):
+                    folder = fuse(method, self.members, out=Path(place) / "model", **settings)
+                    models = [load_for(folder, one, device=self.device) for one in self.data]
+                yield models
             return
-        made = fuse(method, self.members, **settings)
-        if any(isinstance(value, Mapping) for value in made.values()):
-            yield self._each(method, list(made.values()))
-        else:
-            yield self._all(made)
+        with stage("merge"):
+            made = fuse(method, self.members, **settings)
+            if any(isinstance(value, Mapping) for value in made.values()):
+                models = self._each(method, list(made.values()))
+            else:
+                models = self._all(made)
+        yield models
 
     def _all(self, state: Mapping[str, Tensor]) -> list[Classifier]:
         """One merge for all datasets."""

@@ -31,6 +31,7 @@ from stockpot.measure.measurement import Context, Measurement, forward_batches
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.scorer import scorer_for
 from stockpot.score.without_labels.confidence import entropy, nuclear_norm
+from stockpot.stages import stage
 
 Flags = NDArray[np.bool_]
 
@@ -125,6 +126,7 @@ class Found:
     flags: tuple[Flags, ...] = ()
 
 
+@stage("judge")
 def judge(
     objectives: Sequence[Objective],
     models: Sequence[Classifier],

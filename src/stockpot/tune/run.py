@@ -26,6 +26,7 @@ from stockpot.results.tuning import (
     read_tuning,
     write_tuning,
 )
+from stockpot.stages import Spent, stage, timed
 from stockpot.tune.examine import scores_on_test
 from stockpot.tune.final import check_index, tell_choice
 from stockpot.tune.merges import Merges
@@ -56,6 +57,7 @@ _PATIENCE = 3600.0
 """Seconds that another process may take to score its choice."""
 
 
+@timed()
 def tune(
     method: str | Sequence[str],
     members: Sequence[Member] | Mapping[str, Member],
@@ -128,28 +130,29 @@ def tune(
         progress: told how many trials are done.
         params: parameters of the method that are not searched.
     """
-    folder = Path(out)
+    spent, folder = Spent(), Path(out)
     if trials < 1 or batch_size < 1 or points < 1:
         raise BadParameterError("tune: expected trials, points and batch_size of at least 1.")
-    asked = ask(
-        method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,
-        sampler=sampler, points=points, prune=prune, split=split, limit=limit,
-        measure_params=measure_params, data_options=data_options, seed=seed, params=params,
-    )  # fmt: skip
-    named, wanted, record = asked.members, asked.objectives, asked.record
-    if prefer and prefer not in {one.name for one in wanted}:
-        raise BadParameterError(f"prefer: expected one of the objectives, got {prefer!r}.")
-    seen = [*asked.data, *asked.unseen]
-    exam_data: list[Dataset] = []
-    if test_split:
-        options = data_options or {}
-        exam_data = read_data(data if test is None else test, test_split, options)
-        if len(exam_data) != len(asked.data):
-            raise BadParameterError(
-                f"test: expected a set of images for each of {len(asked.data)} tasks, got "
-                f"{len(exam_data)}."
-            )
-        exam_data += read_data(unseen, test_split, options)
+    with stage("load"):
+        asked = ask(
+            method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,
+            sampler=sampler, points=points, prune=prune, split=split, limit=limit,
+            measure_params=measure_params, data_options=data_options, seed=seed, params=params,
+        )  # fmt: skip
+        named, wanted, record = asked.members, asked.objectives, asked.record
+        if prefer and prefer not in {one.name for one in wanted}:
+            raise BadParameterError(f"prefer: expected one of the objectives, got {prefer!r}.")
+        seen = [*asked.data, *asked.unseen]
+        exam_data: list[Dataset] = []
+        if test_split:
+            options = data_options or {}
+            exam_data = read_data(data if test is None else test, test_split, options)
+            if len(exam_data) != len(asked.data):
+                raise BadParameterError(
+                    f"test: expected a set of images for each of {len(asked.data)} tasks, got "
+                    f"{len(exam_data)}."
+                )
+            exam_data += read_data(unseen, test_split, options)
     check_apart(seen, exam_data)
     if index:
         check_index(exam_data, wanted)
@@ -185,13 +188,15 @@ def tune(
             sampler=sampler, prune=prune, seed=seed, wanted=total, finished=finished,
             trials=rows,
             test=earlier.test if earlier else {}, test_looks=earlier.test_looks if earlier else 0,
+            stages=spent.stages(),
         )  # fmt: skip
         return with_choice(found, prefer, 0 if sampler == "grid" else len(first))
 
     def told() -> None:
         found = summed_up()
-        write_tuning(folder, found)
-        write_tune_page(found, folder / PAGE)
+        with stage("write"):
+            write_tuning(folder, found)
+            write_tune_page(found, folder / PAGE)
         progress("trials", len(found.trials), total)
 
     try:
@@ -212,6 +217,9 @@ def tune(
                 _write_model(folder, best, named, base, tasks, str(place), seen, record)
                 if index:
                     tell_choice(str(index), folder, best, exam, wanted, marks, context)
+            is_done = earlier is not None and earlier.finished  # by another process, or before
+            stages = earlier.stages if earlier is not None and is_done else spent.stages()
+            result = result.model_copy(update={"stages": stages})
             write_tuning(folder, result)
             write_tune_page(result, folder / PAGE)
     finally:

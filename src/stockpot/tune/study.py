@@ -20,6 +20,7 @@ import numpy as np
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.files import is_abandoned, own_mark
+from stockpot.stages import stage
 from stockpot.tune.space import Choice, Knob, Range, to_digits
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def _me() -> str:
 def optuna_module() -> Any:
     """Optuna, quiet; or what to install."""
     try:
-        import optuna
+        with stage("start"):
+            import optuna
     except ImportError:
         raise UserError(
             "tune: searching needs Optuna, which is not installed.",

@@ -21,8 +21,8 @@ from stockpot.datasets.picture_folder import FilesBelow, list_ahead, split_folde
 from stockpot.datasets.stream import ahead, file_check, processes
 from stockpot.datasets.stream.decoded import DECODED, told_key
 from stockpot.engine.cores import usable_cores
-from stockpot.engine.stages import stage
 from stockpot.errors import UserError
+from stockpot.stages import stage
 
 _CHUNK = 64
 

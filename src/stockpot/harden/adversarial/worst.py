@@ -14,11 +14,13 @@ from stockpot.harden.many.sharded import is_in_shards
 from stockpot.harden.objective import Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.forward.folding import renewed_copy
+from stockpot.stages import stage
 
 # In training APGD starts at the image and, in l_1, with sparser steps than in evaluation.
 _TRAINING_SHARE = 0.05
 
 
+@stage("attack")
 def worst(
     step: Step,
     threat: Threat,

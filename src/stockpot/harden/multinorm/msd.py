@@ -15,6 +15,7 @@ from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.multinorm.threats import NORMS, RADII, members
 from stockpot.harden.objective import Objective, Step
+from stockpot.stages import stage
 from stockpot.types import Count, Fraction01, NonNegative
 
 
@@ -50,6 +51,7 @@ def msd(
     return objective
 
 
+@stage("attack")
 def _steepest_of_all(
     step: Step, threats: tuple[Threat, ...], steps: int, step_size: float, share: float
 ) -> Tensor:

@@ -20,7 +20,6 @@ from stockpot.dynamic.oracles import NO_ORACLE, OracleRef, oracles
 from stockpot.dynamic.oracles.human import HumanOracle
 from stockpot.dynamic.steps import StepRule
 from stockpot.dynamic.task import First, Keep, Reading, Rules, Task
-from stockpot.engine.stages import stage
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures
 from stockpot.measure.dynamic.about import (
@@ -44,6 +43,7 @@ from stockpot.results.schema import Score
 from stockpot.results.trust import UNAUDITED
 from stockpot.score.class_space import ClassSpace, match_classes
 from stockpot.score.scorer import Scorer, scorer_for
+from stockpot.stages import stage
 from stockpot.types import Count, ModelRef, Natural, NonNegative
 
 EMPTY_MASK = (

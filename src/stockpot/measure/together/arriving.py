@@ -13,7 +13,6 @@ from typing import Self
 import torch
 
 from stockpot.engine import pick_device
-from stockpot.engine.stages import stage
 from stockpot.errors import UserError
 from stockpot.measure.together.ends import End
 from stockpot.measure.together.jobs import Asked, shares, task_of
@@ -21,6 +20,7 @@ from stockpot.measure.together.loading import Loading, loads_beside
 from stockpot.measure.together.open_cell import OpenCell, open_cell
 from stockpot.models.kept import model_room, weight_bytes
 from stockpot.results.schema import CellResult
+from stockpot.stages import stage
 
 MOST = 32
 """Models that are measured together at most: what a GPU needs beside their weights is theirs too,

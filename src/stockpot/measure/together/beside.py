@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from stockpot.engine.stages import Stage, stage
+from stockpot.stages import Stage, stage
 
 
 class Shown(Protocol):

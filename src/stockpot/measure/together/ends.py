@@ -22,13 +22,13 @@ import torch
 
 from stockpot.engine import device_name
 from stockpot.engine.cores import usable_cores
-from stockpot.engine.stages import Clock, stage
 from stockpot.measure.in_memory import Ran
 from stockpot.measure.measurement import Context, Measurement
 from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.steps import Step, Steps
 from stockpot.results.schema import CellResult, Cost
 from stockpot.score.predictions import Watch
+from stockpot.stages import Clock, stage
 
 
 class End(NamedTuple):

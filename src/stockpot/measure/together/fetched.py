@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import torch
 
-from stockpot.engine.stages import Stage, stage
 from stockpot.measure.together.beside import Shown, second_stream
+from stockpot.stages import Stage, stage
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -16,7 +16,6 @@ import torch
 
 from stockpot.datasets.stream import ahead
 from stockpot.engine import pick_device
-from stockpot.engine.stages import Clock, timed
 from stockpot.measure import measures
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.together.arriving import Arrivals, opened
@@ -27,6 +26,7 @@ from stockpot.measure.together.open_cell import OpenCell
 from stockpot.measure.together.pictures import geometry
 from stockpot.models.forward.passes import kept_passes
 from stockpot.models.kept import holding_models
+from stockpot.stages import Clock, timed
 
 PICTURES = 2 * 2**30
 """The most bytes of pictures that stay on a GPU for models that are behind: 14,000 of 224 px."""

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import torch
 
-from stockpot.engine.stages import Clock, stage
 from stockpot.measure import measures
 from stockpot.measure.in_memory import Ran, in_memory
 from stockpot.measure.measurement import Context, Measurement, Progress
@@ -26,6 +25,7 @@ from stockpot.measure.together.queued import HIDES, Queued
 from stockpot.measure.together.steps import NUMBERS, Steps, steps_of
 from stockpot.models.classifier import evaluating
 from stockpot.score.predictions import watching
+from stockpot.stages import Clock, stage
 
 _PAUSE = 0.001
 

@@ -9,7 +9,6 @@ import torch
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import pick_device
-from stockpot.engine.stages import stage
 from stockpot.errors import BadDataError
 from stockpot.harden.trained_on import trained_on
 from stockpot.measure.cells import Cell, by_position_told, model_for
@@ -31,6 +30,7 @@ from stockpot.results.samples_file import digest_of
 from stockpot.results.schema import CellKey, CellResult, Cost, DataFacts, Flag, ModelFacts, Score
 from stockpot.results.store import ResultStore
 from stockpot.score.predictions import NON_FINITE
+from stockpot.stages import stage
 
 
 @dataclass(frozen=True)

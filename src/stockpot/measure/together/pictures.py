@@ -20,11 +20,11 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Batch, Dataset, TensorImages
 from stockpot.datasets.load import load_dataset
-from stockpot.engine.stages import Stage
 from stockpot.measure.parts import Part, window
 from stockpot.measure.together.beside import Shown, beside
 from stockpot.measure.together.fetched import Fetched
 from stockpot.models.preprocess import Preprocess
+from stockpot.stages import Stage
 
 S = TypeVar("S", bound=Shown)
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from stockpot.report.design import Cell, Column, table
 from stockpot.results.schema import CellResult
 
-ORDER = ("start", "load", "make", "decode", "corrupt", "forward", "attack", "score", "write")
+ORDER = ("start", "load", "make", "look", "learn", "merge", "choose", "judge", "decode", "corrupt",
+         "forward", "attack", "score", "hash", "write")  # fmt: skip
 """As they follow one another; `other` and what is new come last."""
 _LEAST = 0.05
 

@@ -19,6 +19,7 @@ from stockpot.report.viewer.collect import Column, ImageSet, Shown, collect
 from stockpot.report.viewer.sheets import ACROSS, Pictures, told_apart, write_sheets
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult
+from stockpot.stages import stage
 
 BESIDE = (
     "default-src 'none'; script-src 'unsafe-inline' 'self' file:; img-src 'self' file: data:; "
@@ -67,7 +68,8 @@ def write_site(
         raise UserError(
             f"{target} holds something else than a viewer.", hint="Choose another folder with -o."
         )
-    sets = collect(files)
+    with stage("load"):
+        sets = collect(files)
     if not sets:
         raise UserError(
             "these results say nothing of single images.",
@@ -77,9 +79,10 @@ def write_site(
     shutil.rmtree(staged, ignore_errors=True)
     try:
         staged.mkdir(parents=True)
-        shown = [
-            _write_set(staged, n, each, find, limits or Limits()) for n, each in enumerate(sets)
-        ]
+        with stage("write"):
+            shown = [
+                _write_set(staged, n, each, find, limits or Limits()) for n, each in enumerate(sets)
+            ]
         about = {"title": title, "sets": shown, "version": package_version("stockpot")}
         write_chunk(staged / "data", "index", about)
         page = render_page(
@@ -98,7 +101,8 @@ def _write_set(
     site: Path, number: int, images: ImageSet, find: Find, limits: Limits
 ) -> dict[str, Any]:
     data = site / "data"
-    source = find(images)
+    with stage("load"):
+        source = find(images)
     pictures, why = (None, source) if isinstance(source, str) else (source, "")
     if pictures is not None and images.labels is None:
         images.labels = images.names.codes_of(pictures.labels())

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 from stockpot.results.index.rows import name_of, plain
 from stockpot.results.index.tables import cells
 from stockpot.results.store import files_of
+from stockpot.stages import stage
 
 
 class Known(NamedTuple):
@@ -42,6 +43,7 @@ class Changes:
         return ", ".join(said) or "nothing new"
 
 
+@stage("load")
 def changes_of(connection: Connection, folder: Path, *, thorough: bool = False) -> Changes:
     """Compare a folder with its rows: by size and time, and by content where those differ.
 

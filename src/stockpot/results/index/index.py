@@ -23,6 +23,7 @@ from stockpot.results.index.tables import cells, check, documents, drop, make
 from stockpot.results.index.write import put, take_out
 from stockpot.results.schema import CellResult
 from stockpot.results.store import parse_result, run_folders
+from stockpot.stages import stage
 
 _AT_ONCE = 200
 """Files in one transaction: others who write wait for no longer than these take."""
@@ -62,8 +63,9 @@ class Index:
         paths = sorted(Path(file).resolve() for file in files)
         with self.place.complaints():
             for at in range(0, len(paths), _AT_ONCE):
-                entries = [entry_of(path) for path in paths[at : at + _AT_ONCE]]
-                with self._engine.begin() as connection:
+                with stage("load"):
+                    entries = [entry_of(path) for path in paths[at : at + _AT_ONCE]]
+                with stage("write"), self._engine.begin() as connection:
                     put(connection, entries)
 
     def update(self, *folders: str | Path) -> dict[str, Changes]:
@@ -122,7 +124,7 @@ class Index:
             columns: of an answer to filters; `condition.NAME` is one too.
             limit: the most rows.
         """
-        with self.place.complaints():
+        with self.place.complaints(), stage("load"):
             if asked and is_sql(asked[0]):
                 if len(asked) > 1:
                     raise BadParameterError("give one SELECT, in quotes, and nothing beside it.")

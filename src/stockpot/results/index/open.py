@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stockpot.errors import MissingDependencyError, UserError
+from stockpot.stages import stage
 
 if TYPE_CHECKING:
     from stockpot.results.index.index import Index
@@ -39,7 +40,8 @@ def rebuild_index(place: str | Path = DEFAULT, folders: Sequence[str | Path] = (
 @contextmanager
 def _installed() -> Iterator[None]:
     try:
-        yield
+        with stage("start"):
+            yield
     except ImportError as problem:
         raise MissingDependencyError(
             "an index of results needs the package sqlalchemy.",

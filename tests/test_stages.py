@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stockpot.engine import stages
-from stockpot.engine.stages import Clock, stage, timed
+from stockpot import stages
+from stockpot.stages import Clock, Spent, stage, timed, waited
+from stockpot.trace import write_trace
 
 
 class Hands:
@@ -44,6 +46,43 @@ def test_nested_stages_count_once_and_add_up_to_the_time_that_passed(hands: Hand
             assert clock.taken() == {"other": 0, "forward": 4}  # what runs is cut in two
             hands.now += 2
         assert clock.taken()["forward"] == 2
+
+
+def test_a_part_is_told_without_taking_anything_from_the_whole(hands: Hands) -> None:
+    with timed(age=5.0) as clock:
+        with stage("load"):
+            hands.now += 1
+        spent = Spent()
+        with stage("make"):
+            hands.now += 0.25
+            with stage("learn"):
+                hands.now += 2
+                assert spent.stages() == {"make": 0.25, "learn": 2}
+            hands.now += 0.5
+        assert clock.taken()["learn"] == 2  # as a result does meanwhile
+        with stage("learn"):
+            hands.now += 1
+        told = spent.told()
+    assert told == {"seconds": 3.75, "stages": {"make": 0.75, "learn": 3}}
+
+
+def test_without_a_clock_a_part_is_told_as_a_whole(hands: Hands) -> None:
+    spent = Spent()
+    with stage("learn"):
+        hands.now += 2
+    assert spent.told() == {"seconds": 2, "stages": {"other": 2}}
+
+
+def test_waiting_for_each_item_is_a_stage_and_what_is_done_with_it_is_not(hands: Hands) -> None:
+    def slow() -> Iterator[int]:
+        for number in range(3):
+            hands.now += 2
+            yield number
+
+    with timed() as clock:
+        for _ in waited("decode", slow()):
+            hands.now += 1
+        assert clock.taken() == {"decode": 6, "other": 3}
 
 
 def test_a_stage_ends_when_its_block_fails_and_a_function_is_a_stage_too(hands: Hands) -> None:
@@ -89,7 +128,7 @@ def test_the_trace_is_in_the_trace_event_format(hands: Hands, tmp_path: Path) ->
 
     with timed(keep=True, age=1.0) as clock, stage("forward"):
         hands.now += 0.5
-    path = stages.write_trace(clock, tmp_path / "new" / "trace.json")
+    path = write_trace(clock.trace(), tmp_path / "new" / "trace.json")
     document = json.loads(path.read_text())
     whole = [event for event in document["traceEvents"] if event["ph"] == "X"]
     # The complete event of the format: name, process, thread, microseconds of start and length.
@@ -100,6 +139,7 @@ def test_the_trace_is_in_the_trace_event_format(hands: Hands, tmp_path: Path) ->
     assert all(isinstance(e["pid"], int) and isinstance(e["tid"], int) for e in whole)
     named = {e["tid"] for e in document["traceEvents"] if e["ph"] == "M"}
     assert {e["tid"] for e in whole} <= named
+    assert document["otherData"]["seconds"] == {"start": 1, "forward": 0.5, "other": 0}
 
 
 @pytest.mark.gpu

@@ -8,6 +8,12 @@ Every moment belongs to one stage, the innermost one, so that the seconds add up
 passed; what no stage claims is `other`. Stages of other threads run beside the run and do not
 count: a run that waits for its decoders is in the stage in which it waits.
 
+What a part of it took, such as the making of one model, is told without taking anything away:
+
+    spent = Spent()
+    ...
+    spent.told()  # {"seconds": 1.3, "stages": {"decode": 1.2, "other": 0.1}}
+
 A GPU works through a queue, and Python is ahead of it. Once a clock was told of one (`on`), it
 puts a mark into the queue at every change of stage and counts the time between the marks: work is
 counted where it ran, not where somebody happened to wait for it, and nobody waits for the clock
@@ -16,7 +22,6 @@ until `taken`. Work on further streams counts as far as the first one waits for 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -24,32 +29,25 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from stockpot.files import write_atomic
+from stockpot.trace import DEVICE_LANE, Span, trace_of
 
 if TYPE_CHECKING:
     import torch
 
 Stage = Literal[
-    "start", "load", "decode", "corrupt", "forward", "attack", "score", "write", "make", "other"
-]
+    "start", "load", "decode", "corrupt", "forward", "attack", "score", "write",
+    "make", "look", "learn", "merge", "hash", "choose", "judge", "other",
+]  # fmt: skip
 """The names there are: imports, reading models and data, waiting for pictures, changing them,
-models' answers, attacks, statistics, result files, making models, and all else."""
+models' answers, attacks, statistics, files; making models or pages, and of models passes over
+weights before they are merged, steps of learning, merging, waiting for hashes, choosing, and
+judging what was chosen; and all else."""
 
-_DEVICE_LANE = 0
+Item = TypeVar("Item")
 _PATIENCE = 512
 """Marks that may lie in the queue of a GPU before those that it has passed are counted."""
-
-
-class Span(NamedTuple):
-    """A stage from its begin to its end, by `time.perf_counter`."""
-
-    name: str
-    lane: int
-    """The thread's number, or that of the GPU."""
-    start: float
-    seconds: float
 
 
 class Clock:
@@ -62,6 +60,7 @@ class Clock:
         self._stack: list[Stage] = []
         self._since = time.perf_counter()
         self._seconds: dict[str, float] = {"start": age} if age else {}
+        self._all = dict(self._seconds)
         self._device: torch.device | None = None
         self._queue: Any = None
         self._mark: Any = None
@@ -69,7 +68,7 @@ class Clock:
         """Stages with the marks around them that the device may not have passed yet."""
         self._zero: tuple[Any, float] | None = None
         """A mark, and when the device passed it."""
-        self._lanes = {_DEVICE_LANE: "device"}
+        self._lanes = {DEVICE_LANE: "device"}
         if age:
             lane = threading.get_native_id()
             self.spans.append(Span("start", lane, self._since - age, age))
@@ -126,6 +125,12 @@ class Clock:
         found, self._seconds = self._seconds, {}
         return found
 
+    def so_far(self) -> dict[str, float]:
+        """All seconds since it began, whoever was told of some of them; waits for the device."""
+        self._switch()
+        self._settle()
+        return dict(self._all)
+
     @property
     def _running(self) -> str:
         return self._stack[-1] if self._stack else "other"
@@ -143,7 +148,8 @@ class Clock:
                 self._passed()
 
     def _count(self, name: str, seconds: float) -> None:
-        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+        for sums in (self._seconds, self._all):
+            sums[name] = sums.get(name, 0.0) + seconds
 
     def _marked(self) -> Any:
         """A mark in the device's queue; none while the queue is being recorded as a graph."""
@@ -163,7 +169,7 @@ class Clock:
             self._count(name, seconds)
             if self.keep and self._zero is not None and name != "other":
                 start = self._zero[1] + self._zero[0].elapsed_time(begin) / 1000
-                self.spans.append(Span(name, _DEVICE_LANE, start, seconds))
+                self.spans.append(Span(name, DEVICE_LANE, start, seconds))
 
     def _settle(self) -> None:
         if self._marks:
@@ -171,33 +177,8 @@ class Clock:
             self._passed()
 
     def trace(self) -> dict[str, Any]:
-        """All kept stages in the trace-event format, which Perfetto and chrome://tracing open."""
-        process = os.getpid()
-        lanes = {span.lane for span in self.spans}
-        names = [
-            {
-                "ph": "M",
-                "name": "thread_name",
-                "pid": process,
-                "tid": lane,
-                "args": {"name": self._lanes.get(lane, "")},
-            }
-            for lane in sorted(lanes)
-        ]
-        first = min((span.start for span in self.spans), default=0.0)
-        events = [
-            {
-                "ph": "X",
-                "name": span.name,
-                "cat": "stage",
-                "pid": process,
-                "tid": span.lane,
-                "ts": (span.start - first) * 1e6,
-                "dur": span.seconds * 1e6,
-            }
-            for span in self.spans
-        ]
-        return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+        """All kept stages as a trace, and the seconds by stage beside them."""
+        return trace_of(self.spans, self._lanes, self.so_far())
 
 
 _clock: Clock | None = None
@@ -219,6 +200,17 @@ def stage(name: Stage) -> Iterator[None]:
         if here:
             clock.leave()
         clock.keep_span(name, begin)
+
+
+def waited(name: Stage, source: Iterator[Item]) -> Iterator[Item]:
+    """The same items, with the wait for each as a stage."""
+    while True:
+        with stage(name):
+            try:
+                item = next(source)
+            except StopIteration:
+                return
+        yield item
 
 
 @contextmanager
@@ -243,6 +235,27 @@ def timed(*, keep: bool = False, age: float = 0.0) -> Iterator[Clock]:
         _clock = None
 
 
+class Spent:
+    """What has passed since this was made, by the clock that runs in this thread."""
+
+    def __init__(self) -> None:
+        self._clock = _clock if _clock is not None and _clock.is_here else Clock()
+        self._before = self._clock.so_far()
+
+    def stages(self) -> dict[str, float]:
+        """Seconds by stage, to a hundredth; of those that took any."""
+        each = {
+            name: round(seconds - self._before.get(name, 0.0), 2)
+            for name, seconds in self._clock.so_far().items()
+        }
+        return {name: seconds for name, seconds in each.items() if seconds}
+
+    def told(self) -> dict[str, object]:
+        """For the record of what was made meanwhile: all seconds, and those by stage."""
+        found = self.stages()
+        return {"seconds": round(sum(found.values()), 2), "stages": found}
+
+
 def process_age() -> float:
     """Seconds since this process was started, to a hundredth; 0 where the system does not say."""
     try:
@@ -251,9 +264,3 @@ def process_age() -> float:
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began)
     except (OSError, ValueError, IndexError, AttributeError):
         return 0.0
-
-
-def write_trace(clock: Clock, path: Path) -> Path:
-    """The trace of a clock as a file."""
-    write_atomic(path, json.dumps(clock.trace()))
-    return path
