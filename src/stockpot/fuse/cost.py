@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stockpot.checkpoints.alignment import Row
 from stockpot.fuse.fuser import (
     TOGETHER,
     Fuser,
@@ -72,22 +73,39 @@ def _looks(fuser: Fuser | Learner) -> int:
     return fuser.passes if isinstance(fuser, StagedFuser) else 0
 
 
-def _at_once(job: Job, count: int) -> tuple[int, int]:
-    """Of how many members parts are held at once, and how many weights such a part may have."""
-    stream = job.stream
-    largest = max(row.info.numel for row in stream.alignment.rows)
-    whole = [
-        fuser
-        for fuser in job.fusers
-        if (isinstance(fuser, TensorFuser | SwitchFuser) and not fuser.elementwise)
-        or (isinstance(fuser, StagedFuser) and fuser.whole)
-    ]
-    if whole:
-        streams = all(getattr(fuser, "one_by_one", False) for fuser in whole) and not job.switches
-        return min(count, ONE_BY_ONE) if streams else count, largest
-    piece = min(largest, stream.step)
+def _held(fuser: Fuser | Learner, job: Job, row: Row) -> list[float]:
+    """Weights that threads hold at once that merge a tensor; several may share its stretches."""
+    stream, size = job.stream, row.info.numel
+    count = len(stream.alignment.members)
+    ranked = RANKED if isinstance(fuser, StagedFuser) and fuser.counts else 0
+    if (isinstance(fuser, TensorFuser | SwitchFuser) and not fuser.elementwise) or (
+        isinstance(fuser, StagedFuser) and fuser.whole
+    ):
+        room = None if isinstance(fuser, SwitchFuser) else fuser.room
+        parts = room(row.name, row.info.shape, count) if room is not None else None
+        if parts is None:
+            streams = getattr(fuser, "one_by_one", False) and not job.switches
+            parts = 3 * (min(count, ONE_BY_ONE) if streams else count) + 4 + ranked
+        return [parts * size]
+    piece = max(1, min(size, stream.step))
     # Of a stretch, members are read one after the other, or as many at once as there is room for.
-    return count if job.switches else min(count, max(1, TOGETHER // piece)), piece
+    most = count if job.switches else min(count, max(1, TOGETHER // piece))
+    stretches = 1 if isinstance(fuser, SurveyFuser) else -(-size // piece)
+    return [float((3 * most + 4 + ranked) * piece)] * min(stretches, stream.workers)
+
+
+def _walk(job: Job, weights: int) -> int:
+    """What walking over the tensors takes, each thread at one of the largest."""
+    stream = job.stream
+    staged = [fuser for fuser in job.fusers if isinstance(fuser, StagedFuser)]
+    at_once = max(
+        sum(sorted((part for row in stream.alignment.rows for part in _held(fuser, job, row)),
+                   reverse=True)[: stream.workers])
+        for fuser in job.fusers
+    )  # fmt: skip
+    held = sum(fuser.holds for fuser in staged) * weights
+    counts = stream.workers * len(stream.alignment.members) * sum(fuser.counts for fuser in staged)
+    return int((at_once + held) * stream.accumulate.itemsize) + counts
 
 
 def plan_job(request: Request, job: Job) -> Plan:
@@ -100,13 +118,8 @@ def plan_job(request: Request, job: Job) -> Plan:
     weights = sum(row.info.numel for row in alignment.rows)
     per_pass = sum(row.info.nbytes for row in alignment.rows) * sources
     passes = 1 + max(map(_looks, fusers)) + job.learns
-    most, piece = _at_once(job, count)
-    staged = [fuser for fuser in fusers if isinstance(fuser, StagedFuser)]
-    buffers = 3 * most + 4 + (RANKED if any(fuser.counts for fuser in staged) else 0)
     written = sum(info.nbytes for info in job.infos.values())
-    held = sum(fuser.holds for fuser in staged)
-    walk = (stream.workers * buffers * piece + held * weights) * stream.accumulate.itemsize
-    walk += stream.workers * count * sum(fuser.counts for fuser in staged)
+    walk = _walk(job, weights)
     learning = 0
     learners = _that_learn(request, job)
     if learners:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from stockpot.checkpoints.source import TensorInfo
+from stockpot.fuse.room import Room
 
 Read = Callable[[int, int, int | None], Tensor]
 Factors = tuple[Tensor, Tensor]
@@ -200,6 +201,8 @@ class TensorFuser:
     rounds: three times x, divided by three, need not be x."""
     one_by_one: bool = False
     """Whether of a tensor that it sees whole it holds one member at a time, for the plan."""
+    room: Room | None = None
+    """What it holds of a tensor that it sees whole, where members are not all of it."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,8 @@ class StagedFuser:
     whole: bool = False
     """Whether it sees tensors whole, for the plan."""
     one_by_one: bool = False
+    """As for `TensorFuser`."""
+    room: Room | None = None
     """As for `TensorFuser`."""
 
 

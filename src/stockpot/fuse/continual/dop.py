@@ -6,6 +6,7 @@ and Plasticity, openreview.net/forum?id=zD5cUX67b9.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from stockpot.fuse import fusers
 from stockpot.fuse.continual.names import EMBEDDINGS, is_matrix
 from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
@@ -68,7 +70,7 @@ def dop(
     check_tolerance(rank_tolerance)
 
     def merge(slab: Slab) -> Tensor:
-        matrix = is_matrix(slab, skip)
+        matrix = is_matrix(slab.name, slab.info.shape, skip)
         merged = slab.member(0)
         for index in range(1, slab.count):
             member = slab.member(index)
@@ -82,7 +84,8 @@ def dop(
             merged = start
         return merged
 
-    return TensorFuser(merge)
+    merged = partial(is_matrix, skip=skip)
+    return TensorFuser(merge, room=of_matrices(58, member=1.2, merged=merged))
 
 
 class _Near(NamedTuple):

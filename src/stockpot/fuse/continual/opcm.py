@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from stockpot.fuse import fusers
 from stockpot.fuse.continual.names import EMBEDDINGS, is_matrix
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
@@ -60,7 +62,8 @@ def opcm(
 
         return TensorFuser(merge)
 
-    return StagedFuser(stages, passes=1, holds=1, whole=True, one_by_one=True)
+    room = of_matrices(12, member=0.6, gram=8, merged=partial(is_matrix, skip=skip))
+    return StagedFuser(stages, passes=1, holds=1, whole=True, one_by_one=True, room=room)
 
 
 class _Found(NamedTuple):
@@ -90,7 +93,7 @@ class _Sequence:
 
     def merged(self, slab: Slab) -> tuple[Tensor, list[float]]:
         """The merged change of a tensor, and the squared length of each member's."""
-        matrix = is_matrix(slab, self.skip)
+        matrix = is_matrix(slab.name, slab.info.shape, self.skip)
         total: Tensor | None = None
         squares = []
         for delta in slab.deltas():
@@ -125,7 +128,7 @@ class _Sequence:
 
     def observe(self, seen: dict[str, _Part], slab: Slab) -> None:
         total, squares = self.merged(slab)
-        kept = total if is_matrix(slab, self.skip) else None
+        kept = total if is_matrix(slab.name, slab.info.shape, self.skip) else None
         seen[slab.name] = _Part(squares, float(total.double().square().sum()), kept)
 
     def finish(self, parts: Sequence[dict[str, _Part]]) -> _Found:

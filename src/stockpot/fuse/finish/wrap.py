@@ -54,9 +54,17 @@ def finished(
     surveys = sum(isinstance(step.distinct[0], SurveyFinisher) for step in steps)
     looks = sum(_looks(fuser) for fuser in plain)
     switches = any(isinstance(f, SwitchFuser) or getattr(f, "switches", False) for f in plain)
+
+    def room(name: str, shape: tuple[int, ...], count: int) -> float | None:
+        fuser = plain[of[name]]
+        if isinstance(fuser, TensorFuser | StagedFuser) and fuser.room is not None:
+            return fuser.room(name, shape, count)
+        return None
+
     return StagedFuser(
-        lambda: _stages(plain, of, steps), passes=looks + surveys, switches=switches, whole=True
-    )
+        lambda: _stages(plain, of, steps),
+        passes=looks + surveys, switches=switches, whole=True, room=room,
+    )  # fmt: skip
 
 
 def _learning(

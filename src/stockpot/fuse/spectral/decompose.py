@@ -68,7 +68,9 @@ def leading_triples(matrix: Tensor, floor: Tensor, count: int | None = None) -> 
             return found
     left, values, right = torch.linalg.svd(double, full_matrices=False)
     size = kept(values, floor, count)
-    return Triples(left[:, :size], values[:size], right[:size])
+    if size < len(values):  # a view of them would hold them all
+        left, values, right = left[:, :size].clone(), values[:size], right[:size].clone()
+    return Triples(left, values, right)
 
 
 def orthogonal_factor(matrix: Tensor, tolerance: float) -> Tensor:
@@ -109,7 +111,8 @@ def _from_gram(double: Tensor, floor: Tensor, count: int | None) -> Triples | No
     size = kept(values, floor, count)
     if size and values[size - 1] < _SINGULAR * values[0]:
         return None
-    values, vectors = values[:size], vectors.flip(1)[:, :size]
+    # Cut before it is copied: of what is copied whole, a part would hold the whole.
+    values, vectors = values[:size], vectors[:, len(squares) - size :].flip(1)
     if wide:
         return Triples(vectors, values, (vectors.T @ double) / values[:, None])
     return Triples((double @ vectors) / values, values, vectors.T)

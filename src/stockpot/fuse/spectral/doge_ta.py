@@ -12,6 +12,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser, Stages, TensorFuser
 from stockpot.fuse.parameters import check_share
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.sparse.select import TABLE, order_statistics
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.decompose import (
@@ -85,7 +86,8 @@ def doge_ta(
 
         return TensorFuser(merge)
 
-    return StagedFuser(stages, passes=2, counts=TABLE, whole=True)
+    room = of_matrices(34, member=4, gram=4, merged=wanted.merges)
+    return StagedFuser(stages, passes=2, counts=TABLE, whole=True, room=room)
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,12 @@ class _Wanted:
     skip: tuple[str, ...]
 
     def __call__(self, slab: Slab) -> bool:
-        named = any(fnmatchcase(slab.name, glob.strip()) for glob in self.targets)
-        skipped = any(fnmatchcase(slab.name, glob.strip()) for glob in self.skip)
-        return len(slab.info.shape) == 2 and named and not skipped
+        return self.merges(slab.name, slab.info.shape)
+
+    def merges(self, name: str, shape: tuple[int, ...]) -> bool:
+        named = any(fnmatchcase(name, glob.strip()) for glob in self.targets)
+        skipped = any(fnmatchcase(name, glob.strip()) for glob in self.skip)
+        return len(shape) == 2 and named and not skipped
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
@@ -36,7 +37,7 @@ def iso_c(*, scale: float = 1.0, rank_tolerance: NonNegative = RANK_TOLERANCE) -
         merged = _flat(total, rank_tolerance) if slab.base.ndim == 2 else total / slab.count
         return slab.base + merged * scale
 
-    return TensorFuser(merge, one_by_one=True)
+    return TensorFuser(merge, one_by_one=True, room=of_matrices(10, gram=10))
 
 
 def _flat(matrix: Tensor, tolerance: float) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
@@ -43,7 +44,7 @@ def iso_cts(
             return slab.base + running_mean(slab) * scale
         return slab.base + _matrix(slab, common, rank_tolerance) * scale
 
-    return TensorFuser(merge)
+    return TensorFuser(merge, room=of_matrices(18, member=1.3, gram=18))
 
 
 def _matrix(slab: Slab, common: float, tolerance: float) -> Tensor:

@@ -12,6 +12,7 @@ from stockpot.errors import BadParameterError
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, StagedFuser
 from stockpot.fuse.parameters import check_share
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.sparse.chance import uniform
 from stockpot.fuse.sparse.combine import Reduce
 from stockpot.fuse.sparse.select import TABLE
@@ -78,6 +79,7 @@ def knots(
         passes=3,
         counts=TABLE,
         whole=True,
+        room=of_matrices(18, member=1.5, gram=15),
     )
 
 

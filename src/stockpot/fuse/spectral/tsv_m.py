@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.decompose import (
     RANK_TOLERANCE,
     check_tolerance,
@@ -44,7 +45,7 @@ def tsv_m(
             return slab.base + running_mean(slab, weights) * scale
         return slab.base + _matrix(slab, weights, rank_tolerance) * scale
 
-    return TensorFuser(merge)
+    return TensorFuser(merge, room=of_matrices(15, member=0.4, gram=16))
 
 
 def _matrix(slab: Slab, weights: list[float] | None, tolerance: float) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stockpot.fuse import fusers
 from stockpot.fuse.fuser import Slab, TensorFuser
+from stockpot.fuse.room import of_matrices
 from stockpot.fuse.spectral.adam import descend
 from stockpot.fuse.spectral.iso_c import total_change
 from stockpot.types import Natural, Positive
@@ -31,7 +32,7 @@ def wudi(*, steps: Natural = 300, lr: Positive = 1e-5, scale: float = 1.0) -> Te
             return slab.base + (total / slab.count) * scale
         return slab.base + descend(total, _gradient(slab), lr=lr, steps=steps) * scale
 
-    return TensorFuser(merge, one_by_one=True)
+    return TensorFuser(merge, one_by_one=True, room=of_matrices(12, columns=3))
 
 
 def _gradient(slab: Slab) -> _Slope:
