@@ -20,8 +20,9 @@ from torch import Tensor
 from stockpot.datasets.dataset import Dataset
 from stockpot.files import write_atomic
 from stockpot.harden import hardeners
-from stockpot.harden.loop import Report, Resume, train
+from stockpot.harden.loop import Report, train
 from stockpot.harden.optimise import fast_layout
+from stockpot.harden.state import Resume
 from stockpot.models.classifier import Classifier
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess

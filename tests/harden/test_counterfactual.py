@@ -29,8 +29,9 @@ from stockpot.harden.counterfactual.partners import (
     by_picture,
     chosen_partners,
 )
-from stockpot.harden.loop import Resume, Step, train
+from stockpot.harden.loop import Step, train
 from stockpot.harden.record import hardening_record
+from stockpot.harden.state import Resume
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual
 

@@ -14,9 +14,10 @@ from processes import Running
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import loop, run
 from stockpot.harden.augment import augment
-from stockpot.harden.loop import Resume, train
+from stockpot.harden.loop import train
 from stockpot.harden.nominal import nominal
 from stockpot.harden.run import harden
+from stockpot.harden.state import Resume
 from stockpot.models.load import load_model
 
 SETTINGS = {"norm": "linf", "eps": "8/255", "steps": 1, "epochs": 8, "batch_size": 8, "lr": 0.001}

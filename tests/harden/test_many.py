@@ -21,11 +21,11 @@ from stockpot.engine.interrupt import Interrupted, ask_to_stop
 from stockpot.errors import UserError
 from stockpot.harden import hardeners, loop, run
 from stockpot.harden.augment import augment
-from stockpot.harden.loop import Resume
 from stockpot.harden.many.processes import rank, together
 from stockpot.harden.many.sharded import check_for_shards
 from stockpot.harden.many.shares import own_rows, weight_of
 from stockpot.harden.run import harden
+from stockpot.harden.state import Resume
 from stockpot.models.load import load_model
 
 SETTINGS: dict[str, Any] = {"eps": "4/255", "steps": 1, "epochs": 2, "batch_size": 8, "lr": 0.01}

@@ -9,8 +9,9 @@ import torch
 
 from pico import make_dataset
 from stockpot.errors import UserError
-from stockpot.harden.loop import Resume, train
+from stockpot.harden.loop import train
 from stockpot.harden.nominal import nominal
+from stockpot.harden.state import Resume
 from stockpot.models.load import load_model
 
 

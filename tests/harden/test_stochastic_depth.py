@@ -12,7 +12,8 @@ from pico import make_classifier, make_dataset
 from stockpot.errors import BadParameterError
 from stockpot.harden import hardeners
 from stockpot.harden.augment import augment
-from stockpot.harden.loop import Resume, train
+from stockpot.harden.loop import train
+from stockpot.harden.state import Resume
 from stockpot.harden.stochastic_depth import residual_branches, stochastic_depth
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess

@@ -14,10 +14,11 @@ from pico import make_classifier, make_dataset
 from stockpot.errors import BadParameterError, UserError
 from stockpot.harden import hardeners
 from stockpot.harden.augment import augment, crop, cutmix, flip, mixup, random_resized_crop
-from stockpot.harden.loop import Resume, train
+from stockpot.harden.loop import train
 from stockpot.harden.optimise import factor, make_optimiser, set_rate
 from stockpot.harden.record import hardening_record
 from stockpot.harden.run import harden
+from stockpot.harden.state import Resume
 from stockpot.models.forward.arithmetic import warn_if_emulated
 from stockpot.models.load import load_model
 

@@ -19,10 +19,11 @@ from pico import make_classifier, make_dataset
 from processes import in_two
 from stockpot.harden import hardeners
 from stockpot.harden.augment import augment
-from stockpot.harden.loop import Objective, Resume, train
+from stockpot.harden.loop import Objective, train
 from stockpot.harden.many.processes import is_first, together
 from stockpot.harden.many.sharded import in_shards, whole
 from stockpot.harden.objective import Step, is_same
+from stockpot.harden.state import Resume
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from towers import dual, two_towers

@@ -288,7 +288,7 @@ def test_a_killed_training_goes_on_only_with_its_own_question(
 
     given: dict[str, Any] = {"teacher": str(pool["teacher"]), "epochs": 4, "batch_size": 8}
     from stockpot.harden import run
-    from stockpot.harden.loop import Resume
+    from stockpot.harden.state import Resume
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "Resume", lambda path: Resume(path, every=1))

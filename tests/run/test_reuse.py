@@ -346,7 +346,7 @@ def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
     import torch
 
     from stockpot.harden import run as harden_run
-    from stockpot.harden.loop import Resume
+    from stockpot.harden.state import Resume
 
     place, recipe = copied
     run = place / "run"

@@ -9,20 +9,15 @@ weights.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
-from stockpot.checkpoints.resume import load_state, save_state
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.feed import Feed
 from stockpot.engine.interrupt import ask_to_stop, stop_asked, stop_if_asked
@@ -35,7 +30,6 @@ from stockpot.harden.many.layers import whole_batch
 from stockpot.harden.many.processes import (
     any_of,
     average_gradients,
-    from_first,
     is_first,
     joined,
     share_weights,
@@ -43,9 +37,6 @@ from stockpot.harden.many.processes import (
 from stockpot.harden.many.sharded import (
     check_for_shards,
     is_in_shards,
-    load_optimiser,
-    load_weights,
-    whole,
 )
 from stockpot.harden.many.shares import own_rows, weight_of
 from stockpot.harden.objective import (
@@ -58,8 +49,9 @@ from stockpot.harden.objective import (
     parameters_of,
 )
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
-from stockpot.harden.selection import ACCURACY, deciding, hold_out, parse_selection, scores
+from stockpot.harden.selection import ACCURACY, hold_out, parse_selection, scores
 from stockpot.harden.slopes import Slopes
+from stockpot.harden.state import Resume, State, question_of
 from stockpot.harden.stochastic_depth import need_branches, stochastic_depth
 from stockpot.models.classifier import Classifier
 from stockpot.score.scorer import renumbered
@@ -71,15 +63,6 @@ Progress = Callable[[str, int, int], None]
 """Called between epochs with the loss so far in words, the step and the number of steps."""
 PULSE = 1.0
 """Seconds between two such calls at least: to know the loss, a GPU must be waited for."""
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Where the state of a run is kept, and after how many steps or seconds it is written."""
-
-    path: Path
-    every: int = 1000
-    seconds: float = 60.0
 
 
 def train(
@@ -175,30 +158,19 @@ def train(
         learned, optimizer, lr, weight_decay, momentum, betas=betas, decay_norms=decay_norms
     )
     averaged = copy.deepcopy(model) if ema else None
-    settings = [question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed]
-    asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    memory = memory_of(objective)
-    best: dict[str, Any] = {"score": -1.0, "weights": None, "step": 0}
-    start, losses = 0, torch.zeros(2, device=device)
-    seen: dict[str, float] = {}
-    last = load_state(resume.path, asked) if resume and is_first() else None
-    if state := from_first(last):
-        start = state["step"]
-        load_weights(model, state["model"])
-        load_optimiser(optimiser, state["optimiser"])
-        losses, best = state["losses"].to(device), state["best"]
-        seen = state.get("seen", {})  # a training that was killed at its very end has only this
-        if averaged is not None:
-            averaged.load_state_dict(state["averaged"])
-        if memory is not None and state["objective"] is not None:
-            memory.load_state_dict(state["objective"])
+    asked = question_of(
+        question, data.fingerprint, total, batch_size, optimizer, lr, weight_decay, seed
+    )
+    state = State(asked, model, optimiser, averaged, memory_of(objective), resume)
+    start = state.read()
     records = not drop_path and is_same(objective) and not joined()
     slopes = Slopes(model, learned, records)
     watch = LossWatch(start, total)
-    steps, saved, shown = start, time.monotonic(), -math.inf
+    steps, shown = start, -math.inf
     model.train()
     for step, rows, pixels in _batches(feed, batch_size, per_epoch, start, total, seed):
-        if patience and step % per_epoch == 0 and step - best["step"] >= patience * per_epoch:
+        rest = step - state.best["step"]
+        if patience and step % per_epoch == 0 and rest >= patience * per_epoch:
             break
         steps = step + 1
         set_rate(optimiser, lr, schedule, step, total, int(warmup * total), drops, gamma)
@@ -236,56 +208,33 @@ def train(
         optimiser.step()
         if averaged is not None:
             follow(averaged, model, min(ema, (1 + step) / (10 + step)))
-        losses = losses + torch.stack([loss.float(), loss.new_ones(()).float()])
+        state.add(loss)
         watch.add(loss)
-        if (step + 1) % per_epoch == 0:
+        if steps % per_epoch == 0:
             watch.check(learned)
-            seen = {"loss": float(losses[0] / losses[1])}
-            losses = torch.zeros(2, device=device)
+            state.end_epoch()
             if validation is not None:
-                candidate = averaged or model
-                found = scores(candidate, validation, select, precision)
-                seen |= found
-                if keep == "best" and deciding(found) > best["score"]:
-                    held = whole(candidate.state_dict())
-                    weights = {k: v.cpu().clone() for k, v in held.items()}
-                    best = {"score": deciding(found), "weights": weights, "step": step + 1} | found
+                found = scores(state.judged, validation, select, precision)
+                state.seen |= found
+                if keep == "best":
+                    state.keep_if_best(found, steps)
             if report and is_first():
-                report(step + 1, total, seen)
+                report(steps, total, state.seen)
         elif progress and time.monotonic() - shown > PULSE and is_first():
             shown = time.monotonic()
-            progress(f"loss {float(losses[0] / losses[1]):.4f}", step + 1, total)
-        late = resume is not None and is_first() and time.monotonic() - saved > resume.seconds
-        late, stop = any_of(late, stop_asked())  # what all do next is decided together
+            progress(f"loss {state.loss:.4f}", steps, total)
+        late, stop = any_of(state.is_old, stop_asked())  # what all do next is decided together
         if stop:
             ask_to_stop()
-        due = late or stop or step + 1 == total
-        if resume and (due or (step + 1) % resume.every == 0):
-            saved = time.monotonic()
+        if resume and (late or stop or steps == total or steps % resume.every == 0):
             watch.check(learned)  # going on from what is no number would never end well
-            now = {
-                "question": asked,
-                "step": step + 1,
-                "model": whole(model.state_dict()),
-                "optimiser": whole(optimiser.state_dict()),
-                "averaged": averaged.state_dict() if averaged is not None else None,
-                "objective": memory.state_dict() if memory is not None else None,
-                "losses": losses,
-                "best": best,
-                "seen": seen,
-            }
-            if is_first():
-                save_state(resume.path, now)
-            watch.saved(step + 1)
-        stop_if_asked(
-            f"Step {step + 1:,} of {total:,} is saved." if resume else "Nothing is saved."
-        )
-    if averaged is not None and total:
-        model.load_state_dict(averaged.state_dict())
-    if best["weights"] is not None:
-        load_weights(model, best["weights"])
+            state.write(steps)
+            watch.saved(steps)
+        stop_if_asked(f"Step {steps:,} of {total:,} is saved." if resume else "Nothing is saved.")
+    if total:
+        state.settle()
     model.eval()
-    return {"steps": float(steps), **seen}
+    return {"steps": float(steps), **state.seen}
 
 
 def _batches(

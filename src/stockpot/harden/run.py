@@ -21,7 +21,7 @@ from stockpot.engine.interrupt import held_back
 from stockpot.errors import BadParameterError
 from stockpot.harden import HardenerTags, hardeners
 from stockpot.harden.contrastive import dual_encoder
-from stockpot.harden.loop import Progress, Report, Resume, train
+from stockpot.harden.loop import Progress, Report, train
 from stockpot.harden.many.processes import is_first, together, wait
 from stockpot.harden.many.sharded import in_shards, load_weights, need_many, whole
 from stockpot.harden.optimise import fast_layout
@@ -32,6 +32,7 @@ from stockpot.harden.record import (
     training_defence,
     validation_data,
 )
+from stockpot.harden.state import Resume
 from stockpot.lock import held_alone, lock_of
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head

@@ -77,7 +77,7 @@ class Slopes:
         self._labels.copy_(labels)
         with drawing():
             self._graph.replay()
-        return self._loss
+        return self._loss.clone()  # the next step will be written over it
 
     def _record(self, loss: Loss, drawing: Drawing, pixels: Tensor, labels: Tensor) -> bool:
         """Record the step; whether its graph says what the step says."""
