@@ -96,6 +96,13 @@ def test_any_size_keeps_shape_and_dtype(name: str, size: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_long_narrow_pictures_are_corrupted_too(name: str) -> None:
+    for size in ((16, 600), (500, 20)):
+        strip = photographs(32).repeat(1, 1, 32, 32)[:1, :, : size[0], : size[1]]
+        assert corrupt(strip, name, 3).shape == strip.shape
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_floats_are_the_same_pixels(name: str) -> None:
     images = photographs(32)
     bytes_result = corrupt(images, name, 3, seed=5)
