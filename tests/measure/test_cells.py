@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from pico import CLASSES
 from stockpot.errors import PartialResultsError, UserError
 from stockpot.measure.run import measure
 from stockpot.results.store import ResultStore
@@ -58,3 +61,21 @@ def test_objects_work_as_well_as_paths(perfect, toy_data) -> None:
     assert result.score("accuracy").value == 1.0
     assert result.data.fingerprint == toy_data.fingerprint
     assert result.model.preprocessing.startswith("resize 16x16")
+
+
+def test_data_that_changed_in_its_place_is_read_again(perfect, toy_file) -> None:
+    for right in (1.0, 0.0):
+        (found,) = measure({"m": perfect}, "clean", data=str(toy_file))
+        assert found.score("accuracy").value == right
+        held = dict(np.load(toy_file))
+        np.savez(toy_file, **held | {"labels": (held["labels"] + 1) % 4})
+
+
+def test_a_picture_that_came_into_a_folder_is_measured(perfect, tmp_path) -> None:
+    for count in (1, 2):
+        for name in CLASSES:
+            place = tmp_path / name
+            place.mkdir(exist_ok=True)
+            Image.new("RGB", (16, 16)).save(place / f"{count}.png")
+        (found,) = measure({"m": perfect}, "clean", data=str(tmp_path))
+        assert found.data.n == count * len(CLASSES)

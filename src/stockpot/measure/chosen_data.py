@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Any
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
+from stockpot.datasets.kept import kept_dataset
 from stockpot.errors import BadParameterError
 from stockpot.types import Check, Reference
 
@@ -62,13 +60,13 @@ def load_chosen(chosen: Any, what: str) -> Dataset:
     if isinstance(chosen, Dataset):
         return chosen
     if isinstance(chosen, str):
-        return _loaded(chosen, "{}")
+        return kept_dataset(chosen, {})
     if not isinstance(chosen, Mapping) or "dataset" not in chosen:
         raise BadParameterError(
             f"{what}: expected a dataset's name, or options with `dataset`, got {chosen!r}."
         )
-    options = {key: value for key, value in chosen.items() if key != "dataset"}
-    return _loaded(str(chosen["dataset"]), json.dumps(options, sort_keys=True))
+    options = {k: value for k, value in chosen.items() if k != "dataset"}
+    return kept_dataset(str(chosen["dataset"]), options)
 
 
 def marked(value: Any, what: str) -> Any:
@@ -79,11 +77,6 @@ def marked(value: Any, what: str) -> Any:
         return value
     data = load_chosen(value, what)
     return f"{data}@{data.fingerprint[:16]}"
-
-
-@lru_cache(maxsize=24)
-def _loaded(name: str, options: str) -> Dataset:
-    return load_dataset(name, **json.loads(options))
 
 
 def _name_of(chosen: Any) -> str:
