@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.attack.saved_images import read_manifest
-from stockpot.measure.chosen_data import marked
+from stockpot.checkpoints.resolve import resolve
+from stockpot.dynamic.oracles.human import sheets_at
+from stockpot.errors import UserError
+from stockpot.measure.chosen_data import marked, with_fingerprint
+from stockpot.models.fingerprint import fingerprint_files
 from stockpot.models.inputs import identify_autoencoder
 from stockpot.models.load import identify
 
@@ -15,16 +19,27 @@ from stockpot.models.load import identify
 def by_content(
     params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
 ) -> dict[str, Any]:
-    """Parameters in which what is read stands by its content: its place decides nothing."""
+    """Parameters in which what is read stands by its content: its place decides nothing.
+
+    Datasets whose pictures are looked at again later (`datasets`) keep their place beside it.
+    """
     found: dict[str, Any] = {}
     for key, value in params.items():
         role = f"{place}{key}"
         if references.get(role) == "data" and value:
             found[key] = marked(value, role)
+        elif references.get(role) == "datasets" and value:
+            found[key] = {name: with_fingerprint(one, name) for name, one in value.items()}
         elif isinstance(value, Mapping):
             found[key] = by_content(value, references, f"{role}.")
-        elif references.get(role) == "model" and value and Path(value).is_dir():
-            found[key] = f"{Path(value).name}@{identify(value)[:16]}"
+        elif references.get(role) == "oracles" and value:
+            found[key] = [
+                by_content(one, references, f"{role}.{index}.") for index, one in enumerate(value)
+            ]
+        elif references.get(role) == "model" and value:
+            found[key] = _model(value, params.get("options"))
+        elif references.get(role) == "sheets" and value:
+            found[key] = f"{Path(value).name}@{fingerprint_files(sheets_at(value))[:16]}"
         elif references.get(role) == "autoencoder" and value and Path(value).exists():
             found[key] = f"{Path(value).name}@{identify_autoencoder(value)[:16]}"
         elif references.get(role) == "images" and value:
@@ -32,3 +47,19 @@ def by_content(
         else:
             found[key] = value
     return found
+
+
+def _model(source: str, options: Mapping[str, Any] | None) -> str:
+    """A model that is made or lies here with its content; what comes by name, or is none, as it is.
+
+    Its options (`weights`) stand beside it, where it can have some.
+    """
+    try:
+        place = resolve(source)
+    except (
+        UserError
+    ):  # a rule such as `alexnet-constants`; of a mistake, whoever loads it will tell
+        return source
+    if place.kind not in ("folder", "onnx", "program", "factory"):
+        return source
+    return f"{Path(source).name}@{identify(place, options)[:16]}"
