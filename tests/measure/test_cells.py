@@ -55,6 +55,13 @@ def test_names_are_checked_before_any_work(pico_vit, toy_file) -> None:
         measure(pico_vit, "claen", data=str(toy_file))
     with pytest.raises(UserError, match="Did you mean bins"):
         measure(pico_vit, {"clean": {"bin": 3}}, data=str(toy_file))
+    for seed in (-1, 2**63):
+        with pytest.raises(UserError, match="seed: expected a whole number from 0"):
+            measure(pico_vit, "clean", data=str(toy_file), seed=seed)
+    for members in ("zero_shot", ["zero_shot", "none"]):
+        asked = {"oracle": "ensemble", "oracle_params": {"members": members}}
+        with pytest.raises(UserError, match="members"):
+            measure(pico_vit, {"dynamic": asked}, data=str(toy_file))
     results = measure([pico_vit, pico_vit], "clean", data=str(toy_file))
     assert [result.key.model for result in results] == ["pico-vit", "pico-vit-2"]
 

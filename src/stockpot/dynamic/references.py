@@ -24,8 +24,8 @@ def all_references(entry: Entry[Any], params: Mapping[str, Any]) -> dict[str, st
         chosen = str(params.get(name, defaults[name]))
         if kind in _NESTED and chosen in _NESTED[kind]:
             inner = _NESTED[kind].get(chosen)
-            own = params.get(f"{name}_params") or {}
-            nested = all_references(inner, own)
+            own = params.get(f"{name}_params")
+            nested = all_references(inner, own if isinstance(own, Mapping) else {})
             found |= {f"{name}_params.{key}": what for key, what in nested.items()}
         elif kind == "oracles":
             found |= _of_members(name, params.get(name))
@@ -34,8 +34,9 @@ def all_references(entry: Entry[Any], params: Mapping[str, Any]) -> dict[str, st
 
 def _of_members(name: str, members: Any) -> dict[str, str]:
     found: dict[str, str] = {}
-    for index, member in enumerate(members or ()):
-        chosen = str(member.get("oracle"))
+    for index, member in enumerate(members if isinstance(members, list | tuple) else ()):
+        # Of what is no oracle with its parameters, whoever makes the oracle will tell.
+        chosen = str(member.get("oracle")) if isinstance(member, Mapping) else ""
         if chosen in oracles:
             inner = all_references(oracles.get(chosen), member)
             found |= {f"{name}.{index}.{key}": what for key, what in inner.items()}

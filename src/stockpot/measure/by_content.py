@@ -32,9 +32,10 @@ def by_content(
             found[key] = {name: with_fingerprint(one, name) for name, one in value.items()}
         elif isinstance(value, Mapping):
             found[key] = by_content(value, references, f"{role}.")
-        elif references.get(role) == "oracles" and value:
+        elif references.get(role) == "oracles" and isinstance(value, list | tuple):
             found[key] = [
-                by_content(one, references, f"{role}.{index}.") for index, one in enumerate(value)
+                by_content(one, references, f"{role}.{index}.") if isinstance(one, Mapping) else one
+                for index, one in enumerate(value)
             ]
         elif references.get(role) == "model" and value:
             found[key] = _model(value, params.get("options"))
