@@ -292,8 +292,24 @@ def test_mistakes_are_explained() -> None:
         corrupt(images[..., :15], "fog", 1)
     with pytest.raises(BadDataError, match="N x 3 x H x W"):
         corrupt(images[0], "fog", 1)
+    for seed in (None, 1.5, [1.5] * len(images)):
+        with pytest.raises(BadParameterError, match="one per image"):
+            corrupt(images, "fog", 1, seed=seed)  # type: ignore[arg-type]
+    for severity in ("3", None, True):
+        with pytest.raises(BadParameterError, match="severity"):
+            corrupt(images, "fog", severity)  # type: ignore[arg-type]
+    with pytest.raises(BadDataError, match="torch tensor or one PIL image, got ndarray"):
+        corrupt(images.numpy(), "fog", 1)  # type: ignore[call-overload]
     with pytest.raises(BadDataError, match="uint8 or float"):
         corrupt(images.int(), "fog", 1)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    images = photographs(32)
+    wanted = corrupt(images, "fog", 2.5, seed=7)
+    assert torch.equal(corrupt(images, "fog", np.float64(2.5), seed=np.int64(7)), wanted)
+    seeds = np.arange(7, 7 + len(images))
+    assert torch.equal(corrupt(images, "fog", np.float32(2.5), seed=seeds), wanted)
 
 
 def test_an_empty_batch_stays_empty() -> None:
