@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from stockpot.measure.chosen_data import marked, with_fingerprint
 from stockpot.models.fingerprint import fingerprint_files
 from stockpot.models.inputs import identify_autoencoder
 from stockpot.models.load import identify
+
+_BY_CONTENT = re.compile(r"@[0-9a-f]{16}$")
 
 
 def by_content(
@@ -47,6 +50,22 @@ def by_content(
             found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
+    return found
+
+
+def without_place(
+    params: Mapping[str, Any], references: Mapping[str, str], place: str = ""
+) -> list[str]:
+    """Which of the parameters of a saved result name what nobody can find again: `name@content`."""
+    found = []
+    for key, value in params.items():
+        role = f"{place}{key}"
+        named = references.get(role)
+        parts = value.values() if isinstance(value, Mapping) and named else [value]
+        if named and any(isinstance(part, str) and _BY_CONTENT.search(part) for part in parts):
+            found.append(role)
+        elif isinstance(value, Mapping) and not named:
+            found += without_place(value, references, f"{role}.")
     return found
 
 
