@@ -11,8 +11,9 @@ from hand_made import clean_cell
 from stockpot.report.page import render
 from stockpot.results.exports.write import export
 from stockpot.results.named_apart import answers_apart
-from stockpot.results.schema import CellResult
+from stockpot.results.schema import CellResult, Finding
 from stockpot.results.summary.models import summary
+from stockpot.results.trust import UNAUDITED, audited_notes
 
 
 def asked(right: int, **key: object) -> CellResult:
@@ -46,3 +47,15 @@ def test_names_that_say_enough_stay() -> None:
     assert (usual.key.model, other.key.model) == ("m", "m (seed 3)")
     alone = [asked(60, seed=3), clean_cell("n", "x", np.ones(9, bool))]
     assert answers_apart(alone) == alone
+
+
+def test_another_seed_is_audited_too() -> None:
+    attacked = [
+        asked(60, measure="adversarial", seed=seed).model_copy(update={"notes": [UNAUDITED]})
+        for seed in (0, 3)
+    ]
+    told = Finding(name="alive", verdict="cleared", count=0, of=9, low=0.0, rule="r", words="w")
+    audit = asked(60, measure="audit").model_copy(update={"findings": [told]})
+    cells = answers_apart([*attacked, audit])
+    assert [cell.key.model for cell in cells] == ["m", "m (seed 3)", "m"]
+    assert all(audited_notes(cell, cells) == ["audited: cleared"] for cell in cells[:2])

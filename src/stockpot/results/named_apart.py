@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from stockpot.results.schema import CellResult
 from stockpot.results.summary.comparable import question_of
+from stockpot.results.trust import audited_notes
 
 
 def models_apart(cells: Sequence[CellResult]) -> list[CellResult]:
@@ -42,8 +43,12 @@ def answers_apart(cells: Sequence[CellResult]) -> list[CellResult]:
         words = [f"seed {cell.key.seed}"] if cell.key.seed != usual.seed else []
         words += [cell.key.precision] if cell.key.precision != usual.precision else []
         words += ["compiled"] if cell.key.compiled != usual.compiled else []
-        name = f"{cell.key.model} ({', '.join(words)})"
-        told.append(_called(cell, name) if words else cell)
+        if words:
+            # An audit is known by the name of its model: it is told while the two share one.
+            notes = audited_notes(cell, found)
+            name = f"{cell.key.model} ({', '.join(words)})"
+            cell = _called(cell.model_copy(update={"notes": notes}), name)
+        told.append(cell)
     return told
 
 
