@@ -44,7 +44,10 @@ PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16"]
 BatchSize = Count | Literal["auto"]
 """Images per forward pass, or what suits the device and fits into its memory."""
 
-ReferenceKind = Literal["model", "data", "autoencoder", "attack", "generator", "oracle", "images"]
+ReferenceKind = Literal[
+    "model", "data", "datasets", "autoencoder", "attack", "generator", "oracle", "oracles",
+    "sheets", "images",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

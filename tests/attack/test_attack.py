@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -88,6 +89,28 @@ def test_soft_labels_are_attacked_by_divergence() -> None:
     assert (result.loss > before).all()
     with pytest.raises(BadParameterError, match="soft labels"):
         attack(model, images, hard, loss="kl")
+
+
+@pytest.mark.parametrize("method", ["apgd", "square"])
+def test_outputs_that_are_no_logits_are_refused(method: str) -> None:
+    # One row of outputs for all images would be compared with every label.
+    model, images = linear(4), pictures(6)
+    labels = model(images).argmax(dim=1)
+
+    class Output(NamedTuple):
+        logits: torch.Tensor
+
+    for wrong, said in (
+        (lambda pixels: model(pixels)[:1], r"got float32 of shape \(1, 4\) for 6 images"),
+        (lambda pixels: model(pixels).long(), "got int64 of shape"),
+        (lambda pixels: model(pixels).detach().numpy(), "got ndarray"),
+        (lambda pixels: Output(model(pixels)), r"got Output.*model\(pixels\)\.logits"),
+    ):
+        with pytest.raises(BadParameterError, match=said):
+            attack(wrong, images, labels, method=method, steps=2)
+    for labels_given in (labels.float(), labels[:, None], labels - 4, labels + 4):
+        with pytest.raises(BadParameterError, match=r"class numbers|labels from 0"):
+            attack(model, images, labels_given, method=method, steps=2)
 
 
 def test_draws_belong_to_the_image() -> None:

@@ -178,6 +178,26 @@ def test_a_network_without_maps_is_refused() -> None:
         explain(flat, pictures(), torch.zeros(2, dtype=torch.long))
 
 
+def test_what_cannot_be_explained_is_told() -> None:
+    model, shown = FAMILIES["vit"](), pictures()
+    wanted = explain(model, shown, torch.tensor([0, 1, 2]))
+    assert torch.equal(explain(model, shown, [0, 1, 2]), wanted)  # type: ignore[arg-type]
+    assert torch.equal(explain(model, shown.half()), explain(model, shown.half().float()))
+    for wrong in (0, [0, 1], [0, 1, 99], [0, 1, -1], [0.0, 1.0, 2.0], "abc"):
+        with pytest.raises(UserError, match="one target per image"):
+            explain(model, shown, wrong)  # type: ignore[arg-type]
+    for images in (shown[0], shown[:0], shown.numpy()):
+        with pytest.raises(UserError, match="N x C x H x W"):
+            explain(model, images)
+    for images in (shown * 3, shown * torch.nan, shown - 1):
+        with pytest.raises(UserError, match=r"pixels in \[0, 1\]"):
+            explain(model, images)
+    with pytest.raises(UserError, match="method: expected one of auto, rollout, grad_cam"):
+        explain(model, shown, method="gradcam")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="layers: expected one of all, last"):
+        explain(model, shown, layers="first")  # type: ignore[arg-type]
+
+
 def test_the_logits_still_have_their_graph() -> None:
     model = FAMILIES["vit"]()
     seen = explain_forward(model, pictures(), torch.tensor([0, 1, 2]))

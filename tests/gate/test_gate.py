@@ -180,6 +180,18 @@ def test_a_model_is_measured_until_all_is_decided() -> None:
         stockpot.check(asked, model=sees, data=data)
 
 
+def test_settings_that_are_known_by_content_must_be_told_again(pico_vit: Path) -> None:
+    data, model = make_dataset(40), make_classifier(ReadsLabel(4))
+    settings = {"corruptions": "contrast", "severities": "1", "baseline": str(pico_vit)}
+    base = stockpot.measure({"old": model}, {"corruption": settings}, data=data)
+    rule = "corruption.mean_accuracy: not worse than baseline by 60 points"
+    with pytest.raises(UserError, match=r"with baseline known by its content.*`measure: corrupt"):
+        stockpot.check(rules(rule), model=model, baseline=base, data=data)
+    asked = rules(rule, measure=json.dumps({"corruption": settings}))
+    found = stockpot.check(asked, model=model, baseline=base, data=data)
+    assert [one.status for one in found.outcomes] == ["holds"]
+
+
 def test_images_that_belong_together_come_and_count_together() -> None:
     plain = make_dataset(400)
     copies = tuple(str(row // 4) for row in range(400))

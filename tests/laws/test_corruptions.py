@@ -96,6 +96,13 @@ def test_any_size_keeps_shape_and_dtype(name: str, size: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_long_narrow_pictures_are_corrupted_too(name: str) -> None:
+    for size in ((16, 600), (500, 20)):
+        strip = photographs(32).repeat(1, 1, 32, 32)[:1, :, : size[0], : size[1]]
+        assert corrupt(strip, name, 3).shape == strip.shape
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_floats_are_the_same_pixels(name: str) -> None:
     images = photographs(32)
     bytes_result = corrupt(images, name, 3, seed=5)
@@ -285,8 +292,24 @@ def test_mistakes_are_explained() -> None:
         corrupt(images[..., :15], "fog", 1)
     with pytest.raises(BadDataError, match="N x 3 x H x W"):
         corrupt(images[0], "fog", 1)
+    for seed in (None, 1.5, [1.5] * len(images)):
+        with pytest.raises(BadParameterError, match="one per image"):
+            corrupt(images, "fog", 1, seed=seed)  # type: ignore[arg-type]
+    for severity in ("3", None, True):
+        with pytest.raises(BadParameterError, match="severity"):
+            corrupt(images, "fog", severity)  # type: ignore[arg-type]
+    with pytest.raises(BadDataError, match="torch tensor or one PIL image, got ndarray"):
+        corrupt(images.numpy(), "fog", 1)  # type: ignore[call-overload]
     with pytest.raises(BadDataError, match="uint8 or float"):
         corrupt(images.int(), "fog", 1)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    images = photographs(32)
+    wanted = corrupt(images, "fog", 2.5, seed=7)
+    assert torch.equal(corrupt(images, "fog", np.float64(2.5), seed=np.int64(7)), wanted)
+    seeds = np.arange(7, 7 + len(images))
+    assert torch.equal(corrupt(images, "fog", np.float32(2.5), seed=seeds), wanted)
 
 
 def test_an_empty_batch_stays_empty() -> None:

@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch import nn
 
+import stockpot
 from pico import CLASSES, make_classifier, make_dataset
 from stockpot.errors import BadDataError
 from stockpot.measure import measures
 from stockpot.measure.measurement import Context
 from stockpot.results.calibration import calibration_error
 from stockpot.score.class_space import match_classes
+from stockpot.score.predictions import best_columns
 
 
 class Fixed(nn.Module):
@@ -67,6 +69,25 @@ def test_every_number_by_hand() -> None:
     assert score(result, "ece").value == pytest.approx(np.abs(gaps).mean(), abs=1e-6)
     assert score(result, "class_accuracy", **{"class": "bee"}).value == 0.0
     assert score(result, "class_accuracy", **{"class": "cat"}).n == 1
+
+
+def test_equal_outputs_are_the_same_answer_to_every_measure() -> None:
+    class Undecided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def forward(self, pixels):
+            return self.weight.expand(len(pixels), len(CLASSES))
+
+    data = make_dataset(40).take(range(3, 40))
+    model = make_classifier(Undecided())
+    first = [(data.labels < count).double().mean().item() for count in (1, 3)]
+    (found,) = stockpot.measure(model, {"clean": {"top": 3}}, data=data)
+    assert found.score("accuracy").value == first[0]
+    assert found.score("top3_accuracy").value == first[1]
+    outputs = torch.zeros(5, 60).index_fill_(1, torch.tensor([20, 30]), 1.0)
+    assert best_columns(outputs, 4).tolist() == [[20, 30, 0, 1]] * 5
 
 
 def test_the_interval_of_ece_knows_that_a_calibrated_model_may_be_calibrated() -> None:

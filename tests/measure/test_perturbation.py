@@ -114,6 +114,14 @@ def test_flips_and_distances_are_the_published_functions(noise: bool, step: int)
     assert float(sequence.distances.float().mean()) == pytest.approx(distance)
 
 
+def test_no_answer_is_like_no_other() -> None:
+    sequence = Sequence(noise=False)
+    for frame in (torch.eye(8)[:2], torch.full((2, 8), torch.nan), torch.full((2, 8), torch.inf)):
+        sequence.see(frame)
+    assert sequence.flips.all()
+    assert (sequence.distances == 5 + 4 + 3 + 2 + 1).all()  # none of the five is found again
+
+
 class Threshold(nn.Module):
     """Says whether a picture is as bright as it was; two classes that never matter besides."""
 

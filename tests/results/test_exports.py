@@ -97,6 +97,15 @@ def test_names_lead_nowhere_else(tmp_path: Path, format: str) -> None:
         assert (tmp_path / "in").resolve() in path.resolve().parents
 
 
+@pytest.mark.parametrize("format", ["lm-eval", "eval-results", "model-card", "fusionbench"])
+def test_names_that_would_be_one_file_are_several(tmp_path: Path, format: str) -> None:
+    names = ["a/b", "a:b", "A:b", "plain", "x" * 300, "x" * 301]
+    cells = [clean_cell(name, "d", np.arange(9) < place) for place, name in enumerate(names)]
+    files = export(cells, format, tmp_path)
+    assert len({str(file).casefold() for file in files if file.is_file()}) == len(names)
+    assert "plain" in {file.relative_to(tmp_path).parts[0].split(".")[0] for file in files}
+
+
 def test_parquet_and_frame_hold_what_the_csv_holds(tmp_path: Path) -> None:
     from pyarrow import parquet
 
@@ -128,6 +137,11 @@ def test_words_stay_words_in_latex_and_markdown(tmp_path: Path) -> None:
     assert text.count(r" \\") == 3
     (page,) = export(cells, "markdown", tmp_path / "t.md")
     assert r"| a\|b | 50.0 % |" in page.read_text()
+
+
+def test_a_name_is_no_markup_of_a_card(tmp_path: Path) -> None:
+    (card,) = export([clean_cell("<b>*a*", "d", np.ones(3, bool))], "model-card", tmp_path)
+    assert "\n# &lt;b>\\*a\\*\n" in card.read_text()
 
 
 def test_a_card_is_read_by_the_client_of_the_hub(tmp_path: Path) -> None:

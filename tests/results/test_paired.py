@@ -11,6 +11,7 @@ from scipy import stats
 import stockpot
 from commands import invoke
 from hand_made import clean_cell
+from stockpot.errors import UserError
 from stockpot.results.contrast import level_with_best
 from stockpot.results.packed import pack_bits, pack_labels
 from stockpot.results.paired.pairing import otherwise
@@ -131,6 +132,24 @@ def test_what_is_not_alike_is_left_out_and_said() -> None:
     # What follows the rule's name may differ: it can tell of the model.
     alike = corruption_cell("b", right, convention="mce:x; 2")
     assert len(stockpot.compare(a[1], alike).rows) == 1
+
+
+def test_like_is_compared_with_like_and_backwards_it_is_the_opposite() -> None:
+    def asked(share: float, **key: object) -> CellResult:
+        made = clean_cell("a", "x", np.arange(100) < 100 * share)
+        return made.model_copy(update={"key": made.key.model_copy(update=key)})
+
+    several = [asked(0.6, seed=3), asked(0.8, seed=0), asked(0.7, seed=0, precision="bf16")]
+    (itself,) = stockpot.compare(several, several[::-1]).rows
+    assert (itself.a, itself.difference) == (0.8, 0)
+    (row,) = stockpot.compare(several, [asked(0.9, seed=3)]).rows
+    (back,) = stockpot.compare([asked(0.9, seed=3)], several).rows
+    assert row.difference == pytest.approx(-0.3) == -back.difference
+    # A model that was changed in its place has two results: nobody knows which one is meant.
+    changed = [asked(0.6, model_fingerprint="1" * 64), asked(0.8, model_fingerprint="2" * 64)]
+    for sides in ((changed, several[:1]), (several[:1], changed), (changed, changed)):
+        with pytest.raises(UserError, match="2 models of that name are there"):
+            stockpot.compare(*sides)
 
 
 def test_settings_are_alike_however_they_are_written() -> None:

@@ -135,5 +135,6 @@ def test_each_rule_of_a_board_can_be_broken() -> None:
     assert broken(_cell("dynamic", good, data=data), other) == {"hidden images"}
     plain = _cell("dynamic", good, params={"generator_params": None})
     assert broken(plain, other) == {"hidden generator"}
-    hub = _cell("dynamic", good, params={"oracle_params": {"model": "openai/clip"}})
-    assert broken(hub, other) == {"hidden oracle"}
+    for public in ("openai/clip", "openai/clip@main", "openai/clip@0123456789abcdef"):
+        hub = _cell("dynamic", good, params={"oracle_params": {"model": public}})
+        assert broken(hub, other) == {"hidden oracle"}

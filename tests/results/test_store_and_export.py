@@ -60,6 +60,19 @@ def test_a_cell_is_found_by_its_question_only(tmp_path: Path) -> None:
     assert list(store) == [result]
 
 
+def test_long_names_have_files_too(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    made = make_result()
+    long = [
+        made.model_copy(update={"key": made.key.model_copy(update={"model": "x" * count})})
+        for count in (300, 301)
+    ]
+    for result in long:
+        assert store.find(result.key) is None
+        store.save(result, b"records")
+    assert [store.find(result.key) for result in long] == long
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "x.json"
     write_atomic(path, "old")

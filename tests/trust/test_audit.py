@@ -15,6 +15,7 @@ from stockpot.attack.run import attack
 from stockpot.attack.straight_through import straight_through
 from stockpot.audit.judgement import chance, judged, lower
 from stockpot.audit.run import Audit, audit
+from stockpot.defend.clahe import equalise_colour
 from stockpot.errors import UserError
 from trust import cheats
 
@@ -226,6 +227,36 @@ def test_straight_through_changes_gradients_and_no_answer() -> None:
     torch.testing.assert_close(slope, honest)
     (dead,) = torch.autograd.grad(model(pixels)[:, 0].sum(), pixels)
     assert not dead.any()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_model_that_looks_up_levels_is_audited(share: float) -> None:
+    # Neither an index nor the bits of a number may be a float that stands for it.
+    net = network()
+    table = torch.linspace(0, 1, 256)
+
+    def model(pixels: torch.Tensor) -> torch.Tensor:
+        levels = (pixels * 255).round().long()
+        seen = torch.where((levels & 1) == 2, 1 - table[levels], table[levels])
+        return net(seen * (1 - share) + pixels * share)
+
+    pixels = (PICTURES[:6] / 255).requires_grad_()
+    outputs = straight_through(model)(pixels)
+    assert torch.equal(outputs, model(pixels))
+    if share:
+        (slope,) = torch.autograd.grad(outputs[:, 0].sum(), pixels)
+        (own,) = torch.autograd.grad(model(pixels)[:, 0].sum(), pixels)
+        torch.testing.assert_close(slope, own)
+    assert audited(model, answers(model)).robust.shape == (COUNT,)
+
+
+def test_clahe_is_audited() -> None:
+    net = network()
+
+    def model(pixels: torch.Tensor) -> torch.Tensor:
+        return net(equalise_colour(pixels, 2.0, 2))
+
+    assert audited(model, answers(model)).findings
 
 
 def test_the_room_is_a_verb() -> None:

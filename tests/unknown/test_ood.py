@@ -116,6 +116,10 @@ def test_a_model_without_a_linear_head() -> None:
     told = {str(s.condition["detector"]) for s in found.scores if "detector" in s.condition}
     assert told == set(LOGITS_ALONE)
     assert any(note.startswith("left out: knn, vim, ash_p") for note in found.notes)
+    found = ood(model, data, Context(), far={"x": foreign()}, detectors=("energy",))
+    told = {str(s.condition["detector"]) for s in found.scores if "detector" in s.condition}
+    assert told == {"energy"}
+    assert not any("left out" in note for note in found.notes)
     with pytest.raises(BadParameterError, match="knn need the features"):
         ood(model, data, Context(), far={"x": foreign()}, detectors=("knn",))
 

@@ -158,6 +158,11 @@ def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, T
             hint="Normalisation belongs inside the model.",
         )
     target = labels.to(pixels.device)
+    if target.ndim != (2 if target.is_floating_point() else 1):
+        raise BadParameterError(
+            "expected N class numbers (integers), or label distributions (floats, N x classes), "
+            f"got {str(target.dtype).removeprefix('torch.')} of shape {tuple(target.shape)}."
+        )
     if target.is_floating_point():
         return pixels.detach(), target.argmax(dim=1), target
     return pixels.detach(), target.long(), None
@@ -165,10 +170,11 @@ def pixels_and_labels(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, T
 
 def check_logits(logits: Tensor, labels: Tensor) -> None:
     """Complain about outputs that are no logits for these labels."""
-    if logits.ndim != 2 or (len(labels) and int(labels.max()) >= logits.shape[1]):
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, -1)
+    if logits.ndim != 2 or low < 0 or high >= logits.shape[1]:
         raise BadParameterError(
-            "expected a model that gives N x classes logits for labels below the number of "
-            f"classes, got outputs of shape {tuple(logits.shape)}."
+            "expected a model that gives N x classes logits for labels from 0 and below the number "
+            f"of classes, got outputs of shape {tuple(logits.shape)} for labels {low} to {high}."
         )
 
 

@@ -28,7 +28,15 @@ _SURE = 1e-6
 
 
 class StraightThrough(TorchFunctionMode):
-    """While it is on, hard operations have a gradient; what they give is not changed."""
+    """While it is on, hard operations have a gradient; what they give is not changed.
+
+    Of a cast to whole numbers these come as floats, which alone can have one.
+    """
+
+    def __init__(self, casts: bool = True) -> None:
+        """Begin; without casts whole numbers stay what they are, and have no gradient."""
+        super().__init__()
+        self.casts = casts
 
     def __torch_function__(
         self,
@@ -52,7 +60,8 @@ class StraightThrough(TorchFunctionMode):
         exact = func(*args, **options)
         if not isinstance(exact, Tensor) or exact.shape != given.shape:
             return exact
-        if name in _STEPS | _CUTS or (name in _CASTS and not exact.is_floating_point()):
+        cast = self.casts and name in _CASTS and not exact.is_floating_point()
+        if name in _STEPS | _CUTS or cast:
             return _through(exact, given)
         if name in _SATURATE:
             return exact + _LEAK * (given - given.detach())
@@ -69,12 +78,24 @@ def _through(exact: Tensor, given: Tensor) -> Tensor:
 
 
 def straight_through(model: Model) -> Model:
-    """The same model, whose rounding, squashing and detaching let gradients pass."""
+    """The same model, whose rounding, squashing and detaching let gradients pass.
+
+    A model that looks things up by whole numbers, or counts their bits, takes no floats for them:
+    its casts give no gradient then.
+    """
+    casts = True
 
     def run(pixels: Tensor) -> Tensor:
+        nonlocal casts
         if not torch.is_grad_enabled():
             return model(pixels)
-        with StraightThrough():
+        if casts:
+            try:
+                with StraightThrough():
+                    return model(pixels)
+            except (RuntimeError, IndexError, TypeError):
+                casts = False
+        with StraightThrough(casts):
             return model(pixels)
 
     return run

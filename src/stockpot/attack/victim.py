@@ -202,12 +202,12 @@ class Victim:
             filler = pixels[-1:].detach().expand(self._size(pixels) - n, *pixels.shape[1:])
             pixels = torch.cat([pixels, filler])
         if self._door is not None:
-            return self.model(pixels.to(self._door))[:n].float()
+            return _as_logits(self.model(pixels.to(self._door)), pixels)[:n].float()
         half = self.precision == "bf16"
         if half and self._run is not self.model and self.forward == "folded":
             return self._run(pixels.bfloat16())[:n].float()
         with torch.autocast(pixels.device.type, torch.bfloat16, enabled=half):
-            outputs = self._run(pixels)[:n]
+            outputs = _as_logits(self._run(pixels), pixels)[:n]
         return outputs.float() if outputs.dtype in _HALF else outputs
 
     def _size(self, pixels: Tensor) -> int:
@@ -252,6 +252,23 @@ def _door(model: Model, images: Tensor, given: torch.dtype) -> torch.dtype | Non
         except RuntimeError:  # an operation that does not mix precisions
             return given if given in known else known.pop()
     return None
+
+
+def _as_logits(outputs: object, pixels: Tensor) -> Tensor:
+    """Outputs, a row of numbers for each image; one row would be taken as that of all images."""
+    is_table = isinstance(outputs, Tensor) and outputs.is_floating_point() and outputs.ndim == 2
+    if isinstance(outputs, Tensor) and is_table and len(outputs) == len(pixels):
+        return outputs
+    what = type(outputs).__name__
+    if isinstance(outputs, Tensor):
+        what = f"{str(outputs.dtype).removeprefix('torch.')} of shape {tuple(outputs.shape)}"
+    raise BadParameterError(
+        f"expected a model that gives N x classes logits as floats, got {what} for {len(pixels)} "
+        "images.",
+        hint="Of an output with several parts give the logits: lambda pixels: model(pixels).logits"
+        if hasattr(outputs, "logits")
+        else "",
+    )
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

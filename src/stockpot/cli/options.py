@@ -31,7 +31,7 @@ Split = Annotated[
     str | None,
     typer.Option(help="Which split of the data; test, or all of data that has no splits."),
 ]
-Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, overload
 
@@ -140,6 +141,11 @@ def image_size(images: Tensor) -> ImageSize:
 
 
 def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor):
+        raise BadDataError(
+            f"expected images as a torch tensor or one PIL image, got {type(images).__name__}.",
+            hint="Of arrays N x H x W x 3: torch.from_numpy(images).permute(0, 3, 1, 2).",
+        )
     if images.ndim != 4 or images.shape[1] != 3:
         raise BadDataError(
             f"expected images as N x 3 x H x W, got shape {tuple(images.shape)}.",
@@ -161,13 +167,15 @@ def _check_images(images: Tensor) -> None:
 
 
 def _seeds(seed: int | Sequence[int], count: int) -> Sequence[int]:
-    if isinstance(seed, int):
-        return range(seed, seed + count)
-    seeds = [int(one) for one in seed]
+    if isinstance(seed, int | np.integer):
+        return range(int(seed), int(seed) + count)
+    expected = f"seed: expected one int, or one per image ({count}), got"
+    try:
+        seeds = [operator.index(one) for one in seed]
+    except TypeError:
+        raise BadParameterError(f"{expected} {seed!r}.") from None
     if len(seeds) != count:
-        raise BadParameterError(
-            f"seed: expected one int, or one per image ({count}), got {len(seeds)}."
-        )
+        raise BadParameterError(f"{expected} {len(seeds)}.")
     return seeds
 
 

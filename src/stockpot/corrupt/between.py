@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from stockpot.corrupt import SEVERITIES
 from stockpot.corrupt.constants import Constants, Rows
 from stockpot.errors import BadParameterError
@@ -48,7 +50,9 @@ _APART: dict[str, tuple[str, _Apart]] = {
 def constants_at(name: str, rows: Rows, severity: float) -> Constants:
     """The constants of one corruption at a severity from 1 to 5."""
     first, last = SEVERITIES[0], SEVERITIES[-1]
-    if isinstance(severity, bool) or not first <= severity <= last:  # NaN is not
+    is_number = isinstance(severity, int | float | np.number)
+    # NaN lies nowhere.
+    if not is_number or isinstance(severity, bool) or not first <= severity <= last:
         raise BadParameterError(f"severity: expected a number from 1 to 5, got {severity!r}.")
     below = math.floor(severity)
     share = severity - below

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadParameterError, shortened
 from stockpot.explain.overlay import overlay, sheet
 from stockpot.explain.relevance import Layers, Method, explain_forward
 from stockpot.models.classifier import Classifier
@@ -37,11 +38,15 @@ def explain(
         layers: rollout over `all` blocks, or the `last` alone.
         batch_size: images per pass.
     """
-    if targets is not None and len(targets) != len(images):
-        raise BadParameterError(
-            f"explain: expected one target per image, got {len(targets)} for {len(images)}."
-        )
+    for name, value, known in (("method", method, Method), ("layers", layers, Layers)):
+        if value not in get_args(known):
+            raise BadParameterError(
+                f"explain: {name}: expected one of {', '.join(get_args(known))}, got {value!r}."
+            )
+    _check_pixels(images)
     classifier = load_model(model)
+    if targets is not None:
+        targets = _as_targets(targets, len(images), len(classifier.classes))
     was_training = classifier.training
     classifier.eval()
     maps = []
@@ -49,7 +54,7 @@ def explain(
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)
             pixels = images[part].to(classifier.device)
-            pixels = pixels if pixels.is_floating_point() else pixels.float() / 255
+            pixels = pixels.float() if pixels.is_floating_point() else pixels.float() / 255
             chosen = None if targets is None else targets[part].to(classifier.device)
             with torch.enable_grad():
                 # A network whose weights are frozen still needs a graph: it starts at the pixels.
@@ -59,6 +64,36 @@ def explain(
     finally:
         classifier.train(was_training)
     return torch.cat(maps)
+
+
+def _check_pixels(images: Tensor) -> None:
+    if not isinstance(images, Tensor) or images.ndim != 4 or not len(images):
+        what = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise BadParameterError(
+            f"explain: expected a tensor of pictures N x C x H x W, one at least, got {what}.",
+            hint="Add a batch axis to a single picture.",
+        )
+    if images.is_floating_point():
+        low, high = (float(value) for value in images.detach().aminmax())
+        if not 0 <= low <= high <= 1:  # NaN fails every comparison
+            raise BadParameterError(
+                f"explain: expected pixels in [0, 1], got values from {low:g} to {high:g}.",
+                hint="Normalisation belongs inside the model.",
+            )
+
+
+def _as_targets(targets: Tensor, count: int, classes: int) -> Tensor:
+    try:
+        found = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.empty(0)
+    shaped = found.shape == (count,) and not found.is_floating_point()
+    if not shaped or int(found.min()) < 0 or int(found.max()) >= classes:
+        raise BadParameterError(
+            f"explain: expected one target per image ({count}), the number of a class from 0 to "
+            f"{classes - 1}, got {shortened(repr(targets), 80)}."
+        )
+    return found.long()
 
 
 def overlays(

@@ -13,7 +13,7 @@ from stockpot.gate.bounds import difference_bounds, share_bounds, unpaired_bound
 from stockpot.gate.evidence import Evidence, Values, conditions, evidence
 from stockpot.gate.outcome import Outcome, status
 from stockpot.gate.rule import Rule
-from stockpot.results.paired.pairing import otherwise, unlike
+from stockpot.results.paired.pairing import counterpart, otherwise, unlike
 from stockpot.results.schema import CellResult
 
 Cells = Sequence[CellResult]
@@ -78,7 +78,7 @@ def _judged(rule: Rule, cell: CellResult, baseline: Cells | None) -> Outcome:
     if not alike:
         why = f"the baseline cannot be compared: {unlike(cell, others[-1])}"
         return Outcome(rule, "not decided", data, why=why)
-    other = alike[-1]
+    other = counterpart(cell, alike)
     groups = cell.image_groups if cell.groups else other.image_groups
     if rule.kind == "each_class":
         return _each(rule, list(_classes(rule, cell, other, groups)), cell)

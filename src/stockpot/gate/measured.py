@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.dynamic.references import all_references
 from stockpot.errors import UserError
 from stockpot.gate.rules_file import Rules
+from stockpot.measure import measures
+from stockpot.measure.by_content import without_place
 from stockpot.measure.from_outcomes import part_of
 from stockpot.measure.run import measure
 from stockpot.measure.specs import Source
@@ -74,6 +77,11 @@ class Measured:
         params = self._rules.measure.get(name)
         if params is None:
             params = dict(known.key.params) if known else {}
+            if lost := without_place(params, all_references(measures.get(name), params)):
+                raise UserError(
+                    f"{name}: the baseline was measured with {lost[0]} known by its content alone.",
+                    hint=f"Say under `measure: {name}:` where it is.",
+                )
         # Random draws of an image follow from seed and row; those of two blocks must not be equal.
         seen = self._seen.get(name, 0)
         self._seen[name] = seen + len(rows)

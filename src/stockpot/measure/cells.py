@@ -7,16 +7,16 @@ models and datasets for the next cell), measures, and saves its result file itse
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
+from stockpot.datasets.kept import kept_dataset, state_of
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import pick_device
@@ -65,7 +65,12 @@ class DataSpec:
             return self.loaded
         if isinstance(self.source, Dataset):
             return self.source
-        return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
+        return kept_dataset(self.source, self.options, self._state)
+
+    @cached_property
+    def _state(self) -> Hashable:
+        """Of its files when they were first wanted: of all that one run asks, it asks the same."""
+        return state_of(str(self.source), self.options)
 
     def sibling(self, split: str) -> Dataset:
         """Another split of the same dataset, all of it."""
@@ -206,11 +211,6 @@ def _with_defence(spec: ModelSpec) -> dict[str, Any]:
     """The options by which a cell is known: a defence that the model brings is one of them."""
     defence = _defence(spec)
     return {**spec.options, "defend": defence} if defence else spec.options
-
-
-@lru_cache(maxsize=24)  # more than the tasks of the largest set, which models take in turn
-def _load_dataset(source: str, options: str) -> Dataset:
-    return load_dataset(source, **json.loads(options))
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Any
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.load import load_dataset
-from stockpot.errors import BadParameterError
+from stockpot.datasets.kept import kept_dataset
+from stockpot.errors import BadDataError, BadParameterError
 from stockpot.types import Check, Reference
 
 
@@ -48,6 +46,8 @@ Chosen = Annotated[Any, Reference("data"), Check(_read_one)]
 """One dataset: its name, folder or file, or options with `dataset` for the name."""
 
 
+_FINGERPRINT = "fingerprint"
+
 RELATED = ("train", "val", "content")
 """Not datasets of their own: splits of the measured data, or a part of it by content."""
 
@@ -62,13 +62,19 @@ def load_chosen(chosen: Any, what: str) -> Dataset:
     if isinstance(chosen, Dataset):
         return chosen
     if isinstance(chosen, str):
-        return _loaded(chosen, "{}")
+        return kept_dataset(chosen, {})
     if not isinstance(chosen, Mapping) or "dataset" not in chosen:
         raise BadParameterError(
             f"{what}: expected a dataset's name, or options with `dataset`, got {chosen!r}."
         )
-    options = {key: value for key, value in chosen.items() if key != "dataset"}
-    return _loaded(str(chosen["dataset"]), json.dumps(options, sort_keys=True))
+    options = {k: value for k, value in chosen.items() if k not in ("dataset", _FINGERPRINT)}
+    data = kept_dataset(str(chosen["dataset"]), options)
+    if not data.fingerprint.startswith(chosen.get(_FINGERPRINT, "")):
+        raise BadDataError(
+            f"{what}: {data} holds other images ({data.fingerprint[:16]}) than those that were "
+            f"measured ({chosen[_FINGERPRINT]})."
+        )
+    return data
 
 
 def marked(value: Any, what: str) -> Any:
@@ -81,9 +87,14 @@ def marked(value: Any, what: str) -> Any:
     return f"{data}@{data.fingerprint[:16]}"
 
 
-@lru_cache(maxsize=24)
-def _loaded(name: str, options: str) -> Dataset:
-    return load_dataset(name, **json.loads(options))
+def with_fingerprint(value: Any, what: str) -> dict[str, Any]:
+    """A dataset as `load_chosen` takes it, with what it holds, for results that say where it is."""
+    data = load_chosen(value, what)
+    if isinstance(value, Dataset):
+        told: dict[str, Any] = {"dataset": str(data)}
+    else:
+        told = dict(value) if isinstance(value, Mapping) else {"dataset": value}
+    return {**told, _FINGERPRINT: data.fingerprint[:16]}
 
 
 def _name_of(chosen: Any) -> str:

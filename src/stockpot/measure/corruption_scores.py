@@ -18,7 +18,7 @@ from stockpot.measure.mce import IMAGENET_C, Baseline, mean_accuracy, score
 from stockpot.measure.measurement import proportion, with_interval
 from stockpot.results.resamples import Groups
 from stockpot.results.schema import Score
-from stockpot.results.statistics import bootstrap_means
+from stockpot.results.statistics import bootstrap_means, never_certain
 
 Cell = tuple[str, float]
 
@@ -85,6 +85,8 @@ def grid_scores(
             asked.append(_Asked(metric, value, images[name], False, about))
     intervals = bootstrap_means([one.images for one in asked], seed=seed, groups=groups)
     scores = [proportion("accuracy", grid.clean, groups=groups)]
+    # The first is a mean of shares of right answers; errors are divided by what they are of others.
+    intervals[0] = never_certain(intervals[0], asked[0].value, n, groups)
     scores += [
         with_interval(one.metric, one.value, n, interval, better=one.better, condition=one.about)
         for one, interval in zip(asked, intervals, strict=True)

@@ -110,6 +110,8 @@ def measure(
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
         )
+    if not 0 <= seed < 2**63:
+        raise BadParameterError(f"seed: expected a whole number from 0 to 2^63 - 1, got {seed}.")
     if shards < 1 or (shards > 1 and out is None):
         raise BadParameterError(
             f"shards: expected 1 or more, got {shards}."

@@ -13,6 +13,7 @@ from stockpot.errors import MissingDependencyError, UserError
 from stockpot.files import write_atomic
 from stockpot.report.design.table import slug
 from stockpot.results.headline import format_score, headline_columns, headline_rows
+from stockpot.results.named_apart import answers_apart
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.score_tables import corruption_tables
 from stockpot.results.summary.comparable import Comparable, comparable
@@ -51,7 +52,7 @@ def figures(results: Sequence[CellResult]) -> dict[str, Canvas]:
     """The pictures by name: models beside each other, errors over severities, robustness over
     radii; each where the results have it."""
     found: dict[str, Canvas] = {}
-    for group in comparable(results):
+    for group in comparable(answers_apart(results)):
         name = slug(" ".join((group.data, group.measure, group.apart)))[:80]
         for column, canvas in _beside_each_other(group):
             found[f"{name}-{slug(column)}"] = canvas

@@ -28,6 +28,7 @@ from stockpot.report.sections.summary import summary_section
 from stockpot.report.sections.sweeps import sweep_sections
 from stockpot.report.sections.tasks import task_sections
 from stockpot.report.sections.unknowns import unknown_sections
+from stockpot.results.named_apart import answers_apart
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
 
@@ -90,6 +91,7 @@ def render(
     pictures: Pictures = NONE,
 ) -> str:
     """The page as text; the same results give the same page."""
+    results = answers_apart(results)
     models = len({result.key.model for result in results})
     made = max((result.provenance.created for result in results), default="")
     sheets = {f"sheet-{n}": sheet for n, sheet in enumerate(pictures.corrupted.values())}

@@ -144,6 +144,29 @@ def bootstrap_means(
     return [_percentile(means[:, 0], confidence, name) for means in drawn]
 
 
+def never_certain(
+    interval: Interval, value: float, n: int, groups: Groups | None = None
+) -> Interval:
+    """The interval of a mean of shares; where all images say 0, or all say 1, that of a share.
+
+    Drawing such images anew never gives another mean, as if a few of them made it certain.
+
+    Args:
+        interval: from draws.
+        value: the mean.
+        n: of how many images.
+        groups: a label for each image of the whole; equal ones belong together.
+    """
+    if interval.low < interval.high or value not in (0.0, 1.0):
+        return interval
+    count = n
+    if groups is not None:
+        labels = np.asarray(groups)
+        count = max(1, round(n * len(np.unique(labels)) / len(labels)))
+    low, high = _score_interval(value, count, 0.95)
+    return Interval(low, high, f"wilson-95{_by(groups)}")
+
+
 class PairedDifference(NamedTuple):
     """How much better `a` is than `b` on the same images."""
 

@@ -48,6 +48,8 @@ def digest(key: CellKey) -> str:
 
 
 UNFINISHED = ".unfinished"
+_LONGEST = 225
+"""Letters of a file's name before the digest; `.samples.parquet` may follow it."""
 """Where cells keep what they have done until they are saved."""
 
 
@@ -67,7 +69,8 @@ class ResultStore:
         parts = [
             re.sub(r"[^A-Za-z0-9_.-]+", "-", part) for part in (key.model, key.measure, key.data)
         ]
-        return self.folder / f"{'--'.join(parts)}--{digest(key)}.json"
+        # The digest alone tells cells apart, and no file has a name of more than 255 letters.
+        return self.folder / f"{'--'.join(parts)[:_LONGEST]}--{digest(key)}.json"
 
     def scratch(self, key: CellKey) -> Path:
         """Where the cell of this key may keep what it has done until it is saved.

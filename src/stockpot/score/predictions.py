@@ -33,6 +33,19 @@ def predictions(logits: Tensor) -> Tensor:
     return torch.where(finite(logits), logits.argmax(dim=1), NONE)
 
 
+def best_columns(logits: Tensor, count: int) -> Tensor:
+    """The best columns of every row, as many as that; of equal ones the first, as `argmax` has it.
+
+    Which of them `topk` takes is left to the device: the best of five would be another than the one
+    that is the prediction, and the five others on another machine.
+    """
+    rest, found = logits.detach().clone(), []
+    for _ in range(min(count, logits.shape[1])):
+        found.append(rest.argmax(dim=1, keepdim=True))
+        rest.scatter_(1, found[-1], -torch.inf)
+    return torch.cat(found, dim=1)
+
+
 @dataclass
 class Watch:
     """How many outputs of a model were seen, and how many of them were NaN or infinite."""

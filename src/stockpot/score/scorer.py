@@ -22,7 +22,7 @@ from stockpot.datasets.dataset import ACCEPTED, Dataset
 from stockpot.datasets.natural.classes import plain
 from stockpot.errors import BadDataError
 from stockpot.score.class_space import ClassMap, ClassSpace, match_classes
-from stockpot.score.predictions import NONE, finite, predictions
+from stockpot.score.predictions import NONE, best_columns, finite, predictions
 
 Model = Callable[[Tensor], Tensor]
 OTHER = "none of the data's classes"
@@ -114,8 +114,7 @@ class Scorer:
         """For the k best columns (n x k), whether each is right for its row."""
         best = predictions(logits)[:, None]
         if top > 1:
-            several = logits.topk(min(top, logits.shape[1]), dim=1).indices
-            best = torch.where(best == NONE, NONE, several)
+            best = torch.where(best == NONE, NONE, best_columns(logits, top))
         wanted = self._columns(rows).to(logits.device)
         return ((best[:, :, None] == wanted[:, None, :]) & (best != NONE)[:, :, None]).any(dim=2)
 

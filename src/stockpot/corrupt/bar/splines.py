@@ -113,7 +113,9 @@ def _taps(inner: Tensor, first: Tensor, size: int) -> tuple[Tensor, Tensor]:
         inner**3 / 6,
     )
     places = (first.long()[..., None] + torch.arange(-1, 3, device=first.device)).abs()
-    return torch.where(places >= size, 2 * (size - 1) - places, places), torch.stack(weights, -1)
+    # Places far outside a long narrow picture count for nothing, and must be in the table.
+    mirrored = torch.where(places >= size, 2 * (size - 1) - places, places).clamp(min=0)
+    return mirrored, torch.stack(weights, -1)
 
 
 def _weights(places: NDArray[np.float64], size: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.errors import BadParameterError
+from stockpot.types import Reference
 
 Combine = Literal["vote", "margin", "abstain"]
 
@@ -45,7 +46,10 @@ class EnsembleOracle:
 
 @oracles.register("ensemble")
 def ensemble(
-    setting: Setting, *, members: list[dict[str, Any]], combine: Combine = "abstain"
+    setting: Setting,
+    *,
+    members: Annotated[list[dict[str, Any]], Reference("oracles")],
+    combine: Combine = "abstain",
 ) -> Oracle:
     """Several oracles together, which no single blind spot decides.
 

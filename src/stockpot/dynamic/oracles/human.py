@@ -9,6 +9,7 @@ import csv
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from stockpot.dynamic.oracle import Oracle, Setting
 from stockpot.dynamic.oracles import oracles
 from stockpot.dynamic.oracles.raters import krippendorff_alpha
 from stockpot.errors import BadDataError
+from stockpot.types import Reference
 
 SHEET = "review.csv"
 SHEETS = "review*.csv"
@@ -73,18 +75,14 @@ class HumanOracle:
 
 
 @oracles.register("human")
-def human(setting: Setting, *, path: str) -> Oracle:
+def human(setting: Setting, *, path: Annotated[str, Reference("sheets")]) -> Oracle:
     """What people answered on the sheets of an exported benchmark.
 
     Args:
         path: the exported folder, whose `review*.csv` are one rater's each, or one such sheet with
             the column `answer` filled in.
     """
-    place = Path(path).expanduser()
-    sheets = sorted(place.glob(SHEETS)) if place.is_dir() else [place]
-    if not sheets or not all(sheet.is_file() for sheet in sheets):
-        wanted = place / SHEET if place.is_dir() else place
-        raise BadDataError(f"human: no sheet at {wanted}.", hint="Export one with export=FOLDER.")
+    sheets = sheets_at(path)
     answers: dict[str, list[int | None]] = {}
     raters = 0
     for sheet in sheets:
@@ -95,6 +93,16 @@ def human(setting: Setting, *, path: str) -> Oracle:
     if not any(answer is not None for told in answers.values() for answer in told):
         raise BadDataError(f"human: the column answer of {sheets[0]} is empty.")
     return HumanOracle(answers, setting, f"human({sheets[0].parent.name})", raters)
+
+
+def sheets_at(path: str) -> list[Path]:
+    """The sheets of an exported folder, or the one sheet that is named."""
+    place = Path(path).expanduser()
+    sheets = sorted(place.glob(SHEETS)) if place.is_dir() else [place]
+    if not sheets or not all(sheet.is_file() for sheet in sheets):
+        wanted = place / SHEET if place.is_dir() else place
+        raise BadDataError(f"human: no sheet at {wanted}.", hint="Export one with export=FOLDER.")
+    return sheets
 
 
 def _read(sheet: Path, setting: Setting) -> dict[str, int | None]:

@@ -68,7 +68,9 @@ def _weights(cell: CellResult, role: str, name: str) -> str:
         return ""
     params = cell.key.params.get(f"{role}_params") or {}
     chosen = str(params.get(name) or "")
-    return "" if "@" in chosen else f"{chosen or 'the default'} is public"
+    # A folder stands there as its name and content; of a hub id what follows the @ is a revision.
+    own = "@" in chosen and "/" not in chosen.partition("@")[0]
+    return "" if own else f"{chosen or 'the default'} is public"
 
 
 def _validity(cell: CellResult, least: float) -> str:

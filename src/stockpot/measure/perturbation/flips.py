@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stockpot.score.predictions import finite
+
 BEST = 5
 
 
@@ -20,6 +22,7 @@ class Sequence:
 
     def __init__(self, *, noise: bool, step: int = 1) -> None:
         self.noise, self.step = noise, 1 if noise else step
+        self._seen = 0
         self._before: list[Tensor] = []
         self._flips: list[Tensor] = []
         self._moves: list[Tensor] = []
@@ -27,6 +30,9 @@ class Sequence:
     def see(self, outputs: Tensor) -> None:
         """The outputs for the next frame, N x classes."""
         best = outputs.float().sort(dim=1, descending=True, stable=True).indices[:, :BEST]
+        # No answer is like no other, not even like silence on another frame.
+        self._seen += 1
+        best = torch.where(finite(outputs)[:, None], best, -self._seen)
         if len(self._before) == self.step:
             other = self._before[0] if self.noise else self._before.pop(0)
             self._flips.append(other[:, 0] != best[:, 0])

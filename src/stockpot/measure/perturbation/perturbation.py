@@ -30,7 +30,7 @@ from stockpot.measure.perturbation.flips import Sequence
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.models.load import load_for
 from stockpot.results.schema import Score
-from stockpot.results.statistics import bootstrap_mean
+from stockpot.results.statistics import bootstrap_mean, never_certain
 from stockpot.types import Check, ImageSize, ModelRef
 
 Values = NDArray[np.float64]
@@ -208,6 +208,8 @@ def _scores(
         def scored(metric: str, values: Values, unit: str, **condition: str) -> Score:
             interval = bootstrap_mean(values, seed=seed, groups=data.groups)
             value, n = float(values.mean()), len(values)
+            if metric in ("flip_probability", "mfp"):
+                interval = never_certain(interval, value, n, data.groups)
             return with_interval(
                 metric, value, n, interval, better=False, unit=unit, condition=condition
             )

@@ -8,7 +8,7 @@ is fitted to models of the user's choice and given here by its two numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from stockpot.results.several_sets import mean_of_sets, newcombe
 from stockpot.results.statistics import Interval
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
+from stockpot.types import Reference
 
 
 @measures.register("shift", paper="arXiv:2007.00644", passes=True)
@@ -41,7 +42,7 @@ def shift(
     data: Dataset,
     context: Context,
     *,
-    outside: dict[str, Any] | None = None,
+    outside: Annotated[dict[str, Any], Reference("datasets")] | None = None,
     class_space: ClassSpace = "all",
     line: tuple[float, float] | None = None,
 ) -> Steps[Measurement]:

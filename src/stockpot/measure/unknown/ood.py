@@ -161,11 +161,11 @@ def _sets(near: Mapping[str, Any] | None, far: Mapping[str, Any] | None) -> dict
 def _possible(asked: tuple[str, ...], looking: Penultimate) -> tuple[list[str], list[str]]:
     """The detectors that this model allows; one that was asked for by name must be among them."""
     names = list(ALL) if "all" in asked else list(dict.fromkeys(asked))
-    if looking.head is not None:
-        return names, []
     left = [name for name in names if name not in LOGITS_ALONE]
+    if looking.head is not None or not left:
+        return names, []
     told = f"{', '.join(left)} need the features before a last linear layer, and the model has none"
-    if left and "all" not in asked:
+    if "all" not in asked:
         raise BadParameterError(f"detectors: {told}.", hint=f"Use {', '.join(LOGITS_ALONE)}.")
     return list(LOGITS_ALONE), [f"left out: {told}"]
 

@@ -14,7 +14,7 @@ from stockpot.measure.unknown.answers import Answers, Floats, answers_of
 from stockpot.models.classifier import Classifier
 from stockpot.results.resamples import image_counts
 from stockpot.results.schema import Score
-from stockpot.results.statistics import Interval
+from stockpot.results.statistics import Interval, never_certain
 from stockpot.score.class_space import ClassSpace
 
 _RESAMPLES = 1000
@@ -106,6 +106,7 @@ def selective_scores(
     for share, value, interval in zip(coverages, whole[2:], found[2:], strict=True):
         about: dict[str, str | float] = {"curve": "coverage", "coverage": share}
         kept = max(1, round(share * n))
+        interval = never_certain(interval, float(value), kept, groups)
         scores.append(
             with_interval("selective_accuracy", float(value), kept, interval, condition=about)
         )

@@ -7,7 +7,6 @@ images were right.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stockpot.results.conditions import Condition, condition_of
+from stockpot.results.named_apart import models_apart
 from stockpot.results.samples import DataSource, read_samples
 from stockpot.results.schema import CellResult
 from stockpot.results.store import read_result
@@ -106,7 +106,7 @@ class ImageSet:
 
 def collect(files: Sequence[Path]) -> list[ImageSet]:
     """The sets of images that these result files are about; the largest number of models first."""
-    cells = _named_apart([(path, read_result(path)) for path in files])
+    cells = list(zip(files, models_apart([read_result(path) for path in files]), strict=True))
     variants = _variants([cell for _, cell in cells])
     sets: dict[tuple[Any, ...], ImageSet] = {}
     for path, cell in cells:
@@ -117,26 +117,6 @@ def collect(files: Sequence[Path]) -> list[ImageSet]:
         each.conditions = dict(sorted(each.conditions.items(), key=lambda item: _order(item[1])))
     _tell_apart(found)
     return sorted(found, key=lambda each: -len(each.models))
-
-
-def _named_apart(cells: list[tuple[Path, CellResult]]) -> list[tuple[Path, CellResult]]:
-    """The cells, with some digits behind the name of a model where another one has it too."""
-
-    def digits(cell: CellResult) -> str:
-        which = json.dumps([cell.key.model_fingerprint, cell.key.model_options], sort_keys=True)
-        return hashlib.sha256(which.encode()).hexdigest()[:6]
-
-    who: dict[str, set[str]] = {}
-    for _, cell in cells:
-        who.setdefault(cell.key.model, set()).add(digits(cell))
-    found = []
-    for path, cell in cells:
-        name = cell.key.model
-        if len(who[name]) > 1:
-            key = cell.key.model_copy(update={"model": f"{name} ({digits(cell)})"})
-            cell = cell.model_copy(update={"key": key})
-        found.append((path, cell))
-    return found
 
 
 class _Row(NamedTuple):

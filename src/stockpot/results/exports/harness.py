@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from stockpot.errors import UserError
-from stockpot.results.exports.names import by_model, file_name, flat_name
+from stockpot.results.exports.names import by_model, file_names, flat_name
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.tables import overall
 
 
 def lm_eval(results: Sequence[CellResult]) -> dict[str, str]:
     """The harness keeps `results[task]["metric,filter"]` and a `_stderr` beside each."""
-    files = {}
-    for model, cells in by_model(results).items():
+    files, models = {}, by_model(results)
+    named = file_names(models)
+    for model, cells in models.items():
         document: dict[str, Any] = {
             "results": {},
             "configs": {},
@@ -45,14 +47,15 @@ def lm_eval(results: Sequence[CellResult]) -> dict[str, str]:
                 flat_name(score): score.higher_is_better for score in cell.scores
             }
         text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-        files[f"{file_name(model)}.json"] = text
+        files[f"{named[model]}.json"] = text
     return files
 
 
 def fusionbench(results: Sequence[CellResult]) -> dict[str, str]:
     """FusionBench's report: accuracy and loss per task, and their plain mean."""
-    files = {}
-    for model, cells in by_model(results).items():
+    files, models = {}, by_model(results)
+    named = file_names(models)
+    for model, cells in models.items():
         clean = [cell for cell in cells if cell.key.measure == "clean"]
         if not clean:
             raise UserError(f"a FusionBench report needs clean scores; {model} has none.")
@@ -65,18 +68,14 @@ def fusionbench(results: Sequence[CellResult]) -> dict[str, str]:
             }
         }
         tasks = {
-            cell.key.data: {
-                "accuracy": cell.score("accuracy").value,
-                "loss": cell.score("nll").value,
-            }
+            cell.key.data: {"accuracy": cell.score("accuracy").value, "loss": _loss(cell)}
             for cell in clean
         }
         average = {
-            key: sum(task[key] for task in tasks.values()) / len(tasks)
-            for key in ("accuracy", "loss")
+            key: _mean([task[key] for task in tasks.values()]) for key in ("accuracy", "loss")
         }
         text = json.dumps({**document, **tasks, "average": average}, indent=1) + "\n"
-        files[f"{file_name(model)}.json"] = text
+        files[f"{named[model]}.json"] = text
     return files
 
 
@@ -85,3 +84,14 @@ def _standard_error(score: Score) -> float | str:
     if score.ci_low is None or score.ci_high is None:
         return "N/A"
     return (score.ci_high - score.ci_low) / (2 * 1.959964)
+
+
+def _loss(cell: CellResult) -> float | None:
+    """Of a model all of whose outputs were no numbers there is none."""
+    score = overall(cell, "nll")
+    return None if score is None else score.value
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None

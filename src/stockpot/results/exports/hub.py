@@ -12,18 +12,21 @@ from typing import Any
 
 import yaml
 
-from stockpot.results.exports.names import by_model, file_name, flat_name
+from stockpot.results.exports.names import by_model, file_names, flat_name
 from stockpot.results.exports.papers import markdown
 from stockpot.results.headline import headline_columns, headline_rows, split_by_data
 from stockpot.results.provenance import package_version
 from stockpot.results.schema import CellResult, Score
+from stockpot.results.tables import escaped_markdown
 
 
 def eval_results(results: Sequence[CellResult]) -> dict[str, str]:
     """A YAML file for each model and dataset, with every score that is not of a single class."""
+    models = by_model(results)
+    named = file_names(models)
     return {
-        f"{file_name(model)}/{name}": text
-        for model, cells in by_model(results).items()
+        f"{named[model]}/{name}": text
+        for model, cells in models.items()
         for name, text in eval_files(cells).items()
     }
 
@@ -45,8 +48,9 @@ def eval_files(cells: Sequence[CellResult]) -> dict[str, str]:
                     notes=said,
                 )
             )
+    named = file_names(entries)
     return {
-        f".eval_results/{file_name(data)}.yaml": yaml.safe_dump(
+        f".eval_results/{named[data]}.yaml": yaml.safe_dump(
             eval_result_entries_to_yaml(rows), sort_keys=False
         )
         for data, rows in entries.items()
@@ -55,10 +59,9 @@ def eval_files(cells: Sequence[CellResult]) -> dict[str, str]:
 
 def model_cards(results: Sequence[CellResult]) -> dict[str, str]:
     """A README.md for each model."""
-    return {
-        f"{file_name(model)}/README.md": model_card(cells)
-        for model, cells in by_model(results).items()
-    }
+    models = by_model(results)
+    named = file_names(models)
+    return {f"{named[model]}/README.md": model_card(cells) for model, cells in models.items()}
 
 
 def model_card(cells: Sequence[CellResult]) -> str:
@@ -72,7 +75,7 @@ def model_card(cells: Sequence[CellResult]) -> str:
         tags=["image-classification", "robustness", "stockpot"],
         pipeline_tag="image-classification",
     )
-    return f"---\n{matter.to_yaml()}\n---\n\n# {name}\n\n{scores_text(cells)}"
+    return f"---\n{matter.to_yaml()}\n---\n\n# {escaped_markdown(name)}\n\n{scores_text(cells)}"
 
 
 SCORES = "## Robustness scores"

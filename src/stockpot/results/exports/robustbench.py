@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stockpot.errors import UserError
-from stockpot.results.exports.names import by_model, file_name
+from stockpot.results.exports.names import by_model, file_name, file_names
 from stockpot.results.schema import CellResult, Score
 from stockpot.results.tables import overall
 
@@ -26,7 +26,9 @@ def robustbench(results: Sequence[CellResult]) -> dict[str, str]:
     """The files by their place in `model_info`."""
     files: dict[str, dict[str, Any]] = {}
     others: set[str] = set()
-    for model, cells in by_model(results).items():
+    models = by_model(results)
+    named = file_names(models)
+    for model, cells in models.items():
         for data in sorted({cell.data.name for cell in cells}):
             same = [cell for cell in cells if cell.data.name == data]
             clean = next((c for c in same if c.key.measure == "clean"), None)
@@ -50,7 +52,7 @@ def robustbench(results: Sequence[CellResult]) -> dict[str, str]:
                 if not entries and cell.key.measure in _WHY:
                     others.add(_WHY[cell.key.measure])
                 for threat, found in entries:
-                    path = f"{file_name(data)}/{threat}/{file_name(model)}.json"
+                    path = f"{file_name(data)}/{threat}/{named[model]}.json"
                     entry = files.setdefault(path, dict(base))
                     if entry["eps"] is not None and found.get("eps") != entry["eps"]:
                         raise UserError(

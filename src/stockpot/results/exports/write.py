@@ -25,6 +25,7 @@ from stockpot.results.exports.hub import eval_results, model_cards
 from stockpot.results.exports.papers import latex, markdown
 from stockpot.results.exports.robustbench import robustbench
 from stockpot.results.exports.rows import csv_file, parquet_file
+from stockpot.results.named_apart import answers_apart
 from stockpot.results.schema import CellResult
 
 _WHOLE: dict[str, Callable[[list[CellResult]], str | bytes]] = {
@@ -34,6 +35,8 @@ _WHOLE: dict[str, Callable[[list[CellResult]], str | bytes]] = {
     "latex": latex,
 }
 """What becomes one file."""
+ROWS = ("csv", "parquet")
+"""What has columns for seed and fingerprints; elsewhere a name must say which model it is."""
 _MANY: dict[str, Callable[[list[CellResult]], dict[str, str]]] = {
     "lm-eval": lm_eval,
     "eval-results": eval_results,
@@ -56,6 +59,8 @@ def export(results: Iterable[CellResult], format: str, out: str | Path) -> list[
     if format not in FORMATS:
         raise UnknownNameError("export format", format, FORMATS)
     cells = list(results)
+    if format not in ROWS:
+        cells = answers_apart(cells)
     if format in _WHOLE:
         write_atomic(Path(out), _WHOLE[format](cells))
         return [Path(out)]

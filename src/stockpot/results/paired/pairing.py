@@ -67,27 +67,68 @@ def pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 
 def matched(first: Sequence[CellResult], second: Sequence[CellResult]) -> Matched:
-    """Each cell with the one of the other side that answers the same question."""
-    found, left_out, used = [], [], set()
-    for cell in first:
-        others = [
-            (number, other)
-            for number, other in enumerate(second)
-            if (other.key.measure, other.key.data) == (cell.key.measure, cell.key.data)
-        ]
-        alike = [place for place in others if not unlike(cell, place[1])]
-        used |= {number for number, _ in others}
+    """Each cell with the one of the other side that answers the same question.
+
+    Where a side answers one question several times (with other seeds, in another precision), those
+    that were asked alike come first.
+    """
+    found, left_out = [], []
+    for cell in sorted(first, key=_asked):
+        others = [other for other in second if _place_of(other) == _place_of(cell)]
+        alike = [other for other in others if not unlike(cell, other)]
         if alike:
-            found.append((cell, alike[-1][1]))
+            one_model([own for own in first if _place_of(own) == _place_of(cell)
+                       and not unlike(own, alike[0])])  # fmt: skip
+            found.append((cell, counterpart(cell, alike)))
         else:
-            why = unlike(cell, others[-1][1]) if others else "not measured there"
+            why = unlike(cell, others[-1]) if others else "not measured there"
             left_out.append(f"{_named(cell)}: {why}")
+    found.sort(key=lambda pair: _asked(pair[0]) != _asked(pair[1]))
+    known = set(map(_place_of, first))
     left_out += [
         f"{_named(other)}: not measured by the first"
-        for number, other in enumerate(second)
-        if number not in used
+        for other in second
+        if _place_of(other) not in known
     ]
     return Matched(found, left_out)
+
+
+def counterpart(cell: CellResult, alike: Sequence[CellResult]) -> CellResult:
+    """Of results that answer a cell's question the one that was asked as it was, or the first.
+
+    Raises:
+        UserError: they are of several models.
+    """
+    one_model(alike)
+    return min(alike, key=lambda other: (_asked(other) != _asked(cell), _asked(other)))
+
+
+def one_model(cells: Sequence[CellResult]) -> None:
+    """Refuse results of one question under one name that are of several models.
+
+    They lie in one folder where a model was changed in its place, or measured with other options;
+    nobody can tell which is meant.
+    """
+    models: dict[tuple[str, str, str], CellResult] = {}
+    for cell in cells:
+        own = cell.key.model_fingerprint, cell.key.words, _written(cell.key.model_options)
+        models.setdefault(own, cell)
+    if len(models) > 1:
+        which = ", ".join(sorted(cell.key.model_fingerprint[:8] for cell in models.values()))
+        raise UserError(
+            f"{_named(cells[0])}: {len(models)} models of that name are there ({which}).",
+            hint="Name the result file that is meant, or measure each under a name of its own.",
+        )
+
+
+def _place_of(cell: CellResult) -> tuple[str, str]:
+    return cell.key.measure, cell.key.data
+
+
+def _asked(cell: CellResult) -> tuple[int, bool, str, bool]:
+    """With what a question was asked; the usual comes first."""
+    key = cell.key
+    return key.seed, key.precision != "fp32", key.precision, key.compiled
 
 
 def _named(cell: CellResult) -> str:

@@ -26,7 +26,7 @@ def comparable(results: Sequence[CellResult]) -> list[Comparable]:
     make another group, so that no column holds numbers of two questions."""
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for cell in results:
-        groups.setdefault(_question(cell), []).append(cell)
+        groups.setdefault(question_of(cell), []).append(cell)
     found = []
     for question, cells in groups.items():
         alike = [other for other in groups if other[:2] == question[:2]]
@@ -35,7 +35,8 @@ def comparable(results: Sequence[CellResult]) -> list[Comparable]:
     return found
 
 
-def _question(cell: CellResult) -> tuple[str, ...]:
+def question_of(cell: CellResult) -> tuple[str, ...]:
+    """What a cell was asked, whichever its model: measure, data, images, rules and settings."""
     key = cell.key
     params = json.dumps(key.params, sort_keys=True, default=str)
     images = f"{cell.data.fingerprint}:{cell.data.n}"
