@@ -46,7 +46,7 @@ BatchSize = Count | Literal["auto"]
 
 ReferenceKind = Literal[
     "model", "data", "datasets", "autoencoder", "attack", "generator", "oracle", "oracles",
-    "sheets", "images",
+    "sheets", "images", "corrupted",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 from PIL import Image
 
 from pico import CLASSES
+from stockpot.corrupt.stored.files import write_pictures
+from stockpot.corrupt.stored.record import claim, corruption_record
+from stockpot.datasets.load import load_dataset
 from stockpot.dynamic.references import all_references
 from stockpot.errors import PartialResultsError, UserError
 from stockpot.measure import measures
 from stockpot.measure.by_content import by_content
 from stockpot.measure.run import measure
 from stockpot.results.store import ResultStore
+from stockpot.types import ImageSize
 
 
 def comparable(results) -> list:
@@ -151,3 +156,25 @@ def test_a_picture_that_came_into_a_folder_is_measured(perfect, tmp_path) -> Non
             Image.new("RGB", (16, 16)).save(place / f"{count}.png")
         (found,) = measure({"m": perfect}, "clean", data=str(tmp_path))
         assert found.data.n == count * len(CLASSES)
+
+
+def test_corrupted_pictures_that_were_made_anew_are_measured_anew(perfect, tmp_path) -> None:
+    clean, corrupted = tmp_path / "clean", tmp_path / "corrupted"
+    for name, level in zip(CLASSES, (20, 90, 160, 230), strict=True):
+        (clean / name).mkdir(parents=True)
+        Image.new("RGB", (16, 16), (level,) * 3).save(clean / name / "one.png")
+    data, one = load_dataset(str(clean)), {"corruptions": "gaussian_noise", "severities": 5}
+    asked = {"corruption": {**one, "folder": str(corrupted)}}
+    for seed in (0, 0, 9):
+        made = {"format": "png", "profile": "cifar", "size": ImageSize(16, 16)}
+        record = corruption_record(data, layout="pictures", seed=seed, device="cpu",
+                                   overlays="procedural", codec="auto", **made)  # fmt: skip
+        if seed:
+            shutil.rmtree(corrupted)
+        claim(corrupted, record, data, ("gaussian_noise",))
+        write_pictures(data, corrupted, "gaussian_noise", 5, seed=seed, side=16, format="png")
+        measure({"m": perfect}, asked, data=data, out=tmp_path / "run")
+    keys = [result.key for result in ResultStore(tmp_path / "run" / "results")]
+    assert len(keys) == 2  # the second time nothing had changed
+    assert all(key.params["folder"] == str(corrupted) for key in keys)
+    assert len({key.contents["folder"] for key in keys}) == 2

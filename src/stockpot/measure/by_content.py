@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stockpot.attack.saved_images import read_manifest
+from stockpot.checkpoints.record import read_record
 from stockpot.checkpoints.resolve import resolve
 from stockpot.dynamic.oracles.human import sheets_at
 from stockpot.errors import UserError
@@ -50,6 +51,19 @@ def by_content(
             found[key] = f"{Path(value).name}@{read_manifest(value)['sha256'][:16]}"
         else:
             found[key] = value
+    return found
+
+
+def contents(params: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, str]:
+    """Of folders that keep their place, since pictures are looked at again later, what is in them.
+
+    Of corrupted pictures their record says it; published sets have none, and stay what they are.
+    """
+    found: dict[str, str] = {}
+    for key, value in params.items():
+        if references.get(key) == "corrupted" and value:
+            record = read_record(Path(value).expanduser())
+            found |= {key: record.digest} if record is not None else {}
     return found
 
 

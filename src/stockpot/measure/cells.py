@@ -23,7 +23,7 @@ from stockpot.engine import pick_device
 from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded
 from stockpot.measure import measures
-from stockpot.measure.by_content import by_content
+from stockpot.measure.by_content import by_content, contents
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.measure.parts import Part
 from stockpot.models.classifier import Classifier
@@ -173,6 +173,7 @@ class Cell:
             seen=seen_of(spec.source, own).digest,
             precision=forward.precision,
             compiled=forward.compile,
+            contents=contents(self.params, references),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from stockpot.corrupt.constants import Profile, profile_for
 from stockpot.corrupt.ranges import (
@@ -27,7 +27,7 @@ from stockpot.models.fingerprint import identity_in_use
 from stockpot.models.load import identify, load_for, words_for
 from stockpot.score.class_space import ClassSpace
 from stockpot.score.scorer import scorer_for
-from stockpot.types import ModelRef
+from stockpot.types import ModelRef, Reference
 
 
 @measures.register("corruption", paper="arXiv:1903.12261", passes=True, splits=True)
@@ -43,7 +43,7 @@ def corruption(
     profile: Profile | Literal["auto"] = "auto",
     size: SizeRule = "published",
     overlays: Overlays = "procedural",
-    folder: str | None = None,
+    folder: Annotated[str, Reference("corrupted")] | None = None,
     class_space: ClassSpace = "all",
 ) -> Steps[Measurement]:
     """Error under each corruption and severity, mean corruption accuracy, mCE and relative mCE.

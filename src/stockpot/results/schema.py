@@ -86,6 +86,10 @@ class CellKey(_Document):
         "fp32", description="In which a measure's forward passes were to be made."
     )
     compiled: bool = Field(False, description="Whether they were to be compiled.")
+    contents: dict[str, str] = Field(
+        default_factory=dict,
+        description="What lies in folders that parameters name by their place, by its record.",
+    )
 
 
 class DataFacts(_Document):

@@ -39,7 +39,8 @@ def digest(key: CellKey) -> str:
     """Twelve hex digits that stand for the question a key asks."""
     # With the data's own words a question reads as before keys had words, and its answer is found.
     plain = not key.words or key.words.startswith("data:")
-    left_out = _GROUPING | ({"words"} if plain else set()) | (set() if key.seen else {"seen"})
+    left_out = _GROUPING | ({"words"} if plain else set())
+    left_out |= {name for name in ("seen", "contents") if not getattr(key, name)}
     # In full precision too: questions of before keys had one are questions in full precision.
     left_out |= {name for name in _FORWARD if getattr(key, name) == _FORWARD[name]}
     question = key.model_dump(mode="json", exclude=left_out)
@@ -48,9 +49,9 @@ def digest(key: CellKey) -> str:
 
 
 UNFINISHED = ".unfinished"
+"""Where cells keep what they have done until they are saved."""
 _LONGEST = 225
 """Letters of a file's name before the digest; `.samples.parquet` may follow it."""
-"""Where cells keep what they have done until they are saved."""
 
 
 def scratch_name(cell: str) -> str:
