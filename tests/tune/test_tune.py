@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> No
     again = toy(tmp_path)  # nothing is left to do, and the test images are left alone
     assert (again.test_looks, told(again)) == (1, told(found))
     assert read_tuning(tmp_path) == again
+
+
+def test_scores_on_other_test_images_are_not_those_of_the_first(tmp_path: Path) -> None:
+    _, test = parted()
+    wrong = replace(test, labels=(test.labels + 1) % 4, fingerprint="wrong")
+    assert toy(tmp_path).test["clean"].value == 1.0
+    found = toy(tmp_path, test=wrong)  # the same choice is wrong about every image of these
+    assert (found.test["clean"].value, found.test_looks) == (0.0, 2)
+    unasked = toy(tmp_path, test=None, test_split=None)
+    assert (unasked.test, unasked.test_data) == (found.test, found.test_data)
+    assert toy(tmp_path, test=wrong).test_looks == 2
 
 
 def test_an_index_is_told_the_final_results(tmp_path: Path) -> None:
