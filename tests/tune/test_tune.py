@@ -57,6 +57,23 @@ def test_scores_on_other_test_images_are_not_those_of_the_first(tmp_path: Path) 
     assert toy(tmp_path, test=wrong).test_looks == 2
 
 
+def test_what_a_method_learns_from_is_part_of_the_question(tmp_path: Path) -> None:
+    seen, test = parted()
+    members = {"far": levels(4.0), "near": levels(2.0)}
+
+    def search(method: str, tasks: Any) -> TuneResult:
+        space = {"scale": "0.2:0.4"} if method == "ties" else {"steps": "1,2"}
+        return stockpot.tune(
+            method, members, seen, base=levels(0.0), out=tmp_path / method, tasks=tasks,
+            space=space, trials=1, sampler="random", test_split=None,
+        )  # fmt: skip
+
+    search("adamerging", [seen])
+    with pytest.raises(BadParameterError, match="holds another search"):
+        search("adamerging", [test])
+    assert search("ties", [seen]).digest == search("ties", [test]).digest  # it learns nothing
+
+
 def test_an_index_is_told_the_final_results(tmp_path: Path) -> None:
     place = tmp_path / "index.db"
     with pytest.raises(BadParameterError, match="test images"):

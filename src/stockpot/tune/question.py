@@ -16,6 +16,7 @@ from stockpot.datasets.tasks.sets import expanded
 from stockpot.errors import BadDataError, BadParameterError, did_you_mean
 from stockpot.fuse import fusers
 from stockpot.fuse.finish.then import THEN, check_base, check_fusion
+from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.parameters import check_members
 from stockpot.fuse.request import Options
 from stockpot.models.classifier import Classifier
@@ -165,6 +166,7 @@ def ask(
     prune: str = "none",
     split: str = "val",
     limit: int | None = None,
+    tasks: Any = None,
     measure_params: Mapping[str, Mapping[str, Any]] | None = None,
     data_options: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -187,6 +189,9 @@ def ask(
         inputs.append(model_input("base", base))
     for role, sets in (("validation", seen), ("unseen", beside)):
         inputs += [one for each in sets for one in data_inputs(role, each)]
+    if any(fusers.get(one).tags.learns for one in methods):
+        learned_from = find_data(tasks, tuple(named))
+        inputs += [one for each in learned_from for one in data_inputs("data", each)]
     knobs = {
         one: {name: str(knob) for name, knob in own.knobs().items()} for one, own in spaces.items()
     }
@@ -203,7 +208,7 @@ def ask(
     return Question(methods, named, wanted, spaces, seen, beside, record)
 
 
-_ELSEWHERE = {"test", "test_split", "tasks", "storage", "trials", "prefer", "device", "batch_size"}
+_ELSEWHERE = {"test", "test_split", "storage", "trials", "prefer", "device", "batch_size"}
 
 
 def tuning_record(

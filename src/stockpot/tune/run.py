@@ -136,7 +136,7 @@ def tune(
     with stage("load"):
         asked = ask(
             method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,
-            sampler=sampler, points=points, prune=prune, split=split, limit=limit,
+            sampler=sampler, points=points, prune=prune, split=split, limit=limit, tasks=tasks,
             measure_params=measure_params, data_options=data_options, seed=seed, params=params,
         )  # fmt: skip
         named, wanted, record = asked.members, asked.objectives, asked.record
