@@ -17,7 +17,7 @@ from commands import invoke
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot import choose
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.measure.unlabelled.selection import Method
 from stockpot.models.classifier import Classifier
 
@@ -65,6 +65,19 @@ def test_a_rehearsal_finds_the_best_model(method: Method) -> None:
     assert truth["m0.9"] == max(truth.values())
     if method != "coda":  # which says how often a model leads in a class
         assert found.probability["m0.9"] > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_beyond_the_images_labels_them_all(method: Method) -> None:
+    data = make_dataset(8)
+    found = choose(MODELS, data=data, oracle=True, method=method, budget=100, sure=1.0)
+    assert (found.labels, len(found.trace)) == (8, 9)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_label_counts_for_something(rate: float) -> None:
+    with pytest.raises(BadParameterError, match="rate: expected a number above 0"):
+        choose(MODELS, data=make_dataset(8), oracle=True, method="coda", rate=rate)
 
 
 def test_one_that_says_nothing_is_never_best() -> None:

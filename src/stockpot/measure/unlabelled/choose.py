@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,8 @@ def choose(
         raise BadParameterError(
             f"expected budget >= 0, batch >= 1 and 0 < sure <= 1, got {budget}, {batch} and {sure}."
         )
+    if not 0 < rate < math.inf:
+        raise BadParameterError(f"rate: expected a number above 0, got {rate}.")
     if labels is None and not oracle:
         method = "coda"
     images, knows = _images(data, specs, dict(data_options or {}), oracle)
