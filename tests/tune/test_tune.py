@@ -74,6 +74,13 @@ def test_what_a_method_learns_from_is_part_of_the_question(tmp_path: Path) -> No
     assert search("ties", [seen]).digest == search("ties", [test]).digest  # it learns nothing
 
 
+def test_a_limit_of_none_is_not_all(tmp_path: Path) -> None:
+    with pytest.raises(BadParameterError, match="limit: expected at least 1 image"):
+        stockpot.tune(
+            "ties", {"far": levels(4.0)}, "icons", base=levels(0.0), out=tmp_path, limit=0
+        )
+
+
 def test_an_index_is_told_the_final_results(tmp_path: Path) -> None:
     place = tmp_path / "index.db"
     with pytest.raises(BadParameterError, match="test images"):

@@ -182,7 +182,7 @@ def ask(
             "data_options: got a split, which is an option of its own here.",
             hint="Give --split, and --test-split for what the choice is scored on.",
         )
-    options = {**(data_options or {}), **({"limit": limit} if limit else {})}
+    options = {**(data_options or {}), **({} if limit is None else {"limit": limit})}
     seen, beside = read_data(data, split, options), read_data(unseen, split, options)
     inputs = [model_input(MEMBER, one, name) for name, one in named.items()]
     if base is not None:
