@@ -101,6 +101,23 @@ def test_flat_folder_with_a_label_map(tmp_path: Path, name: str, text: str) -> N
     assert [data.classes[label] for label in data.labels] == ["tench", "goldfish"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.csv", "file,label\nx.png,\ny.png,goldfish\n"),
+        ("labels.csv", "x.png, \ny.png,goldfish\n"),
+        ("labels.json", '{"x.png": null, "y.png": "goldfish"}'),
+        ("labels.json", '{"x.png": ["tench"], "y.png": "goldfish"}'),
+    ],
+)
+def test_a_picture_without_a_label_is_no_class(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path / "set" / "x.png")
+    put(tmp_path / "set" / "y.png")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadDataError, match=r"x\.png: expected the name or the number of a class"):
+        imagefolder(path=str(tmp_path / "set"), labels=str(tmp_path / name))
+
+
 def test_wnid_folders_and_indices_into_a_class_list(tmp_path: Path) -> None:
     put(tmp_path / "set" / "n02" / "x.png")
     put(tmp_path / "set" / "n07" / "y.png")

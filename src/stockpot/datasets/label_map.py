@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from stockpot.datasets.natural.classes import imagenet_places, plain, word_places
 from stockpot.errors import BadDataError, shortened
@@ -28,6 +30,18 @@ def read_label_map(path: Path) -> dict[str, str]:
     if not found:
         raise BadDataError(f"labels: {path} holds no labels.")
     return found
+
+
+def label_text(value: Any, what: str) -> str:
+    """A label as text, a name or a number; `what` has it."""
+    missing = isinstance(value, float) and math.isnan(value)
+    if missing or not isinstance(value, str | int | float) or not str(value).strip():
+        raise BadDataError(
+            f"{what}: expected the name or the number of a class, got "
+            f"{shortened(repr(value), 60)}.",
+            hint="Leave out what has no label.",
+        )
+    return str(value)
 
 
 def resolve_classes(
@@ -118,7 +132,7 @@ def _json_pairs(text: str, path: Path) -> list[tuple[str, str]]:
     found = parse_json(text, f"labels: {path}")
     if not isinstance(found, dict):
         raise BadDataError(f"labels: expected a JSON object from name to class in {path}.")
-    return [(str(name), str(label)) for name, label in found.items()]
+    return [(name, label_text(label, f"labels: {path}: {name}")) for name, label in found.items()]
 
 
 def _csv_pairs(text: str, path: Path) -> list[tuple[str, str]]:
@@ -131,5 +145,8 @@ def _csv_pairs(text: str, path: Path) -> list[tuple[str, str]]:
     name_at = next((heading.index(word) for word in FILE_HEADINGS if word in heading), None)
     label_at = next((heading.index(word) for word in LABEL_HEADINGS if word in heading), None)
     if name_at is None or label_at is None or name_at == label_at:
-        return [(row[0].strip(), row[1].strip()) for row in rows]
-    return [(row[name_at].strip(), row[label_at].strip()) for row in rows[1:]]
+        name_at, label_at = 0, 1
+    else:
+        rows = rows[1:]
+    pairs = [(row[name_at].strip(), row[label_at].strip()) for row in rows]
+    return [(name, label_text(label, f"labels: {path}: {name}")) for name, label in pairs]
