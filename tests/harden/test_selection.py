@@ -102,3 +102,12 @@ def test_nothing_can_be_held_out_where_each_class_has_one_picture() -> None:
     one_each = data.take([int((data.labels == label).nonzero()[0, 0]) for label in range(4)])
     with pytest.raises(UserError, match="one each"):
         hold_out(one_each, 0.5, seed=0)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.75, 0.9, 0.999])
+@pytest.mark.parametrize("each", [2, 3, 10])
+def test_every_class_is_learned_and_validated(share: float, each: int) -> None:
+    kept, held = hold_out(make_dataset(4 * each), share, seed=0)
+    wanted = min(max(round(share * each), 1), each - 1)  # of each class
+    assert held.labels.bincount(minlength=4).tolist() == [wanted] * 4
+    assert kept.labels.bincount(minlength=4).tolist() == [each - wanted] * 4

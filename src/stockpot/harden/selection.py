@@ -100,7 +100,8 @@ def robust_accuracy(
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     """What is trained on, and what is held out: `share` of each class, drawn with the seed.
 
-    A class gives at least one picture as soon as it has two, so that every class is validated.
+    A class gives at least one picture as soon as it has two, so that every class is validated, and
+    keeps at least one, so that every class is learned.
     """
     if not 0 < share < 1:
         raise BadParameterError(f"holdout: expected a share between 0 and 1, got {share}.")
@@ -110,7 +111,8 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     chosen = torch.zeros(len(data), dtype=torch.bool)
     for label in range(len(data.classes)):
         members = order[labels == label]
-        count = max(1, round(share * len(members))) if len(members) > 1 else 0
+        most = len(members) - 1
+        count = min(max(1, round(share * len(members))), most) if most > 0 else 0
         chosen[members[:count]] = True
     if not bool(chosen.any()):
         raise BadParameterError(
