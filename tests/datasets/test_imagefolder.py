@@ -118,6 +118,21 @@ def test_a_picture_without_a_label_is_no_class(tmp_path: Path, name: str, text: 
         imagefolder(path=str(tmp_path / "set"), labels=str(tmp_path / name))
 
 
+def test_links_to_folders_are_followed_and_not_in_circles(tmp_path: Path) -> None:
+    put(tmp_path / "all" / "cat" / "x.png")
+    put(tmp_path / "all" / "dog" / "deep" / "y.png")
+    part = tmp_path / "part"
+    part.mkdir()
+    for name in ("cat", "dog"):
+        (part / name).symlink_to(tmp_path / "all" / name)
+    (part / "cat" / "up").symlink_to(tmp_path / "all")
+    (part / "cat" / "self").symlink_to(tmp_path / "all" / "cat")
+    (part / "cat" / "nowhere").symlink_to(tmp_path / "nowhere")
+    linked = load_dataset(str(part), split="all")
+    assert linked.classes == ("cat", "dog")
+    assert linked.columns["file"] == ("cat/x.png", "dog/deep/y.png")
+
+
 def test_wnid_folders_and_indices_into_a_class_list(tmp_path: Path) -> None:
     put(tmp_path / "set" / "n02" / "x.png")
     put(tmp_path / "set" / "n07" / "y.png")
