@@ -51,6 +51,7 @@ from stockpot.tune.summary import (
     with_choice,
     with_selection,
 )
+from stockpot.types import check_seed
 
 MODEL, PAGE = "model", "tune.html"
 _PATIENCE = 3600.0
@@ -133,6 +134,7 @@ def tune(
     spent, folder = Spent(), Path(out)
     if trials < 1 or batch_size < 1 or points < 1:
         raise BadParameterError("tune: expected trials, points and batch_size of at least 1.")
+    check_seed(seed)
     with stage("load"):
         asked = ask(
             method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,

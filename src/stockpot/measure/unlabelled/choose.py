@@ -25,6 +25,7 @@ from stockpot.measure.unlabelled.pool import PoolAnswers, line_estimates, pool_a
 from stockpot.measure.unlabelled.selection import Method, Pick, Selection, selection
 from stockpot.models.load import identify, load_model
 from stockpot.results.schema import Score
+from stockpot.types import check_seed
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ def choose(
         )
     if not 0 < rate < math.inf:
         raise BadParameterError(f"rate: expected a number above 0, got {rate}.")
+    check_seed(seed)
     if labels is None and not oracle:
         method = "coda"
     images, knows = _images(data, specs, dict(data_options or {}), oracle)
