@@ -45,6 +45,29 @@ def test_palette_gives_its_colours() -> None:
     assert clear == [[[10, 20, 30], [255, 255, 255]]]
 
 
+def test_floats_and_wide_numbers_keep_their_grey() -> None:
+    wanted = list(range(0, 256, 15))
+    levels = np.array([wanted])
+    for values in (
+        levels.astype(np.float32),
+        (levels / 255).astype(np.float32),  # Pillow alone makes these black
+        levels.astype(np.int32),
+        (levels * 257).astype(np.int32),
+    ):
+        back = np.asarray(open_rgb(encoded(Image.fromarray(values), "TIFF")))
+        assert back[0, :, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("value", [-1, 65536, 2**31 - 1, -0.5, 300.0, float("nan")])
+def test_grey_beyond_what_is_known_is_refused(tmp_path: Path, value: float) -> None:
+    grey = np.array([[0, value]], dtype=np.float32 if isinstance(value, float) else np.int32)
+    file = tmp_path / "grey.tif"
+    Image.fromarray(grey).save(file)
+    images = EncodedImages((file,), (str(file),))
+    with pytest.raises(BadDataError, match=r"grey\.tif cannot be decoded.*expected grey values"):
+        next(images.batches(1, None))
+
+
 def test_transparency_is_composited_on_white() -> None:
     pixels = noise(channels=4)
     back = np.asarray(open_rgb(encoded(Image.fromarray(pixels)))).astype(float)
