@@ -133,6 +133,18 @@ def test_links_to_folders_are_followed_and_not_in_circles(tmp_path: Path) -> Non
     assert linked.columns["file"] == ("cat/x.png", "dog/deep/y.png")
 
 
+def test_a_name_of_two_classes_says_neither(tmp_path: Path) -> None:
+    put(tmp_path / "set" / "x.png")
+    put(tmp_path / "set" / "y.png")
+    classes, label_map = ["crane", "owl", "crane"], tmp_path / "map.json"
+    label_map.write_text(json.dumps({"x.png": "owl", "y.png": 2}))
+    data = imagefolder(path=str(tmp_path / "set"), labels=str(label_map), classes=classes)
+    assert data.labels.tolist() == [1, 2]
+    label_map.write_text(json.dumps({"x.png": "owl", "y.png": "crane"}))
+    with pytest.raises(BadDataError, match=r"y\.png: the label 'crane' is the name of 2 classes"):
+        imagefolder(path=str(tmp_path / "set"), labels=str(label_map), classes=classes)
+
+
 def test_wnid_folders_and_indices_into_a_class_list(tmp_path: Path) -> None:
     put(tmp_path / "set" / "n02" / "x.png")
     put(tmp_path / "set" / "n07" / "y.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -86,6 +87,7 @@ class LabelIndex:
     def __init__(self, classes: Sequence[str]) -> None:
         self._classes = tuple(classes)
         self._names = {name: index for index, name in enumerate(classes)}
+        self._often = {name: count for name, count in Counter(classes).items() if count > 1}
 
     @cached_property
     def _places(self) -> dict[int, int]:
@@ -95,22 +97,30 @@ class LabelIndex:
         return {place: index for index, place in enumerate(places)}
 
     def find(self, label: str) -> int | None:
-        """The number of a label's class, if it has one."""
+        """The number of a label's class, if it has one, and no more."""
+        if label in self._often:
+            return None
         if label in self._names:
             return self._names[label]
         place = word_places().get(plain(label)) if self._places else None
         if place in self._places:
             return self._places[place]
         index = _index(label) if label.isdecimal() else None
-        return index if index is not None and index < len(self._names) else None
+        return index if index is not None and index < len(self._classes) else None
 
     def of(self, label: str, what: str) -> int:
         """The number of a label's class; `what` has this label."""
         found = self.find(label)
+        if label in self._often:
+            raise BadDataError(
+                f"{what}: the label {shortened(repr(label), 60)} is the name of "
+                f"{self._often[label]} classes.",
+                hint="Give the number of the class instead.",
+            )
         if found is None:
             raise BadDataError(
                 f"{what}: the label {shortened(repr(label), 60)} is neither one of the "
-                f"{len(self._names)} classes nor an index.",
+                f"{len(self._classes)} classes nor an index.",
                 hint="Give the class names in order with classes=.",
             )
         return found
