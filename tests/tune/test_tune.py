@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import stockpot
 from commands import invoke
+from pico import make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.report.tuned import render_tuning
@@ -72,6 +73,11 @@ def test_what_a_method_learns_from_is_part_of_the_question(tmp_path: Path) -> No
     with pytest.raises(BadParameterError, match="holds another search"):
         search("adamerging", [test])
     assert search("ties", [seen]).digest == search("ties", [test]).digest  # it learns nothing
+
+
+def test_methods_may_have_spaces_between_them(tmp_path: Path) -> None:
+    found = toy(tmp_path, method="task_arithmetic, average", points=2)
+    assert found.methods == ["task_arithmetic", "average"]
 
 
 def test_a_limit_of_none_is_not_all(tmp_path: Path) -> None:
@@ -212,6 +218,8 @@ def test_what_the_search_sees_is_no_test(tmp_path: Path) -> None:
     seen, _ = parted()
     with pytest.raises(BadDataError, match="those that the search sees"):
         toy(tmp_path, test=seen)
+    with pytest.raises(BadDataError, match="those that the search sees"):  # by a limit, as it were
+        toy(tmp_path, test=make_dataset(60))
     with pytest.raises(BadParameterError, match="needs the single objective"):
         toy(tmp_path, objectives="calibration", prune="racing")
     with pytest.raises(BadParameterError, match="one to three"):

@@ -8,8 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import MEMBER, Record, plain
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.tasks.sets import expanded
@@ -43,14 +46,20 @@ def read_data(data: Data, split: str | None, options: Mapping[str, Any]) -> list
 
 
 def check_apart(validation: Sequence[Dataset], test: Sequence[Dataset]) -> None:
-    """The test must not be what the search sees."""
-    known = {one.fingerprint for one in validation}
+    """The test must not be what the search sees, nor hold all of it: a limit takes a part."""
     for one in test:
-        if one.fingerprint in known:
-            raise BadDataError(
-                f"tune: the test images {one} are those that the search sees.",
-                hint="Give another split (--test-split), or none with --no-test.",
-            )
+        for other in validation:
+            same = one.fingerprint == other.fingerprint
+            if same or (one.name == other.name and _holds(one, other)):
+                raise BadDataError(
+                    f"tune: the test images {one} are those that the search sees.",
+                    hint="Give another split (--test-split), or none with --no-test.",
+                )
+
+
+def _holds(whole: Dataset, part: Dataset) -> bool:
+    hashes = image_hashes(part.images)
+    return bool(np.isin(hashes, image_hashes(whole.images)).all())
 
 
 def spaces_of(
@@ -173,7 +182,8 @@ def ask(
     params: Mapping[str, Any],
 ) -> Question:
     """Find and check everything; the arguments are those of `stockpot.tune`."""
-    methods = method.split(",") if isinstance(method, str) else list(method)
+    given = method.split(",") if isinstance(method, str) else method
+    methods = [one.strip() for one in given]
     named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
     wanted = read_objectives(objectives, measure_params)
     spaces = spaces_of(methods, named, base, space or {}, params)
