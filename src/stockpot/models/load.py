@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,9 @@ from stockpot.checkpoints.resolve import Resolved, resolve
 from stockpot.datasets.words.conventions import words_of
 from stockpot.datasets.words.given import lines_of
 from stockpot.datasets.words.words import GIVEN, Spoken, Words
-from stockpot.errors import (
-    BadCheckpointError,
-    BadParameterError,
-    UserError,
-    did_you_mean,
-    shortened,
-)
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError, did_you_mean
 from stockpot.models.adapted import adapted
+from stockpot.models.class_names import with_names
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import (
@@ -69,24 +64,11 @@ def load_model(source: Source | Callable[[Any], Any], **options: Any) -> Classif
     """
     if isinstance(source, Classifier):
         return source
-    options = _with_names(options)
+    options = with_names(options)
     if not isinstance(source, str | Path | Resolved):
         return from_function(source, **options)
     place = _place(source, options)
     return _checked(place, options)(place, **options)
-
-
-def _with_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with class names as texts; one text is no list of them, though it has letters."""
-    given = options.get("classes")
-    if given is None:
-        return dict(options)
-    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
-    if not names or not all(isinstance(name, str | int) for name in names):
-        raise BadParameterError(
-            f"classes: expected a list of class names, got {shortened(repr(given), 60)}."
-        )
-    return {**options, "classes": tuple(map(str, names))}
 
 
 def _checked(place: Resolved, options: Mapping[str, Any]) -> Callable[..., Classifier]:
@@ -133,7 +115,7 @@ def load_for(
     """
     if isinstance(source, Classifier):
         return source if device is None else source.to(device)
-    own = _with_names(options or {})
+    own = with_names(options or {})
     place = _place(source, own)
     if "classes" not in own and (words := _words(place, data, own)) is not None:
         own.pop("templates", None)
