@@ -8,6 +8,7 @@ validation data, a share of every class is held out from the training data.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated, Any
 
 import torch
 
@@ -21,9 +22,22 @@ from stockpot.harden.many.sharded import is_in_shards
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.scorer import scorer_for
 from stockpot.stages import stage
+from stockpot.types import Check
 
 ACCURACY = "accuracy"
 _STEPS = 10
+
+
+def _select(value: Any) -> Any:
+    # The command line makes a list of what has commas; records keep the text.
+    text = ",".join(value) if isinstance(value, list | tuple) else value
+    if isinstance(text, str):
+        parse_selection(text)
+    return text
+
+
+Select = Annotated[str, Check(_select)]
+"""`accuracy`, or threats such as `linf:8/255,l1:12`."""
 
 
 def parse_selection(select: str) -> Threats | None:
@@ -33,7 +47,7 @@ def parse_selection(select: str) -> Threats | None:
     try:
         return parse_union(select)
     except BadParameterError as problem:
-        raise BadParameterError(f"select: accuracy, or threats: {problem.message}") from problem
+        raise BadParameterError(f"accuracy, or threats: {problem.message}") from problem
 
 
 @stage("judge")
