@@ -18,6 +18,7 @@ from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot import choose
 from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, UserError
+from stockpot.files import csv_name
 from stockpot.measure.unlabelled.selection import Method
 from stockpot.models.classifier import Classifier
 
@@ -130,6 +131,22 @@ def test_a_file_asks_what_a_rehearsal_asks(method: Method, tmp_path: Path) -> No
     whole = choose(MODELS, data=data, oracle=True, method=method, budget=6, sure=1.0)
     assert found.probability == pytest.approx(whole.probability)
     assert found.trace == whole.trace
+
+
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "unlabelled"
+    labels = pictures(folder, make_dataset(6))
+    odd = dict(
+        zip(labels, (" a.png", "b, c.png", 'd"e.png', "=f.png", "ä ö.png", "g .png"), strict=True)
+    )
+    for name, other in odd.items():
+        (folder / name).rename(folder / other)
+    path = tmp_path / "to_label.csv"
+    choose(MODELS, data=folder, labels=path, method="random", batch=6)
+    rows = [[csv_name(name), label, *rest] for name, label, *rest in csv.reader(path.open())]
+    assert {row[0] for row in rows[1:]} == set(odd.values())
+    path.write_text(path.read_text(encoding="utf-8").replace(",,", ",ant,"), encoding="utf-8")
+    assert choose(MODELS, data=folder, labels=path, method="random", sure=1.0).labels == 6
 
 
 def test_what_is_not_answered_yet_is_not_asked_twice(tmp_path: Path) -> None:

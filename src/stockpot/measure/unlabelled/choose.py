@@ -221,8 +221,9 @@ def _asked(
     drawn = not question.startswith("coda:")
     trace, waiting = [int(way.best().argmax())], 0
     for number, line in enumerate(lines, 2):
-        if line.file not in places:
-            raise BadDataError(f"labels: {path}, line {number}: no picture is called {line.file}.")
+        file = line.file if line.file in places else line.file.strip()
+        if file not in places:
+            raise BadDataError(f"labels: {path}, line {number}: no picture is called {file}.")
         if drawn and line.asked != question:
             raise BadDataError(
                 f"labels: {path}, line {number} was drawn for another question ({line.asked}), and "
@@ -235,7 +236,7 @@ def _asked(
             continue  # the weights follow the order of the draws
         else:
             label = numbers.of(line.label, f"labels: {path}, line {number}")
-            way.add(Pick(places[line.file], line.chance), label)
+            way.add(Pick(places[file], line.chance), label)
             trace.append(int(way.best().argmax()))
     used = len(trace) - 1
     enough = used >= budget or way.best().max() >= sure
