@@ -133,6 +133,30 @@ def test_links_to_folders_are_followed_and_not_in_circles(tmp_path: Path) -> Non
     assert linked.columns["file"] == ("cat/x.png", "dog/deep/y.png")
 
 
+@pytest.mark.parametrize(
+    ("folders", "classes"),
+    [
+        (["0", "1", "2"], ("0", "1", "2")),
+        ([str(n) for n in range(11)], tuple(str(n) for n in range(11))),
+        (["00", "01"], ("0", "1")),
+        (["1", "2", "10"], ("1", "10", "2")),
+        (["2019", "2020"], ("2019", "2020")),
+        (["001", "002"], ("001", "002")),
+    ],
+)
+def test_folders_of_numbers_are_classes_and_no_others(
+    tmp_path: Path, folders: list[str], classes: tuple[str, ...]
+) -> None:
+    for folder in folders:
+        put(tmp_path / "set" / folder / "x.png")
+    data = imagefolder(path=str(tmp_path / "set"))
+    assert data.classes == classes
+    shown = [name.split("/")[0] for name in data.columns["file"]]
+    assert [classes[label] for label in data.labels] == [
+        name if name in classes else str(int(name)) for name in shown
+    ]
+
+
 def test_a_name_of_two_classes_says_neither(tmp_path: Path) -> None:
     put(tmp_path / "set" / "x.png")
     put(tmp_path / "set" / "y.png")
