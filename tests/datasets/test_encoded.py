@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.load import load_dataset
 from stockpot.datasets.pictures import open_rgb
 from stockpot.datasets.stream.file_check import inspect
 from stockpot.errors import BadDataError
@@ -156,3 +157,12 @@ def test_a_picture_that_breaks_later_is_named() -> None:
     images = EncodedImages((b"nonsense",), ("folder/name.png",))
     with pytest.raises(BadDataError, match=r"folder/name\.png cannot be decoded"):
         list(images.batches(1, None))
+
+
+def test_every_class_has_pictures_and_every_picture_a_class() -> None:
+    picture = Image.fromarray(noise())
+    with pytest.raises(BadDataError, match="got none of dog"):
+        load_dataset({"cat": [picture], "dog": []})
+    with pytest.raises(BadDataError, match="a class for every picture"):
+        load_dataset([(picture, "cat"), (picture, None)])  # type: ignore[list-item]
+    assert load_dataset({"cat": [picture], "dog": [picture]}).classes == ("cat", "dog")
