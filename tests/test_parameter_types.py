@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import stockpot
 from commands import invoke
+from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.attack.threat import parse_threats, threat
 from stockpot.errors import BadParameterError
 from stockpot.registries import registry
@@ -162,3 +165,20 @@ def test_a_radius_keeps_its_digits() -> None:
     assert threat("l2", 0.123456789).eps == "0.123456789"
     assert threat("linf", 12.0).eps == "12"
     assert [str(each) for each in parse_threats(["l1"], [1 / 3]).members] == [f"l1 {1 / 3!r}"]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+@pytest.mark.parametrize("verb", ["season", "choose", "tune", "measure"])
+def test_a_seed_is_one_that_every_generator_takes(verb: str, seed: int, tmp_path: Path) -> None:
+    models, data = {"a": make_classifier(ReadsLabel(4))}, make_dataset(8)
+    models["b"] = models["a"]
+    asked: dict[str, Callable[[], object]] = {
+        "season": lambda: stockpot.season("uniform", models, data, shots=2, seed=seed),
+        "choose": lambda: stockpot.choose(models, data=data, seed=seed),
+        "tune": lambda: stockpot.tune(
+            "ties", models, data, base=models["a"], out=tmp_path, seed=seed
+        ),
+        "measure": lambda: stockpot.measure(models, "clean", data=data, seed=seed),
+    }
+    with pytest.raises(BadParameterError, match="seed: expected a number from 0"):
+        asked[verb]()

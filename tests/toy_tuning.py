@@ -39,14 +39,12 @@ def parted() -> tuple[Dataset, Dataset]:
     return data.take(range(30)), data.take(range(30, 60))
 
 
-def toy(out: Path, **settings: Any) -> TuneResult:
+def toy(out: Path, method: str = "task_arithmetic", **settings: Any) -> TuneResult:
     """Task arithmetic from nothing to four times the truth: the best scale is one quarter."""
     seen, test = parted()
     common = {"space": {"scale": "0:1"}, "sampler": "grid", "points": 9, "test": test}
     members = {"far": levels(4.0)}
-    return stockpot.tune(
-        "task_arithmetic", members, seen, base=levels(0.0), out=out, **common | settings
-    )
+    return stockpot.tune(method, members, seen, base=levels(0.0), out=out, **common | settings)
 
 
 def told(found: TuneResult) -> list[Any]:

@@ -26,7 +26,8 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 """How many, of what there must be at least one."""
 Natural = Annotated[int, Field(ge=0, le=MOST)]
 """How many, possibly none."""
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+_SEEDS = 2**63
+Seed = Annotated[int, Field(ge=0, lt=_SEEDS)]
 """Of random numbers: what every generator takes."""
 Epochs = Annotated[int, Field(ge=0, le=100_000)]
 """Passes over a dataset."""
@@ -92,6 +93,12 @@ def Together(function: Callable[[Any, dict[str, Any]], None]) -> AfterValidator:
         return value
 
     return AfterValidator(validate)
+
+
+def check_seed(seed: int) -> None:
+    """Raise for a number that is no `Seed`."""
+    if not 0 <= seed < _SEEDS:
+        raise BadParameterError(f"seed: expected a whole number from 0 to 2^63 - 1, got {seed}.")
 
 
 class Bounds(NamedTuple):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from pico import make_dataset
 from stockpot.datasets.arrays import arrays, as_pictures
 from stockpot.datasets.idx import parse_idx, read_idx
 from stockpot.datasets.load import load_dataset
-from stockpot.errors import BadDataError
+from stockpot.errors import BadDataError, BadParameterError
 
 IMAGES = bytes.fromhex("00000803 00000002 00000002 00000003 000102030405 0a0b0c0d0e0f")
 LABELS = bytes.fromhex("00000801 00000002 0301")
@@ -112,3 +116,22 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.array([{}], dtype=object), labels=np.array([0]))
     with pytest.raises(BadDataError, match="cannot be read"):
         load_dataset(str(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_data_without_images_is_refused(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"none.{kind}"
+    if kind == "npz":
+        np.savez(file, images=np.zeros((0, 8, 8, 3), np.uint8), labels=np.zeros(0, int))
+    else:
+        columns = {"image": pa.array([], pa.binary()), "label": pa.array([], pa.int64())}
+        pq.write_table(pa.table(columns), file)
+    with pytest.raises(BadDataError, match="no image is there"):
+        load_dataset(file)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "5", "many"])
+def test_a_limit_is_a_number_of_images(limit: Any) -> None:
+    with pytest.raises(BadParameterError, match="limit: expected at least 1 image, got"):
+        make_dataset(8).limited(limit)
+    assert len(make_dataset(8).limited(np.int64(3))) == 3  # type: ignore[arg-type]

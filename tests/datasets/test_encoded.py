@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.load import load_dataset
 from stockpot.datasets.pictures import open_rgb
 from stockpot.datasets.stream.file_check import inspect
 from stockpot.errors import BadDataError
@@ -43,6 +44,29 @@ def test_palette_gives_its_colours() -> None:
     assert np.asarray(open_rgb(encoded(picture))).tolist() == [[[10, 20, 30], [200, 100, 50]]]
     clear = np.asarray(open_rgb(encoded(picture, transparency=1))).tolist()
     assert clear == [[[10, 20, 30], [255, 255, 255]]]
+
+
+def test_floats_and_wide_numbers_keep_their_grey() -> None:
+    wanted = list(range(0, 256, 15))
+    levels = np.array([wanted])
+    for values in (
+        levels.astype(np.float32),
+        (levels / 255).astype(np.float32),  # Pillow alone makes these black
+        levels.astype(np.int32),
+        (levels * 257).astype(np.int32),
+    ):
+        back = np.asarray(open_rgb(encoded(Image.fromarray(values), "TIFF")))
+        assert back[0, :, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("value", [-1, 65536, 2**31 - 1, -0.5, 300.0, float("nan")])
+def test_grey_beyond_what_is_known_is_refused(tmp_path: Path, value: float) -> None:
+    grey = np.array([[0, value]], dtype=np.float32 if isinstance(value, float) else np.int32)
+    file = tmp_path / "grey.tif"
+    Image.fromarray(grey).save(file)
+    images = EncodedImages((file,), (str(file),))
+    with pytest.raises(BadDataError, match=r"grey\.tif cannot be decoded.*expected grey values"):
+        next(images.batches(1, None))
 
 
 def test_transparency_is_composited_on_white() -> None:
@@ -133,3 +157,12 @@ def test_a_picture_that_breaks_later_is_named() -> None:
     images = EncodedImages((b"nonsense",), ("folder/name.png",))
     with pytest.raises(BadDataError, match=r"folder/name\.png cannot be decoded"):
         list(images.batches(1, None))
+
+
+def test_every_class_has_pictures_and_every_picture_a_class() -> None:
+    picture = Image.fromarray(noise())
+    with pytest.raises(BadDataError, match="got none of dog"):
+        load_dataset({"cat": [picture], "dog": []})
+    with pytest.raises(BadDataError, match="a class for every picture"):
+        load_dataset([(picture, "cat"), (picture, None)])  # type: ignore[list-item]
+    assert load_dataset({"cat": [picture], "dog": [picture]}).classes == ("cat", "dog")

@@ -173,6 +173,8 @@ def test_what_cannot_be_held_out_is_said() -> None:
         load_dataset("icons", split="val", protocol="style", hold_out="noto")
     with pytest.raises(BadParameterError, match="names, not a number"):
         load_dataset("icons", protocol="style", hold_out_each=2)
+    with pytest.raises(BadParameterError, match="hold_out_each: expected at least 1 concept"):
+        load_dataset("icons", protocol="subtype", hold_out_each="many")
     with pytest.raises(BadParameterError, match="say which protocol"):
         load_dataset("icons", hold_out="noto")
 

@@ -55,6 +55,17 @@ def test_text_labels_are_numbered_by_name(tmp_path: Path) -> None:
     assert data.labels.tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("lacking", [None, "", " ", float("nan"), [1]])
+@pytest.mark.parametrize("names", [None, ["cat", "owl"]])
+def test_a_row_without_a_label_is_no_class(
+    tmp_path: Path, lacking: object, names: list[str] | None
+) -> None:
+    present: object = {float: 1.0, list: [0]}.get(type(lacking), "owl")
+    path = write(tmp_path / "a.parquet", [present, lacking, present], names=names)
+    with pytest.raises(BadDataError, match=r"row [01].*name or the number of a class"):
+        hub(path=str(path))
+
+
 def test_a_folder_holds_splits_in_several_files(tmp_path: Path) -> None:
     write(tmp_path / "data" / "train-00000-of-00002.parquet", [0, 1])
     write(tmp_path / "data" / "train-00001-of-00002.parquet", [1])

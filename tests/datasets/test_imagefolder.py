@@ -101,6 +101,74 @@ def test_flat_folder_with_a_label_map(tmp_path: Path, name: str, text: str) -> N
     assert [data.classes[label] for label in data.labels] == ["tench", "goldfish"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.csv", "file,label\nx.png,\ny.png,goldfish\n"),
+        ("labels.csv", "x.png, \ny.png,goldfish\n"),
+        ("labels.json", '{"x.png": null, "y.png": "goldfish"}'),
+        ("labels.json", '{"x.png": ["tench"], "y.png": "goldfish"}'),
+    ],
+)
+def test_a_picture_without_a_label_is_no_class(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path / "set" / "x.png")
+    put(tmp_path / "set" / "y.png")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadDataError, match=r"x\.png: expected the name or the number of a class"):
+        imagefolder(path=str(tmp_path / "set"), labels=str(tmp_path / name))
+
+
+def test_links_to_folders_are_followed_and_not_in_circles(tmp_path: Path) -> None:
+    put(tmp_path / "all" / "cat" / "x.png")
+    put(tmp_path / "all" / "dog" / "deep" / "y.png")
+    part = tmp_path / "part"
+    part.mkdir()
+    for name in ("cat", "dog"):
+        (part / name).symlink_to(tmp_path / "all" / name)
+    (part / "cat" / "up").symlink_to(tmp_path / "all")
+    (part / "cat" / "self").symlink_to(tmp_path / "all" / "cat")
+    (part / "cat" / "nowhere").symlink_to(tmp_path / "nowhere")
+    linked = load_dataset(str(part), split="all")
+    assert linked.classes == ("cat", "dog")
+    assert linked.columns["file"] == ("cat/x.png", "dog/deep/y.png")
+
+
+@pytest.mark.parametrize(
+    ("folders", "classes"),
+    [
+        (["0", "1", "2"], ("0", "1", "2")),
+        ([str(n) for n in range(11)], tuple(str(n) for n in range(11))),
+        (["00", "01"], ("0", "1")),
+        (["1", "2", "10"], ("1", "10", "2")),
+        (["2019", "2020"], ("2019", "2020")),
+        (["001", "002"], ("001", "002")),
+    ],
+)
+def test_folders_of_numbers_are_classes_and_no_others(
+    tmp_path: Path, folders: list[str], classes: tuple[str, ...]
+) -> None:
+    for folder in folders:
+        put(tmp_path / "set" / folder / "x.png")
+    data = imagefolder(path=str(tmp_path / "set"))
+    assert data.classes == classes
+    shown = [name.split("/")[0] for name in data.columns["file"]]
+    assert [classes[label] for label in data.labels] == [
+        name if name in classes else str(int(name)) for name in shown
+    ]
+
+
+def test_a_name_of_two_classes_says_neither(tmp_path: Path) -> None:
+    put(tmp_path / "set" / "x.png")
+    put(tmp_path / "set" / "y.png")
+    classes, label_map = ["crane", "owl", "crane"], tmp_path / "map.json"
+    label_map.write_text(json.dumps({"x.png": "owl", "y.png": 2}))
+    data = imagefolder(path=str(tmp_path / "set"), labels=str(label_map), classes=classes)
+    assert data.labels.tolist() == [1, 2]
+    label_map.write_text(json.dumps({"x.png": "owl", "y.png": "crane"}))
+    with pytest.raises(BadDataError, match=r"y\.png: the label 'crane' is the name of 2 classes"):
+        imagefolder(path=str(tmp_path / "set"), labels=str(label_map), classes=classes)
+
+
 def test_wnid_folders_and_indices_into_a_class_list(tmp_path: Path) -> None:
     put(tmp_path / "set" / "n02" / "x.png")
     put(tmp_path / "set" / "n07" / "y.png")

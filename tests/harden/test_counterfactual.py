@@ -5,16 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from pico import make_classifier, make_dataset
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UserError
 from stockpot.explain.attention import find_tower
 from stockpot.harden import hardeners
-from stockpot.harden.counterfactual.distil import feature_gap, frozen, outputs, soft_gap
+from stockpot.harden.counterfactual.distil import (
+    Teacher,
+    feature_gap,
+    outputs,
+    soft_gap,
+)
 from stockpot.harden.counterfactual.masks import (
     dropping,
     filled,
@@ -32,6 +39,7 @@ from stockpot.harden.counterfactual.partners import (
 from stockpot.harden.loop import Step, train
 from stockpot.harden.record import hardening_record
 from stockpot.harden.state import Resume
+from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import with_trained_head
 from towers import CLASSES, FAMILIES, dual
 
@@ -299,8 +307,45 @@ def test_the_teacher_of_logits_sees_no_hidden_patches_either(mask: str) -> None:
     )
     objective.begin(model, make_dataset(classes=CLASSES), None)
     assert float(objective(step_of(model)).detach()) == pytest.approx(plain, abs=1e-3)
-    objective.adviser = frozen(model)  # a teacher of its own
+    objective.adviser = Teacher(model, model.classes)  # a teacher of its own
     assert float(objective(step_of(model)).detach()) == pytest.approx(plain, abs=1e-3)
+
+
+def linear(classes: tuple[str, ...], places: list[int]) -> Classifier:
+    """A linear network whose outputs stand in this order."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 5))
+    with torch.no_grad():
+        network[1].weight.copy_(torch.randn(5, 768, generator=generator(5))[places])
+        network[1].bias.copy_(torch.arange(5.0)[places])
+    return make_classifier(network, classes)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("wise_kd", {"gamma": 1.0}),
+        ("counterfactual", {"beta": 0.0, "mask": "none", "logit_weight": 1.0}),
+        (
+            "counterfactual",
+            {"beta": 0.0, "mask": "none", "logit_weight": 1.0, "logits_on": "masked"},
+        ),
+    ],
+)
+def test_a_teacher_is_read_by_the_names_of_its_classes(
+    method: str, settings: dict[str, Any]
+) -> None:
+    """A teacher that is the student with its outputs in another order holds it where it is."""
+    names = ("ant", "bee", "cat", "dog", "eel")
+    model = linear(names, [0, 1, 2, 3, 4])
+    data = make_dataset(classes=names)
+    objective: Any = hardeners.get(method)(temperature=1.0, **settings)
+    objective.teacher = linear(("Eel", "dog", "ant", "cat", "bee"), [4, 3, 0, 2, 1])
+    objective.begin(model, data, None)
+    plain = F.cross_entropy(model(pictures()), torch.arange(6) % 4)
+    assert objective(step_of(model)).item() == pytest.approx(plain.item(), abs=1e-6)
+    objective.teacher = linear(("ant", "bee", "cat", "dog", "fly"), [0, 1, 2, 3, 4])
+    with pytest.raises(BadParameterError, match="teacher: expected a model with the 5 classes"):
+        objective.begin(model, data, None)
 
 
 def test_convolutional_nets_have_no_tokens_to_hide() -> None:

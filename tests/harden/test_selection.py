@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import stockpot
 from pico import ReadsLabel, make_classifier, make_dataset
 from stockpot.attack.directions import steepest
 from stockpot.attack.projection import project
@@ -14,6 +15,7 @@ from stockpot.attack.threat import L1, Linf, Threats
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.harden.loop import Step, train
+from stockpot.harden.record import hardening_record
 from stockpot.harden.selection import (
     accuracy,
     deciding,
@@ -102,3 +104,32 @@ def test_nothing_can_be_held_out_where_each_class_has_one_picture() -> None:
     one_each = data.take([int((data.labels == label).nonzero()[0, 0]) for label in range(4)])
     with pytest.raises(UserError, match="one each"):
         hold_out(one_each, 0.5, seed=0)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.75, 0.9, 0.999])
+@pytest.mark.parametrize("each", [2, 3, 10])
+def test_every_class_is_learned_and_validated(share: float, each: int) -> None:
+    kept, held = hold_out(make_dataset(4 * each), share, seed=0)
+    wanted = min(max(round(share * each), 1), each - 1)  # of each class
+    assert held.labels.bincount(minlength=4).tolist() == [wanted] * 4
+    assert kept.labels.bincount(minlength=4).tolist() == [each - wanted] * 4
+
+
+def test_threats_to_select_by_may_come_as_a_list() -> None:
+    """As the command line reads `-p select=linf:8/255,l1:12`; the record has the text."""
+    asked = {"keep": "best", "holdout": 0.5, "epochs": 0}
+    data, model = make_dataset(), make_classifier(Gentle(4))
+    text = hardening_record("nominal", model, data, select="linf:8/255,l1:12", **asked)
+    parts = hardening_record("nominal", model, data, select=["linf:8/255", "l1:12"], **asked)
+    assert parts.digest == text.digest
+    for wrong in ("robust", ["linf:8/255", "l7:1"], 3):
+        with pytest.raises(UserError, match="select"):
+            hardening_record("nominal", model, data, select=wrong, **asked)
+
+
+def test_selecting_needs_something_to_select_on() -> None:
+    for settings in ({"keep": "best"}, {"select": "linf:8/255"}):
+        with pytest.raises(UserError, match="needs validation data"):
+            stockpot.harden(
+                "nominal", make_classifier(Gentle(4)), make_dataset(), epochs=1, **settings
+            )

@@ -12,7 +12,8 @@ import transformers as hf
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from stockpot.errors import BadCheckpointError, UserError
+import stockpot
+from stockpot.errors import BadCheckpointError, BadParameterError, UserError
 from stockpot.models.load import Vocabulary, load_for, load_model, takes_classes
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -290,3 +291,36 @@ def test_bad_sources_are_answered_in_words(source: str, words: str) -> None:
 def test_unknown_options_are_suggested(pico_vit: Path) -> None:
     with pytest.raises(UserError, match="Did you mean dtype"):
         load_model(pico_vit, dtpe="bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("source", ["icons-resnet", "icons-convnext", "icons-vit"])
+def test_a_model_answers_whatever_type_its_weights_have(source: str, dtype: str) -> None:
+    pixels = stockpot.load_dataset("icons", limit=8).images.pixels
+    with torch.inference_mode():
+        whole = stockpot.load_model(source)(pixels)
+        model = stockpot.load_model(source, dtype=dtype)
+        answers = model(pixels)
+    assert answers.dtype == getattr(torch, dtype)
+    spread = float(whole.std())
+    torch.testing.assert_close(answers.float(), whole, atol=0.05 * spread, rtol=0.02)
+    rows = model.network.features(model.seen(pixels))
+    assert rows.dtype == answers.dtype
+
+
+@pytest.mark.parametrize("classes", ["cat", [], [["cat"]], 3])
+def test_class_names_are_a_list(classes: object) -> None:
+    data = stockpot.load_dataset("icons", limit=2)
+    for source in ("clip-base", lambda pixels: pixels.mean((2, 3))):
+        with pytest.raises(BadParameterError, match="classes: expected a list of class names"):
+            load_model(source, classes=classes)
+    for keep in (True, False):
+        with pytest.raises(BadParameterError, match="classes: expected a list of class names"):
+            load_for("clip-base", data, options={"classes": classes}, keep=keep)
+    assert load_model("clip-base", classes=[1, 2]).classes == ("1", "2")
+
+
+def test_a_bare_module_is_told_how_to_become_a_model() -> None:
+    data = stockpot.load_dataset("icons", limit=2)
+    with pytest.raises(BadParameterError, match="name or the place of a model, got Linear"):
+        stockpot.harden("nominal", torch.nn.Linear(3, 3), data)

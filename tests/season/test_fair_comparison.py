@@ -45,6 +45,12 @@ def test_an_extrapolated_soup_is_not_adapted_to_the_target() -> None:
         seasoned(bn="extrapolated")
 
 
+def test_one_alpha_is_the_point_and_needs_no_image() -> None:
+    members = [norm_member(seed) for seed in (1, 2)]
+    found = season("wise_ft", members, toy_images(20), shots=0, alphas=0.25)  # -p alphas=0.25
+    assert found.weights == (0.75, 0.25)
+
+
 def test_with_a_source_members_are_estimated_anew_like_the_soup() -> None:
     source = toy_images(30)
     found, mixed = seasoned(source=source)

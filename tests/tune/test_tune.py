@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 
 import stockpot
 from commands import invoke
+from pico import make_dataset
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import BadDataError, BadParameterError
 from stockpot.report.tuned import render_tuning
@@ -43,6 +45,46 @@ def test_a_grid_finds_the_known_optimum_and_scores_it_once(tmp_path: Path) -> No
     again = toy(tmp_path)  # nothing is left to do, and the test images are left alone
     assert (again.test_looks, told(again)) == (1, told(found))
     assert read_tuning(tmp_path) == again
+
+
+def test_scores_on_other_test_images_are_not_those_of_the_first(tmp_path: Path) -> None:
+    _, test = parted()
+    wrong = replace(test, labels=(test.labels + 1) % 4, fingerprint="wrong")
+    assert toy(tmp_path).test["clean"].value == 1.0
+    found = toy(tmp_path, test=wrong)  # the same choice is wrong about every image of these
+    assert (found.test["clean"].value, found.test_looks) == (0.0, 2)
+    unasked = toy(tmp_path, test=None, test_split=None)
+    assert (unasked.test, unasked.test_data) == (found.test, found.test_data)
+    assert toy(tmp_path, test=wrong).test_looks == 2
+
+
+def test_what_a_method_learns_from_is_part_of_the_question(tmp_path: Path) -> None:
+    seen, test = parted()
+    members = {"far": levels(4.0), "near": levels(2.0)}
+
+    def search(method: str, tasks: Any) -> TuneResult:
+        space = {"scale": "0.2:0.4"} if method == "ties" else {"steps": "1,2"}
+        return stockpot.tune(
+            method, members, seen, base=levels(0.0), out=tmp_path / method, tasks=tasks,
+            space=space, trials=1, sampler="random", test_split=None,
+        )  # fmt: skip
+
+    search("adamerging", [seen])
+    with pytest.raises(BadParameterError, match="holds another search"):
+        search("adamerging", [test])
+    assert search("ties", [seen]).digest == search("ties", [test]).digest  # it learns nothing
+
+
+def test_methods_may_have_spaces_between_them(tmp_path: Path) -> None:
+    found = toy(tmp_path, method="task_arithmetic, average", points=2)
+    assert found.methods == ["task_arithmetic", "average"]
+
+
+def test_a_limit_of_none_is_not_all(tmp_path: Path) -> None:
+    with pytest.raises(BadParameterError, match="limit: expected at least 1 image"):
+        stockpot.tune(
+            "ties", {"far": levels(4.0)}, "icons", base=levels(0.0), out=tmp_path, limit=0
+        )
 
 
 def test_an_index_is_told_the_final_results(tmp_path: Path) -> None:
@@ -176,6 +218,8 @@ def test_what_the_search_sees_is_no_test(tmp_path: Path) -> None:
     seen, _ = parted()
     with pytest.raises(BadDataError, match="those that the search sees"):
         toy(tmp_path, test=seen)
+    with pytest.raises(BadDataError, match="those that the search sees"):  # by a limit, as it were
+        toy(tmp_path, test=make_dataset(60))
     with pytest.raises(BadParameterError, match="needs the single objective"):
         toy(tmp_path, objectives="calibration", prune="racing")
     with pytest.raises(BadParameterError, match="one to three"):

@@ -17,7 +17,8 @@ from commands import invoke
 from pico import CLASSES, ReadsLabel, make_classifier, make_dataset
 from stockpot import choose
 from stockpot.datasets.dataset import Dataset
-from stockpot.errors import UserError
+from stockpot.errors import BadParameterError, UserError
+from stockpot.files import csv_name
 from stockpot.measure.unlabelled.selection import Method
 from stockpot.models.classifier import Classifier
 
@@ -65,6 +66,19 @@ def test_a_rehearsal_finds_the_best_model(method: Method) -> None:
     assert truth["m0.9"] == max(truth.values())
     if method != "coda":  # which says how often a model leads in a class
         assert found.probability["m0.9"] > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_beyond_the_images_labels_them_all(method: Method) -> None:
+    data = make_dataset(8)
+    found = choose(MODELS, data=data, oracle=True, method=method, budget=100, sure=1.0)
+    assert (found.labels, len(found.trace)) == (8, 9)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_label_counts_for_something(rate: float) -> None:
+    with pytest.raises(BadParameterError, match="rate: expected a number above 0"):
+        choose(MODELS, data=make_dataset(8), oracle=True, method="coda", rate=rate)
 
 
 def test_one_that_says_nothing_is_never_best() -> None:
@@ -117,6 +131,22 @@ def test_a_file_asks_what_a_rehearsal_asks(method: Method, tmp_path: Path) -> No
     whole = choose(MODELS, data=data, oracle=True, method=method, budget=6, sure=1.0)
     assert found.probability == pytest.approx(whole.probability)
     assert found.trace == whole.trace
+
+
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "unlabelled"
+    labels = pictures(folder, make_dataset(6))
+    odd = dict(
+        zip(labels, (" a.png", "b, c.png", 'd"e.png', "=f.png", "ä ö.png", "g .png"), strict=True)
+    )
+    for name, other in odd.items():
+        (folder / name).rename(folder / other)
+    path = tmp_path / "to_label.csv"
+    choose(MODELS, data=folder, labels=path, method="random", batch=6)
+    rows = [[csv_name(name), label, *rest] for name, label, *rest in csv.reader(path.open())]
+    assert {row[0] for row in rows[1:]} == set(odd.values())
+    path.write_text(path.read_text(encoding="utf-8").replace(",,", ",ant,"), encoding="utf-8")
+    assert choose(MODELS, data=folder, labels=path, method="random", sure=1.0).labels == 6
 
 
 def test_what_is_not_answered_yet_is_not_asked_twice(tmp_path: Path) -> None:

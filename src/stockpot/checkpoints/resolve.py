@@ -171,6 +171,12 @@ def zoo_folder(name: str, wanted: Wanted = "model") -> Path | None:
 
 
 def _parse(source: str | Path, wanted: Wanted) -> Resolved:
+    if not isinstance(source, str | Path):
+        raise BadParameterError(
+            f"expected the name or the place of a model, got {type(source).__name__}.",
+            hint="A torch module or a function becomes a model by load_model(it, classes=..., "
+            "size=...).",
+        )
     text = str(source)
     if len(text) > _LONGEST or any(len(part) > 255 for part in text.split("/")):
         raise BadCheckpointError(f"{shortened(text, 100)} is too long for a name or a path.")

@@ -224,10 +224,12 @@ class Dataset:
 
     def limited(self, limit: int | None, seed: int = 0) -> Dataset:
         """A random, seeded subset of at most `limit` rows, in their original order."""
-        if limit is None or limit >= len(self):
+        if limit is None:
             return self
-        if limit < 1:
-            raise BadParameterError(f"limit: expected at least 1 image, got {limit}.")
+        if not isinstance(limit, int | np.integer) or limit < 1:
+            raise BadParameterError(f"limit: expected at least 1 image, got {limit!r}.")
+        if limit >= len(self):
+            return self
         return self.take(limited_rows(len(self), limit, seed))
 
     @property

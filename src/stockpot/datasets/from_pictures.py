@@ -15,7 +15,7 @@ from stockpot.datasets.dataset import Dataset, TensorImages, pixel_fingerprint
 from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.pictures import as_rgb
 from stockpot.datasets.stream.file_check import content_fingerprint
-from stockpot.errors import BadDataError
+from stockpot.errors import BadDataError, listed
 
 Given = Mapping[str, Sequence[Image.Image]] | Sequence[tuple[Image.Image, str | int]]
 """Pictures by class name, or pairs of a picture and its class."""
@@ -60,7 +60,11 @@ def dataset_of(
 
 def _pairs(pictures: Given) -> list[tuple[Image.Image, str | int]]:
     if isinstance(pictures, Mapping):
-        pairs = [(picture, label) for label, some in pictures.items() for picture in some]
+        by_class = {label: list(some) for label, some in pictures.items()}
+        empty = [str(label) for label, some in by_class.items() if not some]
+        if empty:
+            raise BadDataError(f"expected pictures of every class, got none of {listed(empty)}.")
+        pairs = [(picture, label) for label, some in by_class.items() for picture in some]
     else:
         pairs = list(pictures)  # type: ignore[arg-type]
     for pair in pairs:
@@ -69,6 +73,8 @@ def _pairs(pictures: Given) -> list[tuple[Image.Image, str | int]]:
                 f"expected pairs of a PIL image and its class, got {type(pair).__name__}.",
                 hint="Or give a mapping from class names to lists of PIL images.",
             )
+        if pair[1] is None:
+            raise BadDataError("expected a class for every picture, got None for one.")
     return pairs  # type: ignore[return-value]
 
 

@@ -16,7 +16,7 @@ from stockpot.datasets.by_content.parts import part_of
 from stockpot.datasets.by_content.split_names import check_part, named_split
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.label_map import resolve_classes
+from stockpot.datasets.label_map import LabelIndex, label_text, resolve_classes
 from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
 from stockpot.errors import BadDataError, MissingDependencyError, UnknownNameError, UserError
 from stockpot.foreign import reading
@@ -60,7 +60,7 @@ def hub(
         parted, rows = local.is_dir(), _from_parquet(files, image, label)
     else:
         parted, rows = _from_library(path, local, split or "test", config, image, label)
-    classes, targets = _numbered(rows)
+    classes, targets = numbered(rows.labels, rows.classes, None, path)
     names = [str(number) for number in range(len(rows.images))]
     seen = inspect(rows.images)
     kept = usable_rows([f"row {name}" for name in names], seen.broken, on_broken, path)
@@ -205,10 +205,23 @@ def _from_library(
     return parted, Rows(images, list(data[label]), tuple(names) if names else None)
 
 
-def _numbered(rows: Rows) -> tuple[tuple[str, ...], list[int]]:
-    if rows.classes is not None and all(isinstance(value, int) for value in rows.labels):
-        return rows.classes, list(rows.labels)
-    texts = [str(value) for value in rows.labels]
-    classes = rows.classes or resolve_classes(texts, None)
-    numbers = {name: index for index, name in enumerate(classes)}
-    return classes, [numbers[text] for text in texts]
+def numbered(
+    labels: list[Any],
+    stated: tuple[str, ...] | None,
+    given: int | str | list[str] | None,
+    path: str,
+) -> tuple[tuple[str, ...], list[int]]:
+    """The classes of rows, and the number of each label among them.
+
+    Args:
+        labels: names or numbers.
+        stated: the classes that the data states.
+        given: those that a user gives.
+        path: what messages call the data.
+    """
+    if given is None and stated is not None and all(isinstance(value, int) for value in labels):
+        return stated, labels
+    texts = [label_text(value, f"{path} row {row}") for row, value in enumerate(labels)]
+    known = resolve_classes(texts, given or stated)
+    numbers = LabelIndex(known)
+    return known, [numbers.of(text, f"{path} row {row}") for row, text in enumerate(texts)]

@@ -57,9 +57,11 @@ def imagefolder(
     there = picture_names(root)
     if labels is None:
         found = _by_folder(root, there)
+        known = _folder_classes(set(found.values())) if classes is None else classes
+        names = resolve_classes([], known)
     else:
         found = _by_map(root, there, read_label_map(Path(labels).expanduser()), classes is None)
-    names = resolve_classes(list(found.values()), classes)
+        names = resolve_classes(list(found.values()), classes)
     relative = sorted(found)
     if files is not None:
         listing = read_listing(files)
@@ -139,6 +141,14 @@ def _by_folder(root: Path, files: list[str]) -> dict[str, str]:
     if empty:
         raise BadDataError(f"{root}: no images in the class folders {listed(empty)}.")
     return found
+
+
+def _folder_classes(names: set[str]) -> list[str] | int:
+    """The names of the folders; how many there are, where these count from 0."""
+    counted = [str(number) for number in range(len(names))]
+    if {name.lstrip("0") or "0" for name in names} == set(counted):
+        return len(names)
+    return sorted(names)
 
 
 def _numbers(files: Sequence[str], labels: Mapping[str, str], classes: Sequence[str]) -> list[int]:

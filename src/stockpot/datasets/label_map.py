@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from stockpot.datasets.natural.classes import imagenet_places, plain, word_places
 from stockpot.errors import BadDataError, shortened
@@ -28,6 +31,18 @@ def read_label_map(path: Path) -> dict[str, str]:
     if not found:
         raise BadDataError(f"labels: {path} holds no labels.")
     return found
+
+
+def label_text(value: Any, what: str) -> str:
+    """A label as text, a name or a number; `what` has it."""
+    missing = isinstance(value, float) and math.isnan(value)
+    if missing or not isinstance(value, str | int | float) or not str(value).strip():
+        raise BadDataError(
+            f"{what}: expected the name or the number of a class, got "
+            f"{shortened(repr(value), 60)}.",
+            hint="Leave out what has no label.",
+        )
+    return str(value)
 
 
 def resolve_classes(
@@ -72,6 +87,7 @@ class LabelIndex:
     def __init__(self, classes: Sequence[str]) -> None:
         self._classes = tuple(classes)
         self._names = {name: index for index, name in enumerate(classes)}
+        self._often = {name: count for name, count in Counter(classes).items() if count > 1}
 
     @cached_property
     def _places(self) -> dict[int, int]:
@@ -81,22 +97,30 @@ class LabelIndex:
         return {place: index for index, place in enumerate(places)}
 
     def find(self, label: str) -> int | None:
-        """The number of a label's class, if it has one."""
+        """The number of a label's class, if it has one, and no more."""
+        if label in self._often:
+            return None
         if label in self._names:
             return self._names[label]
         place = word_places().get(plain(label)) if self._places else None
         if place in self._places:
             return self._places[place]
         index = _index(label) if label.isdecimal() else None
-        return index if index is not None and index < len(self._names) else None
+        return index if index is not None and index < len(self._classes) else None
 
     def of(self, label: str, what: str) -> int:
         """The number of a label's class; `what` has this label."""
         found = self.find(label)
+        if label in self._often:
+            raise BadDataError(
+                f"{what}: the label {shortened(repr(label), 60)} is the name of "
+                f"{self._often[label]} classes.",
+                hint="Give the number of the class instead.",
+            )
         if found is None:
             raise BadDataError(
                 f"{what}: the label {shortened(repr(label), 60)} is neither one of the "
-                f"{len(self._names)} classes nor an index.",
+                f"{len(self._classes)} classes nor an index.",
                 hint="Give the class names in order with classes=.",
             )
         return found
@@ -118,7 +142,7 @@ def _json_pairs(text: str, path: Path) -> list[tuple[str, str]]:
     found = parse_json(text, f"labels: {path}")
     if not isinstance(found, dict):
         raise BadDataError(f"labels: expected a JSON object from name to class in {path}.")
-    return [(str(name), str(label)) for name, label in found.items()]
+    return [(name, label_text(label, f"labels: {path}: {name}")) for name, label in found.items()]
 
 
 def _csv_pairs(text: str, path: Path) -> list[tuple[str, str]]:
@@ -131,5 +155,8 @@ def _csv_pairs(text: str, path: Path) -> list[tuple[str, str]]:
     name_at = next((heading.index(word) for word in FILE_HEADINGS if word in heading), None)
     label_at = next((heading.index(word) for word in LABEL_HEADINGS if word in heading), None)
     if name_at is None or label_at is None or name_at == label_at:
-        return [(row[0].strip(), row[1].strip()) for row in rows]
-    return [(row[name_at].strip(), row[label_at].strip()) for row in rows[1:]]
+        name_at, label_at = 0, 1
+    else:
+        rows = rows[1:]
+    pairs = [(row[name_at].strip(), row[label_at].strip()) for row in rows]
+    return [(name, label_text(label, f"labels: {path}: {name}")) for name, label in pairs]

@@ -85,6 +85,8 @@ def _load(name: str, split: str | None, limit: int | None, options: dict[str, An
         return found
 
     dataset = chosen(read, split, held) if held else read(split)
+    if not len(dataset):
+        raise BadDataError(f"{shortened(str(options.get('path', name)), 160)}: no image is there.")
     if given:
         dataset = with_words(dataset, given)
     return dataset.limited(limit)

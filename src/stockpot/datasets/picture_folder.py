@@ -150,16 +150,21 @@ def _pictures(root: Path) -> list[str]:
     return [name for name in _files(root, "") if os.path.splitext(name)[1].lower() in SUFFIXES]
 
 
-def _files(folder: Path | str, prefix: str) -> Iterator[str]:
+def _files(folder: Path | str, prefix: str, links: tuple[str, ...] = ()) -> Iterator[str]:
     """Names of all files below, from the first folder on, without hidden ones.
 
     The system tells with the names which are files: asking for each would take as long as reading.
+    Links to folders are followed, once each; `links` are those that led here.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path, f"{prefix}{entry.name}/")
+                yield from _files(entry.path, f"{prefix}{entry.name}/", links)
             elif entry.is_file():
                 yield f"{prefix}{entry.name}"
+            elif entry.is_dir():
+                target, here = os.path.realpath(entry.path), os.path.realpath(folder)
+                if target not in (*links, os.path.commonpath([target, here])):  # else in circles
+                    yield from _files(entry.path, f"{prefix}{entry.name}/", (*links, target))

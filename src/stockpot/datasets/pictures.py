@@ -6,10 +6,13 @@ import io
 import os
 import warnings
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
+
+from stockpot.errors import BadDataError
 
 SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -96,14 +99,28 @@ def as_rgb(picture: Image.Image) -> Image.Image:
     """Any mode as RGB; what is transparent becomes white."""
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
-    if picture.mode.startswith("I"):
+    if picture.mode.startswith(("I", "F")):
         values = np.asarray(picture)
-        # 16 bits per pixel: keep the upper half, since Pillow's own conversion clips at 255.
-        shift = 8 if picture.mode.startswith("I;16") or values.max(initial=0) > 255 else 0
-        return Image.fromarray((values >> shift).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(_levels(values, wide=picture.mode.startswith("I;16"))).convert("RGB")
     if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
         overlay = picture.convert("RGBA")
         canvas = Image.new("RGBA", overlay.size, "white")
         canvas.alpha_composite(overlay)
         return canvas.convert("RGB")
     return picture.convert("RGB")
+
+
+def _levels(values: NDArray[Any], *, wide: bool) -> NDArray[np.uint8]:
+    """Grey levels of a picture whose values are no bytes: of 8 or 16 bits, or floats from 0 to 1.
+
+    Pillow's own conversion clips at 255, so that most of them would be white, or black.
+    """
+    low, high = values.min(initial=0), values.max(initial=0)
+    real = np.issubdtype(values.dtype, np.floating)
+    if not (low >= 0 and high <= (255 if real else 65535)):
+        known = "0 to 1 or 255" if real else "0 to 255 or 65535"
+        raise BadDataError(f"expected grey values from {known}, got {low:g} to {high:g}")
+    if real:
+        return (values * (255 if high <= 1 else 1)).round().astype(np.uint8)
+    # 16 bits per pixel: keep the upper half.
+    return (values >> (8 if wide or high > 255 else 0)).astype(np.uint8)

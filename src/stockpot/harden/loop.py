@@ -49,7 +49,7 @@ from stockpot.harden.objective import (
     parameters_of,
 )
 from stockpot.harden.optimise import Milestones, Schedule, follow, make_optimiser, set_rate
-from stockpot.harden.selection import ACCURACY, hold_out, parse_selection, scores
+from stockpot.harden.selection import ACCURACY, Select, hold_out, parse_selection, scores
 from stockpot.harden.slopes import Slopes
 from stockpot.harden.state import Resume, State, question_of
 from stockpot.harden.stochastic_depth import need_branches, stochastic_depth
@@ -94,7 +94,7 @@ def train(
     augmentations: Augmentations = ("flip", "crop"),
     precision: Literal["fp32", "bf16"] = "fp32",
     keep: Literal["last", "best"] = "last",
-    select: str = ACCURACY,
+    select: Select = ACCURACY,
     holdout: Part = 0.0,
     patience: Natural = 0,
     seed: Seed = 0,
@@ -135,11 +135,9 @@ def train(
     data = renumbered(data, model.classes)
     if validation is None and holdout:
         data, validation = hold_out(data, holdout, seed)
-    _check(keep, patience, validation)
+    _check(keep, select, patience, validation)
     if milestones and schedule != "step":
         raise BadParameterError(f"milestones: need schedule=step, got schedule={schedule}.")
-    if select != ACCURACY:
-        parse_selection(select)
     device = model.device
     feed, labels = Feed(data.images, model.preprocess.fit, device), data.labels.to(device)
     per_epoch = max(1, len(labels) // batch_size)
@@ -251,10 +249,11 @@ def _batches(
             step += 1
 
 
-def _check(keep: str, patience: int, validation: Dataset | None) -> None:
-    if keep == "best" and validation is None:
+def _check(keep: str, select: str, patience: int, validation: Dataset | None) -> None:
+    if (keep == "best" or parse_selection(select)) and validation is None:
+        told = "keep=best" if keep == "best" else f"select={select}"
         raise BadParameterError(
-            "keep=best needs validation data to choose by.",
+            f"{told} needs validation data to choose by.",
             hint="Give validation data, or holdout=0.1 to take a share of the training data.",
         )
     if patience and keep != "best":

@@ -8,6 +8,7 @@ validation data, a share of every class is held out from the training data.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated, Any
 
 import torch
 
@@ -21,9 +22,22 @@ from stockpot.harden.many.sharded import is_in_shards
 from stockpot.models.classifier import Classifier, evaluating
 from stockpot.score.scorer import scorer_for
 from stockpot.stages import stage
+from stockpot.types import Check
 
 ACCURACY = "accuracy"
 _STEPS = 10
+
+
+def _select(value: Any) -> Any:
+    # The command line makes a list of what has commas; records keep the text.
+    text = ",".join(value) if isinstance(value, list | tuple) else value
+    if isinstance(text, str):
+        parse_selection(text)
+    return text
+
+
+Select = Annotated[str, Check(_select)]
+"""`accuracy`, or threats such as `linf:8/255,l1:12`."""
 
 
 def parse_selection(select: str) -> Threats | None:
@@ -33,7 +47,7 @@ def parse_selection(select: str) -> Threats | None:
     try:
         return parse_union(select)
     except BadParameterError as problem:
-        raise BadParameterError(f"select: accuracy, or threats: {problem.message}") from problem
+        raise BadParameterError(f"accuracy, or threats: {problem.message}") from problem
 
 
 @stage("judge")
@@ -100,7 +114,8 @@ def robust_accuracy(
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     """What is trained on, and what is held out: `share` of each class, drawn with the seed.
 
-    A class gives at least one picture as soon as it has two, so that every class is validated.
+    A class gives at least one picture as soon as it has two, so that every class is validated, and
+    keeps at least one, so that every class is learned.
     """
     if not 0 < share < 1:
         raise BadParameterError(f"holdout: expected a share between 0 and 1, got {share}.")
@@ -110,7 +125,8 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     chosen = torch.zeros(len(data), dtype=torch.bool)
     for label in range(len(data.classes)):
         members = order[labels == label]
-        count = max(1, round(share * len(members))) if len(members) > 1 else 0
+        most = len(members) - 1
+        count = min(max(1, round(share * len(members))), most) if most > 0 else 0
         chosen[members[:count]] = True
     if not bool(chosen.any()):
         raise BadParameterError(

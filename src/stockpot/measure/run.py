@@ -44,7 +44,7 @@ from stockpot.results.schema import CellKey, CellResult
 from stockpot.results.sinks.feed import Feed, Sinks
 from stockpot.results.store import ResultStore
 from stockpot.stages import stage, timed
-from stockpot.types import BatchSize, PrecisionChoice
+from stockpot.types import BatchSize, PrecisionChoice, check_seed
 
 Done = Callable[[CellResult, int, int], None]
 
@@ -110,8 +110,7 @@ def measure(
         raise BadParameterError(
             f"batch_size: expected a number of at least 1, or auto, got {batch_size!r}."
         )
-    if not 0 <= seed < 2**63:
-        raise BadParameterError(f"seed: expected a whole number from 0 to 2^63 - 1, got {seed}.")
+    check_seed(seed)
     if shards < 1 or (shards > 1 and out is None):
         raise BadParameterError(
             f"shards: expected 1 or more, got {shards}."

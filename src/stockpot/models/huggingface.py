@@ -45,7 +45,7 @@ class HuggingFaceNetwork(nn.Module):
         self.preprocess = preprocess
 
     def forward(self, pixels: Tensor) -> Tensor:
-        answers = self.model(pixel_values=pixels)
+        answers = self.model(pixel_values=self._taken(pixels))
         if not hasattr(answers, "logits"):
             raise BadCheckpointError(
                 f"{type(self.model).__name__} answers with {type(answers).__name__}, "
@@ -62,10 +62,15 @@ class HuggingFaceNetwork(nn.Module):
         seen: list[Tensor] = []
         handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
-            self.model(pixel_values=pixels)
+            self.model(pixel_values=self._taken(pixels))
         finally:
             handle.remove()
         return seen[0].flatten(1)
+
+    def _taken(self, pixels: Tensor) -> Tensor:
+        """In the type of the weights, which some networks of transformers do not see to."""
+        first = next(self.model.parameters(), None)
+        return pixels if first is None or first.dtype == pixels.dtype else pixels.to(first.dtype)
 
     def save(self, folder: Path) -> None:
         """Write `config.json`, safetensors and the preprocessing."""

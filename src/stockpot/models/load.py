@@ -22,6 +22,7 @@ from stockpot.datasets.words.given import lines_of
 from stockpot.datasets.words.words import GIVEN, Spoken, Words
 from stockpot.errors import BadCheckpointError, BadParameterError, UserError, did_you_mean
 from stockpot.models.adapted import adapted
+from stockpot.models.class_names import with_names
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
 from stockpot.models.fingerprint import (
@@ -63,6 +64,7 @@ def load_model(source: Source | Callable[[Any], Any], **options: Any) -> Classif
     """
     if isinstance(source, Classifier):
         return source
+    options = with_names(options)
     if not isinstance(source, str | Path | Resolved):
         return from_function(source, **options)
     place = _place(source, options)
@@ -113,7 +115,7 @@ def load_for(
     """
     if isinstance(source, Classifier):
         return source if device is None else source.to(device)
-    own = dict(options or {})
+    own = with_names(options or {})
     place = _place(source, own)
     if "classes" not in own and (words := _words(place, data, own)) is not None:
         own.pop("templates", None)

@@ -44,4 +44,5 @@ class TuneEntry(WithParams):
     @property
     def methods(self) -> list[str]:
         """The methods that are tried."""
-        return self.method.split(",") if isinstance(self.method, str) else self.method
+        given = self.method.split(",") if isinstance(self.method, str) else self.method
+        return [one.strip() for one in given]

@@ -73,6 +73,7 @@ class TuneResult(_Plain):
     base: str = ""
     data: list[str]
     test_data: list[str] = Field(default_factory=list)
+    test_content: list[str] = Field(default_factory=list, description="Their fingerprints.")
     images: int = Field(0, description="Of validation.")
     objectives: list[TunedObjective]
     knobs: dict[str, str] = Field(default_factory=dict, description="Name -> range or choices.")

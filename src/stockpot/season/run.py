@@ -47,7 +47,7 @@ from stockpot.season.record import (
 from stockpot.season.seasoned import Seasoned, accuracy_score
 from stockpot.season.shots import Shots, read_shots
 from stockpot.stages import Spent, stage, timed
-from stockpot.types import PrecisionChoice
+from stockpot.types import PrecisionChoice, check_seed
 
 
 @timed()
@@ -112,6 +112,7 @@ def season(
             "expected batch_size >= 1 and protocol holdout or leaky, "
             f"got {batch_size} and {protocol!r}."
         )
+    check_seed(seed)
     rule = settled_bn(bn, bn_images, source is not None)
     place = pick_device(device)
     forward = chosen_forward(precision, False, place)

@@ -8,14 +8,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.record import MEMBER, Record, plain
+from stockpot.datasets.by_content.image_hashes import image_hashes
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.tasks.sets import expanded
 from stockpot.errors import BadDataError, BadParameterError, did_you_mean
 from stockpot.fuse import fusers
 from stockpot.fuse.finish.then import THEN, check_base, check_fusion
+from stockpot.fuse.learning.assemble import find_data
 from stockpot.fuse.parameters import check_members
 from stockpot.fuse.request import Options
 from stockpot.models.classifier import Classifier
@@ -42,14 +46,20 @@ def read_data(data: Data, split: str | None, options: Mapping[str, Any]) -> list
 
 
 def check_apart(validation: Sequence[Dataset], test: Sequence[Dataset]) -> None:
-    """The test must not be what the search sees."""
-    known = {one.fingerprint for one in validation}
+    """The test must not be what the search sees, nor hold all of it: a limit takes a part."""
     for one in test:
-        if one.fingerprint in known:
-            raise BadDataError(
-                f"tune: the test images {one} are those that the search sees.",
-                hint="Give another split (--test-split), or none with --no-test.",
-            )
+        for other in validation:
+            same = one.fingerprint == other.fingerprint
+            if same or (one.name == other.name and _holds(one, other)):
+                raise BadDataError(
+                    f"tune: the test images {one} are those that the search sees.",
+                    hint="Give another split (--test-split), or none with --no-test.",
+                )
+
+
+def _holds(whole: Dataset, part: Dataset) -> bool:
+    hashes = image_hashes(part.images)
+    return bool(np.isin(hashes, image_hashes(whole.images)).all())
 
 
 def spaces_of(
@@ -165,13 +175,15 @@ def ask(
     prune: str = "none",
     split: str = "val",
     limit: int | None = None,
+    tasks: Any = None,
     measure_params: Mapping[str, Mapping[str, Any]] | None = None,
     data_options: Mapping[str, Any] | None = None,
     seed: int = 0,
     params: Mapping[str, Any],
 ) -> Question:
     """Find and check everything; the arguments are those of `stockpot.tune`."""
-    methods = method.split(",") if isinstance(method, str) else list(method)
+    given = method.split(",") if isinstance(method, str) else method
+    methods = [one.strip() for one in given]
     named: dict[str, Any] = dict(by_name(members, taken=() if base is None else ("base",)))
     wanted = read_objectives(objectives, measure_params)
     spaces = spaces_of(methods, named, base, space or {}, params)
@@ -180,13 +192,16 @@ def ask(
             "data_options: got a split, which is an option of its own here.",
             hint="Give --split, and --test-split for what the choice is scored on.",
         )
-    options = {**(data_options or {}), **({"limit": limit} if limit else {})}
+    options = {**(data_options or {}), **({} if limit is None else {"limit": limit})}
     seen, beside = read_data(data, split, options), read_data(unseen, split, options)
     inputs = [model_input(MEMBER, one, name) for name, one in named.items()]
     if base is not None:
         inputs.append(model_input("base", base))
     for role, sets in (("validation", seen), ("unseen", beside)):
         inputs += [one for each in sets for one in data_inputs(role, each)]
+    if any(fusers.get(one).tags.learns for one in methods):
+        learned_from = find_data(tasks, tuple(named))
+        inputs += [one for each in learned_from for one in data_inputs("data", each)]
     knobs = {
         one: {name: str(knob) for name, knob in own.knobs().items()} for one, own in spaces.items()
     }
@@ -203,7 +218,7 @@ def ask(
     return Question(methods, named, wanted, spaces, seen, beside, record)
 
 
-_ELSEWHERE = {"test", "test_split", "tasks", "storage", "trials", "prefer", "device", "batch_size"}
+_ELSEWHERE = {"test", "test_split", "storage", "trials", "prefer", "device", "batch_size"}
 
 
 def tuning_record(

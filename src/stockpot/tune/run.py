@@ -51,6 +51,7 @@ from stockpot.tune.summary import (
     with_choice,
     with_selection,
 )
+from stockpot.types import check_seed
 
 MODEL, PAGE = "model", "tune.html"
 _PATIENCE = 3600.0
@@ -133,10 +134,11 @@ def tune(
     spent, folder = Spent(), Path(out)
     if trials < 1 or batch_size < 1 or points < 1:
         raise BadParameterError("tune: expected trials, points and batch_size of at least 1.")
+    check_seed(seed)
     with stage("load"):
         asked = ask(
             method, members, data, base=base, objectives=objectives, unseen=unseen, space=space,
-            sampler=sampler, points=points, prune=prune, split=split, limit=limit,
+            sampler=sampler, points=points, prune=prune, split=split, limit=limit, tasks=tasks,
             measure_params=measure_params, data_options=data_options, seed=seed, params=params,
         )  # fmt: skip
         named, wanted, record = asked.members, asked.objectives, asked.record
@@ -181,14 +183,14 @@ def tune(
             members={name: source_text(one) for name, one in named.items()},
             base="" if base is None else source_text(base),
             data=[str(one) for one in seen],
-            test_data=[str(one) for one in exam_data],
             images=sum(map(len, seen)),
             objectives=directions(study, wanted),
             knobs={name: str(knob) for name, knob in search.knobs.items()},
             sampler=sampler, prune=prune, seed=seed, wanted=total, finished=finished,
             trials=rows,
-            test=earlier.test if earlier else {}, test_looks=earlier.test_looks if earlier else 0,
+            test_looks=earlier.test_looks if earlier else 0,
             stages=spent.stages(),
+            **_examined(exam_data, record.digest, earlier),
         )  # fmt: skip
         return with_choice(found, prefer, 0 if sampler == "grid" else len(first))
 
@@ -208,8 +210,10 @@ def tune(
             if (chosen := result.chosen) is not None:
                 result = with_selection(result, study, wanted, seen, marks, seed)
                 again = earlier is not None and earlier.finished and earlier.chosen == chosen
+                if not again:  # what is there was of another choice
+                    result = result.model_copy(update={"test": {}})
                 exam = Merges(named, base, exam_data, device=place, tasks=tasks)
-                if exam_data and not (again and earlier is not None and earlier.test):
+                if exam_data and not result.test:
                     scores = scores_on_test(result, exam, wanted, marks, context)
                     looks = result.test_looks + 1
                     result = result.model_copy(update={"test": scores, "test_looks": looks})
@@ -225,6 +229,16 @@ def tune(
     finally:
         close_study(study)
     return result
+
+
+def _examined(data: Sequence[Dataset], digest: str, earlier: TuneResult | None) -> dict[str, Any]:
+    """The test images, and the scores on them that are there: of this search, and of no others."""
+    known = earlier if earlier is not None and earlier.digest == digest else None
+    if not data and known is not None:
+        return known.model_dump(include={"test_data", "test_content", "test"})
+    content = [one.fingerprint for one in data]
+    scores = known.test if known is not None and known.test_content == content else {}
+    return {"test_data": [str(one) for one in data], "test_content": content, "test": scores}
 
 
 def _first(search: Search, sampler: Sampler, points: int) -> list[dict[str, Any]]:

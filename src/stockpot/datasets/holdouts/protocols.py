@@ -55,8 +55,8 @@ class HoldOut:
                 f"hold_out_each: protocol {self.protocol} holds out names, not a number of them."
             )
         for key, number in (("hold_out", self.count), ("hold_out_each", self.each)):
-            if number is not None and number < 1:
-                raise BadParameterError(f"{key}: expected at least 1 concept, got {number}.")
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise BadParameterError(f"{key}: expected at least 1 concept, got {number!r}.")
 
     def __str__(self) -> str:
         if self.values:

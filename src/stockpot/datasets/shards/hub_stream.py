@@ -13,8 +13,7 @@ from pydantic import Field
 from stockpot.datasets import datasets
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.hub import LABEL_NAMES
-from stockpot.datasets.label_map import LabelIndex, resolve_classes
+from stockpot.datasets.hub import LABEL_NAMES, numbered
 from stockpot.datasets.shards.kept import keep
 from stockpot.datasets.shards.part import Part, check_classes_known, read_part
 from stockpot.datasets.stream.file_check import OnBroken, content_fingerprint, inspect, usable_rows
@@ -67,7 +66,7 @@ def hub_stream(
     items = keep(pictures())
     if not items:
         raise BadDataError(f"{path}: no rows are there{'' if part.is_whole else f' in {part}'}.")
-    known, targets = _numbered(labels, rows.classes, classes, path)
+    known, targets = numbered(labels, rows.classes, classes, path)
     names = [str(row) for row in range(len(items))]
     seen = inspect(items)
     kept = usable_rows([f"row {each}" for each in names], seen.broken, on_broken, path)
@@ -187,17 +186,3 @@ def _picture(cell: Any, root: Path, path: str) -> bytes | Path:
     if isinstance(cell, bytes) and cell:
         return cell
     raise BadDataError(f"{path}: expected pictures as bytes or paths, got an empty cell.")
-
-
-def _numbered(
-    labels: list[Any],
-    stated: tuple[str, ...] | None,
-    given: int | str | list[str] | None,
-    path: str,
-) -> tuple[tuple[str, ...], list[int]]:
-    """The classes, and the number of each label among them."""
-    if given is None and stated is not None and all(isinstance(value, int) for value in labels):
-        return stated, labels
-    known = resolve_classes([str(value) for value in labels], given or stated)
-    numbers = LabelIndex(known)
-    return known, [numbers.of(str(v), f"{path} row {row}") for row, v in enumerate(labels)]

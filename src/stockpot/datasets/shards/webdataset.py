@@ -13,7 +13,7 @@ from stockpot.datasets.by_content.parts import part_of
 from stockpot.datasets.by_content.split_names import WHOLE, split_called
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.label_map import LabelIndex, resolve_classes
+from stockpot.datasets.label_map import LabelIndex, label_text, resolve_classes
 from stockpot.datasets.pictures import SUFFIXES, Piece
 from stockpot.datasets.shards.files import shard_names, staged
 from stockpot.datasets.shards.part import check_classes_known, read_part
@@ -141,7 +141,7 @@ def _label(sample: Sample, asked: str | None, tar: str) -> str:
             f"{tar}: {sample.key}.{ending} holds no label ({problem}).",
             hint="Name its key with label=json:KEY." if ending == "json" else "",
         ) from None
-    return text
+    return label_text(text, f"{tar}: {sample.key}.{ending}")
 
 
 def _from_json(text: str, key: str) -> str:

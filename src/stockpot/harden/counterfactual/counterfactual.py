@@ -22,6 +22,7 @@ from stockpot.harden import hardeners
 from stockpot.harden.counterfactual.distil import (
     Outputs,
     Scale,
+    Teacher,
     feature_gap,
     frozen,
     outputs,
@@ -140,7 +141,8 @@ class Counterfactual:
     logits_on: str
     teacher: str
     start: Classifier | None = None
-    adviser: Classifier | None = None
+    adviser: Teacher | None = None
+    """Whose predictions are kept, where it is not the model as it starts."""
 
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Keep the model as it starts, and load the teacher of the predictions."""
@@ -150,20 +152,20 @@ class Counterfactual:
                 hint="object_on_context has them; objects=relevance needs none.",
             )
         self.start = frozen(model)
-        self.adviser = self.start
         if self.teacher:
-            self.adviser = frozen(load_for(self.teacher, data, device=model.device))
+            given = load_for(self.teacher, data, device=model.device)
+            self.adviser = Teacher(given, data.classes)
             if self.logit_weight and self.logits_on == "masked" and self.fill == "none":
-                self._check_grids(model, self.adviser)
+                self._check_grids(model, given)
 
     def __call__(self, step: Step) -> Tensor:
-        if self.start is None or self.adviser is None:
-            self.start = self.adviser = frozen(step.model)
+        if self.start is None:
+            self.start = frozen(step.model)
         pixels = step.model.preprocess.fit_tensor(step.pixels)
         if self.mask == "none":
             own = outputs(step.model, pixels)
             teacher = taught(self.start, pixels)
-            advice = self._advice(self.adviser, pixels, pixels, teacher, None)
+            advice = self._advice(self.start, pixels, pixels, teacher, None)
             return self._loss(step, own.logits, own, teacher, advice)
         logits, masked, objects = self._look(step, pixels)
         # Partners may be another process's, and what the bank keeps too.
@@ -180,7 +182,7 @@ class Counterfactual:
         with self._without(self.start, masked):
             teacher = taught(self.start, seen)
         self.bank.add(*everything)
-        advice = self._advice(self.adviser, pixels, seen, teacher, masked)
+        advice = self._advice(self.start, pixels, seen, teacher, masked)
         return self._loss(step, logits, student, teacher, advice)
 
     def _loss(
@@ -200,7 +202,7 @@ class Counterfactual:
 
     def _advice(
         self,
-        adviser: Classifier,
+        start: Classifier,
         pixels: Tensor,
         seen: Tensor,
         teacher: Outputs,
@@ -209,12 +211,12 @@ class Counterfactual:
         """The predictions to keep; on masked pictures nobody sees what the student does not."""
         if not self.logit_weight:
             return None
+        if self.adviser is None:
+            return taught(start, pixels).logits if self.logits_on == "clean" else teacher.logits
         if self.logits_on == "clean":
-            return taught(adviser, pixels).logits
-        if adviser is self.start:
-            return teacher.logits
-        with nullcontext() if masked is None else self._without(adviser, masked):
-            return taught(adviser, seen).logits
+            return self.adviser.advice(pixels)
+        with nullcontext() if masked is None else self._without(self.adviser.model, masked):
+            return self.adviser.advice(seen)
 
     def _look(self, step: Step, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Logits of the clean pictures, masked cells, and where the objects are, if known."""

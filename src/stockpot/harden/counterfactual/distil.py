@@ -8,10 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stockpot.errors import BadDataError, BadParameterError
 from stockpot.harden.many.shares import mean_of_all
 from stockpot.models.classifier import Classifier
 from stockpot.models.fine_tuned import FineTunedNetwork
 from stockpot.models.huggingface import last_linear
+from stockpot.score.class_space import match_classes
 
 Scale = Literal["raw", "normalised"]
 
@@ -75,6 +77,26 @@ def frozen(model: Classifier) -> Classifier:
     for parameter in teacher.parameters():
         parameter.requires_grad_(False)
     return teacher
+
+
+class Teacher:
+    """A model whose predictions are learned, in the order of the student's classes."""
+
+    def __init__(self, model: Classifier, classes: tuple[str, ...]) -> None:
+        """Find an output of the teacher for each of the student's classes, by name."""
+        self.model = frozen(model)
+        try:
+            self._places = match_classes(model.classes, classes, "subset")
+        except BadDataError:
+            raise BadParameterError(
+                f"teacher: expected a model with the {len(classes)} classes of the one that learns "
+                f"({', '.join(classes[:3])}, ...), got {model.origin.source} with "
+                f"{len(model.classes)} ({', '.join(model.classes[:3])}, ...)."
+            ) from None
+
+    def advice(self, pixels: Tensor) -> Tensor:
+        """Its logits for the student's classes, without a graph."""
+        return self._places.logits(taught(self.model, pixels).logits)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.harden import hardeners
-from stockpot.harden.counterfactual.distil import frozen, soft_gap, taught
+from stockpot.harden.counterfactual.distil import Teacher, soft_gap
 from stockpot.harden.objective import Objective, Step
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_for
@@ -46,18 +46,17 @@ class FromTeacher:
     teacher: str
     gamma: float
     temperature: float
-    adviser: Classifier | None = None
+    adviser: Teacher | None = None
 
     def begin(self, model: Classifier, data: Dataset, validation: Dataset | None) -> None:
         """Load the teacher, or keep the model as it starts."""
-        if self.teacher:
-            model = load_for(self.teacher, data, device=model.device)
-        self.adviser = frozen(model)
+        given = load_for(self.teacher, data, device=model.device) if self.teacher else model
+        self.adviser = Teacher(given, data.classes)
 
     def __call__(self, step: Step) -> Tensor:
         logits = step.model(step.pixels)
         loss = F.cross_entropy(logits, step.labels)
         if self.adviser is None:
-            self.adviser = frozen(step.model)
-        advice = taught(self.adviser, step.pixels).logits
+            self.adviser = Teacher(step.model, step.model.classes)
+        advice = self.adviser.advice(step.pixels)
         return loss + self.gamma * soft_gap(logits, advice, self.temperature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from stockpot.measure.unlabelled.pool import PoolAnswers, line_estimates, pool_a
 from stockpot.measure.unlabelled.selection import Method, Pick, Selection, selection
 from stockpot.models.load import identify, load_model
 from stockpot.results.schema import Score
+from stockpot.types import check_seed
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,9 @@ def choose(
         raise BadParameterError(
             f"expected budget >= 0, batch >= 1 and 0 < sure <= 1, got {budget}, {batch} and {sure}."
         )
+    if not 0 < rate < math.inf:
+        raise BadParameterError(f"rate: expected a number above 0, got {rate}.")
+    check_seed(seed)
     if labels is None and not oracle:
         method = "coda"
     images, knows = _images(data, specs, dict(data_options or {}), oracle)
@@ -216,8 +221,9 @@ def _asked(
     drawn = not question.startswith("coda:")
     trace, waiting = [int(way.best().argmax())], 0
     for number, line in enumerate(lines, 2):
-        if line.file not in places:
-            raise BadDataError(f"labels: {path}, line {number}: no picture is called {line.file}.")
+        file = line.file if line.file in places else line.file.strip()
+        if file not in places:
+            raise BadDataError(f"labels: {path}, line {number}: no picture is called {file}.")
         if drawn and line.asked != question:
             raise BadDataError(
                 f"labels: {path}, line {number} was drawn for another question ({line.asked}), and "
@@ -230,7 +236,7 @@ def _asked(
             continue  # the weights follow the order of the draws
         else:
             label = numbers.of(line.label, f"labels: {path}, line {number}")
-            way.add(Pick(places[line.file], line.chance), label)
+            way.add(Pick(places[file], line.chance), label)
             trace.append(int(way.best().argmax()))
     used = len(trace) - 1
     enough = used >= budget or way.best().max() >= sure

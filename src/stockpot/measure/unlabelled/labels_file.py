@@ -46,7 +46,7 @@ def read_lines(path: Path) -> list[Line]:
                 f"labels: {path}, line {number}: the chance {row['chance']!r} is no number.",
                 hint="Leave that column as it was written.",
             ) from None
-        found[name] = Line(name.strip(), label.strip(), chance, row.get("asked") or "")
+        found[name] = Line(name, label.strip(), chance, row.get("asked") or "")
     return list(found.values())
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -20,7 +21,12 @@ from stockpot.season.choice import Choice, Context, need_shots
 from stockpot.season.evaluate import evaluate
 from stockpot.season.matrix import Ties
 from stockpot.season.shots import Shots
-from stockpot.types import Natural, Positive
+from stockpot.types import Check, Natural, Positive
+
+Alphas = Annotated[
+    tuple[float, ...], Check(lambda value: (value,) if isinstance(value, int | float) else value)
+]
+"""One or several."""
 
 
 @seasoners.register("uniform", paper="arXiv:2203.05482")
@@ -88,7 +94,7 @@ def wise_ft(
     shots: Shots,
     context: Context,
     *,
-    alphas: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    alphas: Alphas = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     ties: Ties = "loss",
 ) -> Choice:
     """Try points on the line from the first model to the second and keep the most accurate.
