@@ -69,7 +69,7 @@ class HuggingFaceNetwork(nn.Module):
 
     def _taken(self, pixels: Tensor) -> Tensor:
         """In the type of the weights, which some networks of transformers do not see to."""
-        first = next(self.model.parameters(), None)
+        first = next((one for one in self.model.parameters() if one.is_floating_point()), None)
         return pixels if first is None or first.dtype == pixels.dtype else pixels.to(first.dtype)
 
     def save(self, folder: Path) -> None:
