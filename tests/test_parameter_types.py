@@ -180,5 +180,5 @@ def test_a_seed_is_one_that_every_generator_takes(verb: str, seed: int, tmp_path
         ),
         "measure": lambda: stockpot.measure(models, "clean", data=data, seed=seed),
     }
-    with pytest.raises(BadParameterError, match="seed: expected a number from 0"):
+    with pytest.raises(BadParameterError, match="seed: expected a whole number from 0"):
         asked[verb]()

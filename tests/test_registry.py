@@ -98,7 +98,7 @@ def test_tags_are_fields() -> None:
         ("hardeners", "wise_kd", {"teacher": "model"}),
         ("hardeners", "counterfactual", {"teacher": "model"}),
         ("hardeners", "dynamic_augment", {"generator": "generator", "oracle": "oracle"}),
-        ("measures", "corruption", {"baseline": "model"}),
+        ("measures", "corruption", {"baseline": "model", "folder": "corrupted"}),
         (
             "measures",
             "dynamic",
