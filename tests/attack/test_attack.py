@@ -368,3 +368,10 @@ def test_a_frozen_graph_says_the_same_or_is_not_used() -> None:
     asks = AsksForSize()
     assert frozen(asks, images) is asks
     assert frozen(lambda pixels: network(pixels), images).__name__ == "<lambda>"
+
+
+def test_a_seed_that_no_generator_takes_is_refused() -> None:
+    for seed in (-1, 2**70):
+        with pytest.raises(UserError, match="seed: expected a whole number"):
+            attack(lambda pixels: pixels.flatten(1), torch.rand(2, 3, 2, 2), torch.zeros(2).long(),
+                   seed=seed)  # fmt: skip

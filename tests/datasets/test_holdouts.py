@@ -17,6 +17,7 @@ from stockpot.checkpoints.seen import read_seen
 from stockpot.datasets.by_content.image_hashes import look_at
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.holdouts.given import LOOK_ALIKE, chosen
+from stockpot.datasets.holdouts.metadata import read_facts
 from stockpot.datasets.holdouts.protocols import HoldOut, held_out_rows, leave_one_out
 from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.icons.split import split_groups
@@ -300,6 +301,15 @@ def test_models_of_the_zoo_know_which_icons_they_were_trained_on() -> None:
     trained = [drawn[code] == "train" for code in data.columns["codepoint"]]
     found = known.among(look_at(data.images).hashes)
     assert found["training"].tolist() == trained
+
+
+def test_metadata_says_one_thing_of_a_picture(tmp_path: Path) -> None:
+    file = tmp_path / "metadata.csv"
+    file.write_text("file_name,style\ncat/a.png,ink\ncat/a.png,ink\n")
+    assert read_facts(tmp_path, ["cat/a.png"]) == {"style": ("ink",)}
+    file.write_text("file_name,style\ncat/a.png,ink\ncat/a.png,oil\n")
+    with pytest.raises(BadDataError, match="two things of cat/a.png"):
+        read_facts(tmp_path, ["cat/a.png"])
 
 
 def test_metadata_names_what_it_says(tmp_path: Path) -> None:

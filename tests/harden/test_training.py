@@ -306,3 +306,13 @@ def test_recipes_for_processors_do_not_train_in_bfloat16() -> None:
     assert len(meant) > 3
     for text in meant:
         assert "precision: bf16" not in text, text.partition("\n")[0]
+
+
+def test_what_cannot_be_saved_or_learned_is_told_before_the_training(tmp_path: Path) -> None:
+    model = make_classifier(network())
+    before = weights(model)
+    with pytest.raises(UserError, match="save its state dict instead"):
+        harden("nominal", model, make_dataset(), epochs=1, out=tmp_path / "out")
+    assert all(torch.equal(values, before[name]) for name, values in weights(model).items())
+    with pytest.raises(UserError, match="none of its 6 weights may change"):
+        harden("nominal", model.requires_grad_(False), make_dataset(), epochs=1)

@@ -22,7 +22,7 @@ from stockpot.errors import BadParameterError
 from stockpot.models.forward.folding import Model
 from stockpot.score.predictions import finite, predictions
 from stockpot.stages import stage
-from stockpot.types import Norm
+from stockpot.types import Norm, check_seed
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,7 @@ def check_logits(logits: Tensor, labels: Tensor) -> None:
 def image_seeds(seed: int | Sequence[int], pixels: Tensor) -> Tensor:
     """A seed for each image."""
     if isinstance(seed, int):
+        check_seed(seed)
         return torch.arange(seed, seed + len(pixels), device=pixels.device)
     seeds = torch.as_tensor(seed, dtype=torch.long, device=pixels.device)
     if seeds.shape != (len(pixels),):

@@ -152,6 +152,11 @@ def train(
     branches = need_branches(model) if drop_path else []
     drops = [epoch * per_epoch for epoch in milestones] or [total // 2, total * 3 // 4]
     learned = [*model.parameters(), *parameters_of(objective)]
+    if total and not any(each.requires_grad for each in learned):
+        raise BadParameterError(
+            f"{model.origin.source}: none of its {len(learned)} weights may change.",
+            hint="Set requires_grad of those that are to be trained.",
+        )
     optimiser = make_optimiser(
         learned, optimizer, lr, weight_decay, momentum, betas=betas, decay_norms=decay_norms
     )

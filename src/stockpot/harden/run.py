@@ -133,6 +133,8 @@ def _train(
         # In shards it goes to the device block by block.
         at = torch.device("cpu") if shard else device
         classifier = load_for(model, images, prompts=images.prompts, device=at)
+        if target:
+            classifier.check_savable()  # before the training
         if entry.tags.head == "trained":
             with_trained_head(classifier)
         both_towers = entry.tags.towers == "both"

@@ -86,13 +86,17 @@ class Classifier(nn.Module):
 
     def save(self, folder: str | Path) -> Path:
         """Write a folder that `stockpot.load_model` reads back."""
+        self.check_savable()
+        target = Path(folder)
+        cast(Network, self.network).save(target)
+        return target
+
+    def check_savable(self) -> None:
+        """Raise where there is no folder for such a network."""
         if not hasattr(self.network, "save"):
             raise UserError(
                 f"{self.origin.source} was made by a factory; save its state dict instead."
             )
-        target = Path(folder)
-        cast(Network, self.network).save(target)
-        return target
 
     def predict(self, images: Pictures) -> list[Prediction]:
         """What each picture is taken for: its likeliest class.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stockpot.datasets.dataset import ACCEPTED
-from stockpot.errors import BadDataError
+from stockpot.errors import BadDataError, shortened
 from stockpot.files import write_atomic
 from stockpot.foreign import reading
 
@@ -30,7 +30,10 @@ def read_facts(folder: Path, names: Sequence[str]) -> dict[str, tuple[str, ...]]
         lines = list(csv.DictReader(file))
     if not lines or FILE_NAME not in lines[0]:
         raise BadDataError(f"{path}: expected a line of headings with {FILE_NAME} among them.")
-    by_name = {line[FILE_NAME]: line for line in lines}
+    by_name: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if by_name.setdefault(line[FILE_NAME], line) != line:
+            raise BadDataError(f"{path} says two things of {shortened(line[FILE_NAME], 80)}.")
     headings = [key for key in lines[0] if key and key not in (FILE_NAME, *_TAKEN)]
     return {
         key: tuple((by_name.get(name, {}).get(key) or "") for name in names) for key in headings
