@@ -352,20 +352,36 @@ def test_a_disk_full_half_way_leaves_nothing(
 
 
 def test_a_lora_adapter_is_a_member(pool: dict[str, Path], tmp_path: Path) -> None:
-    name = next(n for n in weights(pool["base"]) if n.endswith("query.weight") or "q_proj.w" in n)
-    module = name.removesuffix(".weight")
-    save_file(
-        {
-            f"base_model.model.{module}.lora_A.weight": torch.ones(1, 16),
-            f"base_model.model.{module}.lora_B.weight": torch.full((16, 1), 0.5),
-        },
-        tmp_path / "adapter_model.safetensors",
-    )
-    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 2}')
+    name, _ = lora(pool["base"], tmp_path)
     got = fuse("task_arithmetic", [tmp_path], base=pool["base"], scale=1.0)
     base = weights(pool["base"])
     torch.testing.assert_close(got[name], base[name] + 1.0)
     assert torch.equal(got["classifier.weight"], base["classifier.weight"])
+
+
+def lora(base: Path, folder: Path, over: Path | None = None, size: float = 0.5) -> tuple[str, Path]:
+    """An adapter that adds `2 * size` to every weight of a matrix; its name, and the folder."""
+    name = next(n for n in weights(base) if n.endswith("query.weight") or "q_proj.w" in n)
+    module = name.removesuffix(".weight")
+    factors = {
+        f"base_model.model.{module}.lora_A.weight": torch.ones(1, 16),
+        f"base_model.model.{module}.lora_B.weight": torch.full((16, 1), size),
+    }
+    folder.mkdir(exist_ok=True)
+    save_file(factors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 2}
+    named = {} if over is None else {"base_model_name_or_path": str(over)}
+    (folder / "adapter_config.json").write_text(json.dumps(config | named))
+    return name, folder
+
+
+@pytest.mark.parametrize("own", ["m1", None])
+def test_an_adapter_beside_the_first_of_a_pair_lies_on_it(
+    pool: dict[str, Path], tmp_path: Path, own: str | None
+) -> None:
+    name, adapter = lora(pool["base"], tmp_path / "lora", pool[own] if own else None)
+    got = fuse("wise_ft", [adapter], base=pool["base"], alpha=1.0)
+    torch.testing.assert_close(got[name], weights(pool["base"])[name] + 1.0)
 
 
 def test_parameters_can_be_checked_alone() -> None:

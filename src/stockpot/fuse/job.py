@@ -190,20 +190,19 @@ def _any_whole_clip(sources: list[Source]) -> bool:
 
 
 def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
-    found = dict(request.members)
-    base = request.base
+    found, base = request.members, request.base
     if entry.tags.apart:
         check_whole(request)
     check_members(entry, len(found), base is not None)
     for params in request.points.values():
         check_base(entry, params, base is not None)
-    if entry.tags.pair and base is not None:
-        # Two models, one of them called the base: the base is the first of the pair.
-        found, base = {"base": base, **found}, None
     opened = None if base is None else open_checkpoint(_as_state(base), label="base")
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
+    if entry.tags.pair and opened is not None:
+        # Two models, one of them called the base: the base is the first of the pair.
+        return [opened, *members], None
     return members, opened
 
 
