@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import re
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import stockpot
 from stockpot.errors import BadCheckpointError, BadParameterError, UnknownNameError, UserError
 from stockpot.fuse import fusers
 from stockpot.fuse.parameters import check_parameters
+from stockpot.fuse.record import fusion_record
 from stockpot.fuse.run import fuse, plan, sweep
 from stockpot.fuse.stream import Stream
 
@@ -382,6 +385,22 @@ def test_an_adapter_beside_the_first_of_a_pair_lies_on_it(
     name, adapter = lora(pool["base"], tmp_path / "lora", pool[own] if own else None)
     got = fuse("wise_ft", [adapter], base=pool["base"], alpha=1.0)
     torch.testing.assert_close(got[name], weights(pool["base"])[name] + 1.0)
+
+
+def test_what_lies_under_an_adapter_that_is_adapted_counts(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    bottom = Path(shutil.copytree(pool["m1"], tmp_path / "bottom"))
+    _, inner = lora(bottom, tmp_path / "inner", bottom)
+    _, outer = lora(bottom, tmp_path / "outer", inner, size=0.25)
+    ask: list[Callable[[], str]] = [
+        lambda: fusion_record("average", [outer, pool["m0"]]).digest,
+        lambda: fusion_record("task_arithmetic", [pool["m0"]], base=inner).digest,
+    ]
+    before = [one() for one in ask]
+    changed = {key: value + 1 for key, value in weights(bottom).items()}
+    save_file(changed, bottom / "model.safetensors", metadata={"format": "pt"})
+    assert all(one() != known for one, known in zip(ask, before, strict=True))
 
 
 def test_parameters_can_be_checked_alone() -> None:
