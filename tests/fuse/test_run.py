@@ -403,6 +403,16 @@ def test_what_lies_under_an_adapter_that_is_adapted_counts(
     assert all(one() != known for one, known in zip(ask, before, strict=True))
 
 
+def test_without_hashes_nothing_is_taken_for_what_was_made(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    member = weights(pool["m0"])
+    fuse("average", [member, pool["m1"]], out=tmp_path / "out", hashes=False)
+    member["classifier.weight"] += 1.0
+    with pytest.raises(BadCheckpointError, match="exists already"):
+        fuse("average", [member, pool["m1"]], out=tmp_path / "out", hashes=False)
+
+
 def test_parameters_can_be_checked_alone() -> None:
     entry = fusers.get("ties")
     check_parameters(
