@@ -229,3 +229,13 @@ def test_a_file_in_the_order_of_the_alphabet_is_aligned_like_the_module(
     want = networks[1](pixels)
     networks[1].load_state_dict(aligned.state)
     torch.testing.assert_close(networks[1](pixels), want, rtol=1e-3, atol=1e-3)
+
+
+def test_aligned_members_are_not_taken_for_those_of_their_files(tmp_path: Path) -> None:
+    paths = []
+    for seed in range(2):
+        save_file(randomised(mlp(), seed).state_dict(), tmp_path / f"{seed}.safetensors")
+        paths.append(tmp_path / f"{seed}.safetensors")
+    fuse("average", paths, out=tmp_path / "out")
+    with pytest.raises(BadCheckpointError, match="made otherwise"):
+        fuse("average", align_members(paths), out=tmp_path / "out")

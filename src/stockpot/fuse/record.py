@@ -25,6 +25,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
 from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse import fusers
+from stockpot.fuse.align import AlignedSource
 from stockpot.fuse.finish.then import check_fusion
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data
@@ -185,6 +186,8 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
         return fingerprint_tensors(spec.state_dict().items())
     if isinstance(spec, Mapping):
         return fingerprint_tensors(spec.items())
+    if isinstance(spec, AlignedSource):  # its files say what was aligned, and not to what
+        return fingerprint_tensors(spec.state.items())
     if spec.files:
         content = fingerprint_files(spec.files, known)
         settings = spec.settings if isinstance(spec, AdapterSource) else spec.label
