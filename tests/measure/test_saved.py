@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stockpot
@@ -85,3 +86,31 @@ def test_a_recipe_tells_and_does_it(model: Path, tmp_path: Path) -> None:
     assert [cell.there for cell in survey(load_recipe(recipe), out).cells] == [False]
     (again,) = stockpot.run(recipe, out=out).results
     assert again.model.preprocessing == first.model.preprocessing
+
+
+def test_other_pictures_behind_the_same_path_are_other_data(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    """Also in the process that had read the path before."""
+    recipe = {
+        "version": 1,
+        "data": {"toy": {"dataset": str(toy_file)}},
+        "models": {"one": {"load": str(pico_vit)}},
+        "measure": {"with": [{"measure": "clean", "data": "toy"}]},
+    }
+
+    def told() -> list[str]:
+        cells = [
+            *stockpot.measure(str(pico_vit), "clean", data=str(toy_file), device="cpu"),
+            *stockpot.run(recipe, out=tmp_path / "run", device="cpu").results,
+        ]
+        return [cell.data.fingerprint for cell in cells]
+
+    first = stockpot.load_dataset(str(toy_file)).fingerprint
+    assert told() == [first, first]
+    with np.load(toy_file) as file:
+        other = {**file, "images": 255 - file["images"]}
+    np.savez(toy_file, **other)
+    second = stockpot.load_dataset(str(toy_file)).fingerprint
+    assert second != first
+    assert told() == [second, second]

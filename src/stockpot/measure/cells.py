@@ -213,6 +213,14 @@ def _load_dataset(source: str, options: str) -> Dataset:
     return load_dataset(source, **json.loads(options))
 
 
+def forget_data() -> None:
+    """Let go of the datasets that are kept: whoever begins anew sees the files as they are now.
+
+    A dataset is known by its name or path, behind which other pictures may lie by then.
+    """
+    _load_dataset.cache_clear()
+
+
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(options, default=_as_text))

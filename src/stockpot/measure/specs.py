@@ -13,7 +13,7 @@ from stockpot.datasets.encoded import EncodedImages
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures as registry
-from stockpot.measure.cells import DataSpec, ModelSpec
+from stockpot.measure.cells import DataSpec, ModelSpec, forget_data
 from stockpot.models.adapted import is_adapter
 from stockpot.models.classifier import Classifier
 from stockpot.models.load import load_model
@@ -52,7 +52,8 @@ def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> lis
 
 
 def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
-    """Datasets by name."""
+    """Datasets by name, to be read as they are now."""
+    forget_data()
     chosen = dict(options or {})
     if isinstance(data, str | Path | Dataset):
         data = [data]

@@ -13,6 +13,7 @@ from stockpot.engine.choice import EngineChoice, checked_engine
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
 from stockpot.fuse.similarity import SimilarityReport, similarity
+from stockpot.measure.cells import forget_data
 from stockpot.measure.measurement import Progress, no_progress
 from stockpot.measure.run import Done, run_cells
 from stockpot.recipe import Overrides, Recipe, RecipeFile, load_recipe
@@ -91,6 +92,7 @@ def run(
     """
     file = read(recipe, overrides)
     check(file)
+    forget_data()
     engine = engine or file.recipe.engine
     checked_engine(engine)
     with working_copy(folder_of(file, out), lock=LOCK) as place:
@@ -141,6 +143,7 @@ def preview(
     """What `run` would do: which models and cells are there, which would be made, and why."""
     file = read(recipe, overrides)
     check(file)
+    forget_data()
     copy = WorkingCopy(folder_of(file, out))
     copy.pull()
     return survey(file, copy.folder)
