@@ -262,6 +262,8 @@ MISTAKES: list[tuple[str, dict[str, Any], type[UserError], str]] = [
     ("average", {"head": "off"}, BadParameterError, "head: expected one of"),
     ("average", {"dtype": "int4"}, BadParameterError, "dtype: expected one of"),
     ("average", {"max_shard": "big"}, BadParameterError, "such as 5GB"),
+    ("average", {"save": "learned"}, BadParameterError, "learns nothing"),
+    ("ties", {"load": "learned"}, BadParameterError, "learns nothing"),
     ("average", {"device": "cuda"}, BadParameterError, "expected one that torch can use here"),
 ]
 

@@ -110,6 +110,9 @@ def prepare(request: Request) -> Job:
     """Open, check and build; raises for everything that can be found wrong beforehand."""
     entry = fusers.get(request.method)
     options = request.options
+    for key in ("save", "load"):
+        if getattr(options, key) is not None and not entry.tags.learns:
+            raise BadParameterError(f"{key}: {request.method} learns nothing; leave out {key}.")
     members, around = _open(request, entry)
     if entry.tags.stacks:
         members = [stack_layers(members, _spans(request, entry))]
