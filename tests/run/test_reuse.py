@@ -368,3 +368,20 @@ def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
     fresh = stockpot.run(edited, out=tmp_path / "fresh")
     assert scores(run) == scores(fresh.folder)
     assert not [path for path in (run / "models").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("method", ["dare", "della", "knots", "randes"])
+def test_the_seed_of_a_run_draws_what_a_fusion_drops(method: str, tmp_path: Path) -> None:
+    recipe = {
+        "version": 1,
+        "models": {name: {"load": name} for name in ("icons-vit", "icons-vit-cutmix")},
+        "fuse": {"soup": {"method": method, "models": ["icons-vit-cutmix"], "base": "icons-vit"}},
+    }
+
+    def asked(**changes: Any) -> str:
+        return preview(recipe, out=tmp_path, **changes).digests["soup"]
+
+    own = asked()
+    assert asked(seed=3) == asked(**{"fuse.soup.seed": 3}) != own
+    assert asked(seed=3, **{"fuse.soup.seed": 5}) == asked(**{"fuse.soup.seed": 5})
+    assert asked(seed=0) == own

@@ -82,20 +82,22 @@ def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
 
 
 def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
-    """The settings of a fusion; one that learns gets its data, the run's device and its seed.
+    """The settings of a fusion: the run's seed where it draws, and its data where it learns.
 
-    One that does not gets the device where that can make it faster.
+    One that does not learn gets the run's device where that can make it faster.
     """
     method = fusers.get(entry.method)
     learns = method.tags.learns
+    draws = any(parameter.name == "seed" for parameter in method.parameters)
+    # A method that draws without data keeps its own default under a run's default, which is 0.
+    found: dict[str, Any] = {"seed": recipe.seed} if draws and (learns or recipe.seed) else {}
     if not learns and entry.params.get("bn") != "recompute":
         heavy = method.tags.heavy or THEN in entry.params
-        return {"device": recipe.device, **entry.params} if heavy else entry.params
-    found: dict[str, Any] = {"device": recipe.device}
+        found |= {"device": recipe.device} if heavy else {}
+        return found | entry.params
+    found["device"] = recipe.device
     if learns:
         found |= {"save": entry.save, "load": entry.load}
-    if learns and any(parameter.name == "seed" for parameter in method.parameters):
-        found["seed"] = recipe.seed
     data = [_load(recipe, item) for item in entry.datasets]
     found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
     return {**found, **entry.params}
