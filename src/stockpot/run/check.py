@@ -111,6 +111,14 @@ def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
 
     for method in tuned.methods:
         _named(file, ("tune", name, "method"), fusers, method)
+    for model in (*tuned.models, *([tuned.base] if tuned.base else [])):
+        given = file.recipe.models.get(model)
+        if given is not None and "base" in given.params:
+            file.fail(
+                ("tune", name),
+                f"{model} is an adapter over a base that the recipe names; a search takes it as a "
+                "whole model: make one with `fuse` (method: average) and name that.",
+            )
     try:
         read_objectives(tuned.objectives, tuned.measure_params)
         members = dict.fromkeys(tuned.models, "")

@@ -14,6 +14,9 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.fuse import fusers
 from stockpot.fuse.finish.then import THEN
 from stockpot.harden import hardeners
+from stockpot.measure.cells import undefended
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_for
 from stockpot.recipe import FuseEntry, Recipe
 from stockpot.run.plan import checkpoint, data_spec, located, model_spec
 
@@ -55,10 +58,11 @@ def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
     parent = recipe.models.get(entry.model)
     given = parent.params.get("defend") if parent else None
     defend = entry.defend if entry.defend is not None else given
+    data = data_spec(recipe, entry.data).load()
     return Order(
         "harden",
         entry.method,
-        (model_spec(recipe, entry.model, folder).source, _load(recipe, entry.data)),
+        (_start(recipe, entry.model, folder, data), data),
         {
             "validation": _load(recipe, entry.validation),
             "defend": defend,
@@ -105,11 +109,12 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
 
 def _season(recipe: Recipe, name: str, folder: Path) -> Order:
     entry = recipe.season[name]
-    members = {member: model_spec(recipe, member, folder).source for member in entry.models}
+    data = data_spec(recipe, entry.data).load()
+    members = {member: _start(recipe, member, folder, data) for member in entry.models}
     return Order(
         "season",
         entry.method,
-        (members, _load(recipe, entry.data)),
+        (members, data),
         {
             "source": _load(recipe, entry.source),
             "shots": entry.shots,
@@ -146,6 +151,13 @@ def _tune(recipe: Recipe, name: str, folder: Path) -> Order:
             **entry.params,
         },
     )
+
+
+def _start(recipe: Recipe, name: str, folder: Path, data: Dataset) -> str | Classifier:
+    """A model that is trained or seasoned: its place, or itself where it has options to load."""
+    spec = model_spec(recipe, name, folder)
+    own = undefended(spec.options)
+    return load_for(spec.source, data, options=own, prompts=data.prompts) if own else spec.source
 
 
 def _load(recipe: Recipe, name: str | None) -> Dataset | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import UserError
 from stockpot.harden import hardeners
 from stockpot.measure import measures
@@ -92,9 +93,12 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
     return ModelSpec(name, str(folder / "models" / name), {}, recipe.variant(name))
 
 
-def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
-    """Where the weights of a model of the recipe lie."""
-    return str(model_spec(recipe, name, folder).source)
+def checkpoint(recipe: Recipe, name: str, folder: Path) -> Any:
+    """Where the weights of a model of the recipe lie, or an adapter over the base that it names."""
+    spec = model_spec(recipe, name, folder)
+    base, revision = spec.options.get("base"), spec.options.get("revision")
+    source = f"{spec.source}@{revision}" if revision else str(spec.source)
+    return open_checkpoint(source, base=open_checkpoint(base)) if base else source
 
 
 def referred(
