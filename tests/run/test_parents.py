@@ -63,7 +63,13 @@ def test_a_revision_goes_with_its_name(recipe: dict[str, Any], tmp_path: Path) -
     assert members == {"tuned": "owner/name@abc"}
 
 
-def test_a_search_says_that_it_takes_no_such_adapter(recipe: dict[str, Any]) -> None:
-    tune = {"method": "task_arithmetic", "models": ["tuned"], "base": "tuned", "data": "few"}
-    with pytest.raises(RecipeError, match="tuned is an adapter over a base"):
-        check(read({**recipe, "tune": {"best": tune}}))
+TUNE = {"method": "task_arithmetic", "models": ["tuned"], "base": "tuned", "data": "few"}
+CORRUPTION = {"measure": "corruption", "data": "few", "baseline": "tuned"}
+
+
+@pytest.mark.parametrize(
+    "more", [{"tune": {"best": TUNE}}, {"measure": {"with": [CORRUPTION]}}], ids=["tune", "measure"]
+)
+def test_what_takes_a_source_alone_says_so(recipe: dict[str, Any], more: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match="tuned is loaded with base, which cannot be told here"):
+        check(read({**recipe, **more}))

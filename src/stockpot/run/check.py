@@ -95,12 +95,25 @@ def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[s
     """A parameter that names a model means one of the recipe, or one that is there."""
     for key, name in referred(file.recipe, entry, params, str(place[-1])).items():
         if name in file.recipe.model_names:
+            _check_by_text(file, (*place, key), name)
             continue
         try:
             check_model(name, {})
         except UserError as problem:
             known = ", ".join(file.recipe.model_names)
             file.fail((*place, key), f"{problem} Models of this recipe: {known}.")
+
+
+def _check_by_text(file: RecipeFile, place: Place, name: str) -> None:
+    """A parameter takes a model by its source alone: no option may say which weights it has."""
+    given = file.recipe.models.get(name)
+    said = [key for key in ("base", "weights", "arguments") if given and key in given.params]
+    if said:
+        file.fail(
+            place,
+            f"{name} is loaded with {said[0]}, which cannot be told here: save that model as a "
+            "folder and name that.",
+        )
 
 
 def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
@@ -112,13 +125,7 @@ def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
     for method in tuned.methods:
         _named(file, ("tune", name, "method"), fusers, method)
     for model in (*tuned.models, *([tuned.base] if tuned.base else [])):
-        given = file.recipe.models.get(model)
-        if given is not None and "base" in given.params:
-            file.fail(
-                ("tune", name),
-                f"{model} is an adapter over a base that the recipe names; a search takes it as a "
-                "whole model: make one with `fuse` (method: average) and name that.",
-            )
+        _check_by_text(file, ("tune", name), model)
     try:
         read_objectives(tuned.objectives, tuned.measure_params)
         members = dict.fromkeys(tuned.models, "")

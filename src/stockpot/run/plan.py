@@ -95,10 +95,14 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
 
 def checkpoint(recipe: Recipe, name: str, folder: Path) -> Any:
     """Where the weights of a model of the recipe lie, or an adapter over the base that it names."""
-    spec = model_spec(recipe, name, folder)
-    base, revision = spec.options.get("base"), spec.options.get("revision")
-    source = f"{spec.source}@{revision}" if revision else str(spec.source)
+    base, source = model_spec(recipe, name, folder).options.get("base"), _text(recipe, name, folder)
     return open_checkpoint(source, base=open_checkpoint(base)) if base else source
+
+
+def _text(recipe: Recipe, name: str, folder: Path) -> str:
+    spec = model_spec(recipe, name, folder)
+    revision = spec.options.get("revision")
+    return f"{spec.source}@{revision}" if revision else str(spec.source)
 
 
 def referred(
@@ -117,7 +121,7 @@ def located(
 ) -> dict[str, Any]:
     """Parameters in which models of the recipe are named by the place where they lie."""
     return params | {
-        key: str(model_spec(recipe, name, folder).source)
+        key: _text(recipe, name, folder)
         for key, name in referred(recipe, entry, params, beside).items()
         if name in recipe.model_names
     }
