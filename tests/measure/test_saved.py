@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import stockpot
+from pico import CLASSES
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -114,3 +116,36 @@ def test_other_pictures_behind_the_same_path_are_other_data(
     second = stockpot.load_dataset(str(toy_file)).fingerprint
     assert second != first
     assert told() == [second, second]
+
+
+def _write_split(folder: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(5):
+            pixels = draw.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+@pytest.mark.parametrize("held_out", ["val", "path"])
+def test_other_held_out_images_behind_a_path_are_another_question(
+    held_out: str, pico_vit: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    chosen = "val" if held_out == "val" else {"dataset": str(data), "split": "val"}
+
+    def told(out: Path) -> list[float]:
+        (cell,) = stockpot.measure(
+            str(pico_vit), {"calibration": {"held_out": chosen}}, data=str(data),
+            data_options={"split": "test"}, out=out, device="cpu",
+        )  # fmt: skip
+        return [score.value for score in cell.scores]
+
+    _write_split(data / "test", 0)
+    _write_split(data / "val", 1)
+    first = told(tmp_path / "run")
+    assert told(tmp_path / "run") == first
+    _write_split(data / "val", 2)
+    again = told(tmp_path / "run")
+    assert again != first
+    assert again == told(tmp_path / "fresh")

@@ -7,7 +7,9 @@ models and datasets for the next cell), measures, and saves its result file itse
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +26,7 @@ from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded
 from stockpot.measure import measures
 from stockpot.measure.by_content import by_content
+from stockpot.measure.chosen_data import SPLITS, forget_chosen
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.measure.parts import Part
 from stockpot.models.classifier import Classifier
@@ -66,6 +69,12 @@ class DataSpec:
         if isinstance(self.source, Dataset):
             return self.source
         return _load_dataset(self.source, json.dumps(self.options, sort_keys=True))
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it lies in a place of the user's, where other images may stand tomorrow."""
+        named = isinstance(self.source, str) and os.path.exists(os.path.expanduser(self.source))
+        return named or "path" in self.options
 
     def sibling(self, split: str) -> Dataset:
         """Another split of the same dataset, all of it."""
@@ -159,7 +168,7 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=by_content(self.params, references),
+            params=by_content(self.params, references) | self._splits(references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
             model_fingerprint=identity or identify(spec.source, own),
@@ -169,6 +178,15 @@ class Cell:
             precision=forward.precision,
             compiled=forward.compile,
         )
+
+    def _splits(self, references: Mapping[str, str]) -> dict[str, str]:
+        """Parameters that name another split of the data, by its content where that may change."""
+        found = {}
+        for key, value in self.params.items():
+            if references.get(key) == "data" and value in SPLITS and self.data.may_change:
+                with suppress(UserError):  # there is none, and measuring says so
+                    found[key] = f"{value}@{self.data.sibling(value).fingerprint[:16]}"
+        return found
 
 
 def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:
@@ -219,6 +237,7 @@ def forget_data() -> None:
     A dataset is known by its name or path, behind which other pictures may lie by then.
     """
     _load_dataset.cache_clear()
+    forget_chosen()
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,8 @@ Chosen = Annotated[Any, Reference("data"), Check(_read_one)]
 """One dataset: its name, folder or file, or options with `dataset` for the name."""
 
 
-RELATED = ("train", "val", "content")
+SPLITS = ("train", "val")
+RELATED = (*SPLITS, "content")
 """Not datasets of their own: splits of the measured data, or a part of it by content."""
 
 
@@ -84,6 +85,11 @@ def marked(value: Any, what: str) -> Any:
 @lru_cache(maxsize=24)
 def _loaded(name: str, options: str) -> Dataset:
     return load_dataset(name, **json.loads(options))
+
+
+def forget_chosen() -> None:
+    """Let go of the datasets that are kept."""
+    _loaded.cache_clear()
 
 
 def _name_of(chosen: Any) -> str:
