@@ -310,10 +310,13 @@ def test_a_model_without_a_record_is_made_anew(copied: tuple[Path, Recipe]) -> N
     assert not lock.exists()
 
 
-def test_a_fusion_that_loads_follows_the_one_that_saves(copied: tuple[Path, Recipe]) -> None:
+@pytest.mark.parametrize("end", ["", ".safetensors"])
+def test_a_fusion_that_loads_follows_the_one_that_saves(
+    copied: tuple[Path, Recipe], end: str
+) -> None:
     place, recipe = copied
     recipe = copy.deepcopy(recipe)
-    entry = {"method": "fisher", "models": ["a", "b"], "load": str(place / "learned")}
+    entry = {"method": "fisher", "models": ["a", "b"], "load": str(place / f"learned{end}")}
     recipe["fuse"] = {"again": entry, **recipe["fuse"]}
     first = stockpot.run(recipe, out=place / "run")
     assert first.models["again"].endswith("again")

@@ -7,7 +7,7 @@ from typing import Any
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.recipe import FuseEntry, RecipeFile, TuneEntry
-from stockpot.run.plan import build_order, referred
+from stockpot.run.plan import build_order, is_saved_by, referred
 from stockpot.run.sources import check_data, check_model, check_saved
 
 Place = tuple[str | int, ...]
@@ -164,9 +164,9 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
     if entry.tags.needs_data and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
     others = {other: entry.save for other, entry in file.recipe.fuse.items() if other != name}
-    if soup.save is not None and soup.save in others.values():
+    if any(is_saved_by(soup.save, other) for other in others.values()):
         file.fail(("fuse", name, "save"), f"another fusion saves to {soup.save!r} too.")
-    if soup.load is not None and soup.load not in others.values():
+    if soup.load and not any(is_saved_by(soup.load, other) for other in others.values()):
         try:
             check_saved(soup.load)
         except UserError as problem:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import UserError
+from stockpot.fuse.learning.learner import learned_files
 from stockpot.harden import hardeners
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
@@ -52,12 +53,17 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
         made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
         # What one fusion learned and saved, another may load.
-        learned = [n for n, other in recipe.fuse.items() if soup.load and other.save == soup.load]
+        learned = [n for n, other in recipe.fuse.items() if is_saved_by(soup.load, other.save)]
         made[name] = [*soup.models, *([soup.base] if soup.base else []), *learned]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
     for name, tuned in recipe.tune.items():
         made[name] = [*tuned.models, *([tuned.base] if tuned.base else [])]
     return made
+
+
+def is_saved_by(load: str | None, save: str | None) -> bool:
+    """Whether one fusion reads what another writes, with or without the end of its name."""
+    return bool(load and save) and learned_files(str(load)) == learned_files(str(save))
 
 
 def waves(names: list[str], made_from: dict[str, list[str]]) -> list[list[str]]:
