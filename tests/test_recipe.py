@@ -83,3 +83,11 @@ def test_schema_names_methods() -> None:
     entry = schema["$defs"]["MeasureEntry"]
     assert entry["properties"]["measure"]["enum"] == ["clean"]
     assert entry["allOf"][0]["then"]["properties"] == {"top": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("members", ["[a, b, a]", "[line, line-alpha=0.5]"])
+def test_a_member_that_stands_twice_is_refused(members: str) -> None:
+    made = "fuse:\n  line: {method: wise_ft, models: [a, b], sweep: {alpha: [0.2, 0.5]}}\n"
+    made += f"  soup: {{method: average, models: {members}}}\n"
+    with pytest.raises(RecipeError, match=r"r\.yaml:13: fuse\.soup\.models: .* stands here twice"):
+        RecipeFile(GOOD + made, "r.yaml")
