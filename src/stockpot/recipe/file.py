@@ -117,6 +117,12 @@ class RecipeFile:
                 if name in seen:
                     self.fail((title, name), "this name is used twice.")
                 seen.add(name)
+                made = title != "models" or recipe.models[name].new is not None
+                if made and ("/" in name or name.startswith(".")):
+                    self.fail(
+                        (title, name),
+                        "expected a name that can be that of a folder: no slash, no dot in front.",
+                    )
         self._check_members()
         for path, kind, name in references(recipe):
             known = list(recipe.data) if kind == "data" else recipe.model_names
