@@ -108,11 +108,23 @@ def convert(
             size = limit if single else parse_size(max_shard)
             with ShardWriter(folder, infos, max_shard=size) as writer:
                 for name in infos:
-                    writer.write(name, final.read(name))
+                    writer.write(name, _cast(final.read(name), infos[name].dtype, name))
             whole = folder / "model.safetensors"
             if not single and layout == "open_clip" and whole.is_file():
                 whole.rename(folder / _OPEN_CLIP_FILE)
     return Conversion(out, len(infos), extracted, notes)
+
+
+def _cast(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Values in the dtype of the result; raises where that cannot hold a finite one."""
+    cast = values.to(dtype)
+    if dtype != values.dtype and bool((torch.isfinite(values) & ~torch.isfinite(cast)).any()):
+        raise BadParameterError(
+            f"dtype: {name!r} has values that {dtype} cannot hold, up to "
+            f"{float(values[torch.isfinite(values)].abs().max()):.6g}; nothing was written.",
+            hint="Write fp32 or bf16.",
+        )
+    return cast
 
 
 @contextmanager
