@@ -332,3 +332,11 @@ def test_what_a_dtype_cannot_hold_is_refused(tmp_path: Path) -> None:
         convert(tmp_path / "a.safetensors", tmp_path / "b.safetensors", dtype="fp16")
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
     convert(tmp_path / "a.safetensors", tmp_path / "c.safetensors", dtype="bf16")
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.pt", "x.ckpt"])
+def test_no_folder_is_made_under_the_name_of_a_torch_file(name: str, tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors")
+    with pytest.raises(BadParameterError, match=r"expected NAME\.safetensors or a folder"):
+        convert(tmp_path / "a.safetensors", tmp_path / name)
+    assert not (tmp_path / name).exists()

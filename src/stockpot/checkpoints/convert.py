@@ -26,7 +26,7 @@ from stockpot.checkpoints.layouts import PROGRAMS, Program
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.pickles.extract import Extracted, extract
-from stockpot.checkpoints.resolve import resolve
+from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, resolve
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.write import ShardWriter
@@ -85,6 +85,10 @@ def convert(
         if value is not None and value not in allowed:
             raise BadParameterError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")
     single = out.suffix == ".safetensors"
+    if not single and out.suffix in WEIGHT_SUFFIXES:
+        raise BadParameterError(
+            f"out: expected NAME.safetensors or a folder, got {out}: pickles are read, not written."
+        )
     if single and out.exists():
         raise BadCheckpointError(f"{out} exists already.", hint="Choose another output.")
     if not single:
