@@ -415,6 +415,15 @@ def test_without_hashes_nothing_is_taken_for_what_was_made(
         fuse("average", [member, pool["m1"]], out=tmp_path / "out", hashes=False)
 
 
+def test_a_folder_without_its_weights_is_not_taken_for_made(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    fuse("average", members(pool), out=tmp_path / "out")
+    (tmp_path / "out" / "model.safetensors").unlink()
+    with pytest.raises(BadCheckpointError, match="its weights are gone"):
+        fuse("average", members(pool), out=tmp_path / "out")
+
+
 def test_parameters_can_be_checked_alone() -> None:
     entry = fusers.get("ties")
     check_parameters(

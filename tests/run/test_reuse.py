@@ -327,6 +327,17 @@ def test_a_fusion_that_loads_follows_the_one_that_saves(
     assert {name for name in after if after[name] != before[name]} == {"informed", "again"}
 
 
+def test_a_model_whose_weights_are_gone_is_made_anew(copied: tuple[Path, Recipe]) -> None:
+    place, recipe = copied
+    lost = place / "run" / "models" / "moved" / "model.safetensors"
+    before = lost.read_bytes()
+    lost.unlink()
+    said: list[str] = []
+    stockpot.run(recipe, out=place / "run", say=said.append)
+    assert any(line.startswith("moved: made anew (its weights are gone)") for line in said)
+    assert lost.read_bytes() == before
+
+
 def test_a_record_of_an_earlier_version_is_told_in_few_words(copied: tuple[Path, Recipe]) -> None:
     place, recipe = copied
     soup = place / "run" / "models" / "soup"
