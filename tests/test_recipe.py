@@ -83,3 +83,18 @@ def test_schema_names_methods() -> None:
     entry = schema["$defs"]["MeasureEntry"]
     assert entry["properties"]["measure"]["enum"] == ["clean"]
     assert entry["allOf"][0]["then"]["properties"] == {"top": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("name", ["x/y", "../../away", ".hidden"])
+def test_a_model_that_is_made_has_a_name_for_a_folder(name: str) -> None:
+    made = f'fuse:\n  "{name}": {{method: average, models: [a, b]}}\n'
+    with pytest.raises(RecipeError, match=r"r\.yaml:12: fuse\..*that of a folder"):
+        RecipeFile(GOOD + made, "r.yaml")
+
+
+@pytest.mark.parametrize("members", ["[a, b, a]", "[line, line-alpha=0.5]"])
+def test_a_member_that_stands_twice_is_refused(members: str) -> None:
+    made = "fuse:\n  line: {method: wise_ft, models: [a, b], sweep: {alpha: [0.2, 0.5]}}\n"
+    made += f"  soup: {{method: average, models: {members}}}\n"
+    with pytest.raises(RecipeError, match=r"r\.yaml:13: fuse\.soup\.models: .* stands here twice"):
+        RecipeFile(GOOD + made, "r.yaml")

@@ -20,14 +20,15 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import stockpot
 from commands import invoke
+from stockpot.checkpoints.convert import convert
 from stockpot.checkpoints.open import open_checkpoint, read_tensors
 from stockpot.checkpoints.pickles.__main__ import main
-from stockpot.errors import BadCheckpointError
+from stockpot.errors import BadCheckpointError, BadParameterError
 
 RECORDED = Path(__file__).parents[1] / "oracles" / "data" / "torch_files"
 TINY = RECORDED.parent / "tiny_clip"
@@ -322,3 +323,20 @@ def test_mistakes_are_answered_in_words(words: tuple[str, ...], said: str, tmp_p
     done = invoke("convert", TINY, "-o", "out", *words)
     assert (done.exit_code, said in done.output) == (1, True)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_dtype_cannot_hold_is_refused(tmp_path: Path) -> None:
+    values = {"fits": torch.tensor([6e4]), "w": torch.tensor([1.0, -1e6])}
+    save_file(values, tmp_path / "a.safetensors")
+    with pytest.raises(BadParameterError, match=r"'w' has values that torch\.float16 cannot hold"):
+        convert(tmp_path / "a.safetensors", tmp_path / "b.safetensors", dtype="fp16")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+    convert(tmp_path / "a.safetensors", tmp_path / "c.safetensors", dtype="bf16")
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.pt", "x.ckpt"])
+def test_no_folder_is_made_under_the_name_of_a_torch_file(name: str, tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors")
+    with pytest.raises(BadParameterError, match=r"expected NAME\.safetensors or a folder"):
+        convert(tmp_path / "a.safetensors", tmp_path / name)
+    assert not (tmp_path / name).exists()

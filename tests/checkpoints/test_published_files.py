@@ -121,6 +121,17 @@ def test_eight_bits_alone_are_cast(dtype: torch.dtype) -> None:
     assert open_checkpoint({"w": finite}).read("w").dtype is torch.bfloat16
 
 
+def test_as_many_blocks_as_rows_are_blocks() -> None:
+    """As in DeepSeek-V3, whose output projections of 7168 x 16384 have 56 x 128 blocks."""
+    scales = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    state = {
+        "a.weight": torch.ones(4, 6).to(torch.float8_e4m3fn),
+        "a.weight_scale_inv": scales,
+    }
+    wanted = scales.repeat_interleave(2, 0).repeat_interleave(3, 1)
+    assert torch.equal(open_checkpoint(state).read("a.weight"), wanted)
+
+
 def test_scales_that_do_not_fit_are_named() -> None:
     state = {"a.weight": LARGE.to(torch.float8_e5m2), "a.weight_scale": torch.ones(5, 7)}
     with pytest.raises(BadCheckpointError, match=r"scales of 'a\.weight' do not fit"):

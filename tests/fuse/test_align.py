@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import (
     CLIPVisionConfig,
@@ -208,3 +209,33 @@ def test_aligned_folders_fuse_into_a_folder(tmp_path: Path) -> None:
     out = fuse("average", aligned, out=tmp_path / "out")
     assert ViTForImageClassification.from_pretrained(out).config.num_labels == 3
     assert "model.safetensors" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize("depth", [2, 11])
+def test_a_file_in_the_order_of_the_alphabet_is_aligned_like_the_module(
+    depth: int, tmp_path: Path
+) -> None:
+    """There `0.bias` stands before `0.weight`, and layer 10 before layer 2."""
+    sizes = [5, *[16] * depth]
+    networks = [
+        randomised(nn.Sequential(*(nn.Linear(size, 16) for size in sizes)), seed) for seed in (0, 1)
+    ]
+    paths = []
+    for number, network in enumerate(networks):
+        paths.append(tmp_path / f"{number}.safetensors")
+        save_file(network.state_dict(), paths[-1])
+    _, aligned = align_members(paths).values()
+    pixels = torch.randn(9, 5, generator=torch.Generator().manual_seed(4))
+    want = networks[1](pixels)
+    networks[1].load_state_dict(aligned.state)
+    torch.testing.assert_close(networks[1](pixels), want, rtol=1e-3, atol=1e-3)
+
+
+def test_aligned_members_are_not_taken_for_those_of_their_files(tmp_path: Path) -> None:
+    paths = []
+    for seed in range(2):
+        save_file(randomised(mlp(), seed).state_dict(), tmp_path / f"{seed}.safetensors")
+        paths.append(tmp_path / f"{seed}.safetensors")
+    fuse("average", paths, out=tmp_path / "out")
+    with pytest.raises(BadCheckpointError, match="made otherwise"):
+        fuse("average", align_members(paths), out=tmp_path / "out")

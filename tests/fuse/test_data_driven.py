@@ -244,6 +244,9 @@ def test_what_was_learned_is_saved_and_used_again(
                  save=str(tmp_path / "learned"), **FEW[method])  # fmt: skip
     again = fuse(method, pool.members, base=pool.base, load=str(tmp_path / "learned"))
     assert all(torch.equal(first[key], again[key]) for key in first)
+    turned = dict(reversed(pool.members.items()))
+    with pytest.raises(BadParameterError, match="in the order"):
+        fuse(method, turned, base=pool.base, load=str(tmp_path / "learned"))
     two = dict(list(pool.members.items())[:2])
     with pytest.raises(BadParameterError, match="here are 2"):
         fuse(method, two, base=pool.base, load=str(tmp_path / "learned"))

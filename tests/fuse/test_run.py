@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import re
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import stockpot
 from stockpot.errors import BadCheckpointError, BadParameterError, UnknownNameError, UserError
 from stockpot.fuse import fusers
 from stockpot.fuse.parameters import check_parameters
+from stockpot.fuse.record import fusion_record
 from stockpot.fuse.run import fuse, plan, sweep
 from stockpot.fuse.stream import Stream
 
@@ -259,6 +262,8 @@ MISTAKES: list[tuple[str, dict[str, Any], type[UserError], str]] = [
     ("average", {"head": "off"}, BadParameterError, "head: expected one of"),
     ("average", {"dtype": "int4"}, BadParameterError, "dtype: expected one of"),
     ("average", {"max_shard": "big"}, BadParameterError, "such as 5GB"),
+    ("average", {"save": "learned"}, BadParameterError, "learns nothing"),
+    ("ties", {"load": "learned"}, BadParameterError, "learns nothing"),
     ("average", {"device": "cuda"}, BadParameterError, "expected one that torch can use here"),
 ]
 
@@ -352,20 +357,71 @@ def test_a_disk_full_half_way_leaves_nothing(
 
 
 def test_a_lora_adapter_is_a_member(pool: dict[str, Path], tmp_path: Path) -> None:
-    name = next(n for n in weights(pool["base"]) if n.endswith("query.weight") or "q_proj.w" in n)
-    module = name.removesuffix(".weight")
-    save_file(
-        {
-            f"base_model.model.{module}.lora_A.weight": torch.ones(1, 16),
-            f"base_model.model.{module}.lora_B.weight": torch.full((16, 1), 0.5),
-        },
-        tmp_path / "adapter_model.safetensors",
-    )
-    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 2}')
+    name, _ = lora(pool["base"], tmp_path)
     got = fuse("task_arithmetic", [tmp_path], base=pool["base"], scale=1.0)
     base = weights(pool["base"])
     torch.testing.assert_close(got[name], base[name] + 1.0)
     assert torch.equal(got["classifier.weight"], base["classifier.weight"])
+
+
+def lora(base: Path, folder: Path, over: Path | None = None, size: float = 0.5) -> tuple[str, Path]:
+    """An adapter that adds `2 * size` to every weight of a matrix; its name, and the folder."""
+    name = next(n for n in weights(base) if n.endswith("query.weight") or "q_proj.w" in n)
+    module = name.removesuffix(".weight")
+    factors = {
+        f"base_model.model.{module}.lora_A.weight": torch.ones(1, 16),
+        f"base_model.model.{module}.lora_B.weight": torch.full((16, 1), size),
+    }
+    folder.mkdir(exist_ok=True)
+    save_file(factors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 2}
+    named = {} if over is None else {"base_model_name_or_path": str(over)}
+    (folder / "adapter_config.json").write_text(json.dumps(config | named))
+    return name, folder
+
+
+@pytest.mark.parametrize("own", ["m1", None])
+def test_an_adapter_beside_the_first_of_a_pair_lies_on_it(
+    pool: dict[str, Path], tmp_path: Path, own: str | None
+) -> None:
+    name, adapter = lora(pool["base"], tmp_path / "lora", pool[own] if own else None)
+    got = fuse("wise_ft", [adapter], base=pool["base"], alpha=1.0)
+    torch.testing.assert_close(got[name], weights(pool["base"])[name] + 1.0)
+
+
+def test_what_lies_under_an_adapter_that_is_adapted_counts(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    bottom = Path(shutil.copytree(pool["m1"], tmp_path / "bottom"))
+    _, inner = lora(bottom, tmp_path / "inner", bottom)
+    _, outer = lora(bottom, tmp_path / "outer", inner, size=0.25)
+    ask: list[Callable[[], str]] = [
+        lambda: fusion_record("average", [outer, pool["m0"]]).digest,
+        lambda: fusion_record("task_arithmetic", [pool["m0"]], base=inner).digest,
+    ]
+    before = [one() for one in ask]
+    changed = {key: value + 1 for key, value in weights(bottom).items()}
+    save_file(changed, bottom / "model.safetensors", metadata={"format": "pt"})
+    assert all(one() != known for one, known in zip(ask, before, strict=True))
+
+
+def test_without_hashes_nothing_is_taken_for_what_was_made(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    member = weights(pool["m0"])
+    fuse("average", [member, pool["m1"]], out=tmp_path / "out", hashes=False)
+    member["classifier.weight"] += 1.0
+    with pytest.raises(BadCheckpointError, match="exists already"):
+        fuse("average", [member, pool["m1"]], out=tmp_path / "out", hashes=False)
+
+
+def test_a_folder_without_its_weights_is_not_taken_for_made(
+    pool: dict[str, Path], tmp_path: Path
+) -> None:
+    fuse("average", members(pool), out=tmp_path / "out")
+    (tmp_path / "out" / "model.safetensors").unlink()
+    with pytest.raises(BadCheckpointError, match="its weights are gone"):
+        fuse("average", members(pool), out=tmp_path / "out")
 
 
 def test_parameters_can_be_checked_alone() -> None:

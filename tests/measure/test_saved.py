@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import stockpot
+from pico import CLASSES
 from stockpot.models.huggingface import new_huggingface
 from stockpot.models.preprocess import Preprocess
 from stockpot.types import ImageSize
@@ -85,3 +88,64 @@ def test_a_recipe_tells_and_does_it(model: Path, tmp_path: Path) -> None:
     assert [cell.there for cell in survey(load_recipe(recipe), out).cells] == [False]
     (again,) = stockpot.run(recipe, out=out).results
     assert again.model.preprocessing == first.model.preprocessing
+
+
+def test_other_pictures_behind_the_same_path_are_other_data(
+    pico_vit: Path, toy_file: Path, tmp_path: Path
+) -> None:
+    """Also in the process that had read the path before."""
+    recipe = {
+        "version": 1,
+        "data": {"toy": {"dataset": str(toy_file)}},
+        "models": {"one": {"load": str(pico_vit)}},
+        "measure": {"with": [{"measure": "clean", "data": "toy"}]},
+    }
+
+    def told() -> list[str]:
+        cells = [
+            *stockpot.measure(str(pico_vit), "clean", data=str(toy_file), device="cpu"),
+            *stockpot.run(recipe, out=tmp_path / "run", device="cpu").results,
+        ]
+        return [cell.data.fingerprint for cell in cells]
+
+    first = stockpot.load_dataset(str(toy_file)).fingerprint
+    assert told() == [first, first]
+    with np.load(toy_file) as file:
+        other = {**file, "images": 255 - file["images"]}
+    np.savez(toy_file, **other)
+    second = stockpot.load_dataset(str(toy_file)).fingerprint
+    assert second != first
+    assert told() == [second, second]
+
+
+def _write_split(folder: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(5):
+            pixels = draw.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+@pytest.mark.parametrize("held_out", ["val", "path"])
+def test_other_held_out_images_behind_a_path_are_another_question(
+    held_out: str, pico_vit: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    chosen = "val" if held_out == "val" else {"dataset": str(data), "split": "val"}
+
+    def told(out: Path) -> list[float]:
+        (cell,) = stockpot.measure(
+            str(pico_vit), {"calibration": {"held_out": chosen}}, data=str(data),
+            data_options={"split": "test"}, out=out, device="cpu",
+        )  # fmt: skip
+        return [score.value for score in cell.scores]
+
+    _write_split(data / "test", 0)
+    _write_split(data / "val", 1)
+    first = told(tmp_path / "run")
+    assert told(tmp_path / "run") == first
+    _write_split(data / "val", 2)
+    again = told(tmp_path / "run")
+    assert again != first
+    assert again == told(tmp_path / "fresh")

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from stockpot.errors import BadCheckpointError, UserError
-from stockpot.models.load import load_model
+from stockpot.models.load import identify, load_model
 
 MODULE = """
 import torch
@@ -80,3 +80,22 @@ def test_a_pickle_with_code_is_refused(module: Path, tmp_path: Path) -> None:
 def test_faults_are_answered_in_words(suffix: str, options: dict, words: str, module: Path) -> None:
     with pytest.raises(UserError, match=words):
         load_model(f"{module}{suffix}", size=8, **options)
+
+
+def test_two_functions_around_the_same_weights_are_two_models(module: Path, tmp_path: Path) -> None:
+    save_file(weights(), tmp_path / "w.safetensors")
+    module.write_text(
+        MODULE
+        + "\ndef bent():\n    network = make()\n    network[2] = nn.GELU()\n    return network\n"
+    )
+
+    def known(name: str) -> set[str]:
+        options = {"weights": str(tmp_path / "w.safetensors"), "size": 8}
+        source = f"{module}:{name}"
+        return {identify(source, options), load_model(source, **options).origin.fingerprint}
+
+    straight, bent = known("make"), known("bent")
+    assert len(straight) == len(bent) == 1
+    assert straight != bent
+    module.write_text(module.read_text().replace("GELU", "Tanh"))
+    assert known("bent") != bent

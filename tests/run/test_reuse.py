@@ -310,10 +310,13 @@ def test_a_model_without_a_record_is_made_anew(copied: tuple[Path, Recipe]) -> N
     assert not lock.exists()
 
 
-def test_a_fusion_that_loads_follows_the_one_that_saves(copied: tuple[Path, Recipe]) -> None:
+@pytest.mark.parametrize("end", ["", ".safetensors"])
+def test_a_fusion_that_loads_follows_the_one_that_saves(
+    copied: tuple[Path, Recipe], end: str
+) -> None:
     place, recipe = copied
     recipe = copy.deepcopy(recipe)
-    entry = {"method": "fisher", "models": ["a", "b"], "load": str(place / "learned")}
+    entry = {"method": "fisher", "models": ["a", "b"], "load": str(place / f"learned{end}")}
     recipe["fuse"] = {"again": entry, **recipe["fuse"]}
     first = stockpot.run(recipe, out=place / "run")
     assert first.models["again"].endswith("again")
@@ -322,6 +325,17 @@ def test_a_fusion_that_loads_follows_the_one_that_saves(copied: tuple[Path, Reci
     stockpot.run(recipe, out=place / "run")
     after = marks(place / "run" / "models")
     assert {name for name in after if after[name] != before[name]} == {"informed", "again"}
+
+
+def test_a_model_whose_weights_are_gone_is_made_anew(copied: tuple[Path, Recipe]) -> None:
+    place, recipe = copied
+    lost = place / "run" / "models" / "moved" / "model.safetensors"
+    before = lost.read_bytes()
+    lost.unlink()
+    said: list[str] = []
+    stockpot.run(recipe, out=place / "run", say=said.append)
+    assert any(line.startswith("moved: made anew (its weights are gone)") for line in said)
+    assert lost.read_bytes() == before
 
 
 def test_a_record_of_an_earlier_version_is_told_in_few_words(copied: tuple[Path, Recipe]) -> None:
@@ -368,3 +382,20 @@ def test_a_killed_training_of_another_recipe_is_not_gone_on_with(
     fresh = stockpot.run(edited, out=tmp_path / "fresh")
     assert scores(run) == scores(fresh.folder)
     assert not [path for path in (run / "models").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("method", ["dare", "della", "knots", "randes"])
+def test_the_seed_of_a_run_draws_what_a_fusion_drops(method: str, tmp_path: Path) -> None:
+    recipe = {
+        "version": 1,
+        "models": {name: {"load": name} for name in ("icons-vit", "icons-vit-cutmix")},
+        "fuse": {"soup": {"method": method, "models": ["icons-vit-cutmix"], "base": "icons-vit"}},
+    }
+
+    def asked(**changes: Any) -> str:
+        return preview(recipe, out=tmp_path, **changes).digests["soup"]
+
+    own = asked()
+    assert asked(seed=3) == asked(**{"fuse.soup.seed": 3}) != own
+    assert asked(seed=3, **{"fuse.soup.seed": 5}) == asked(**{"fuse.soup.seed": 5})
+    assert asked(seed=0) == own

@@ -26,7 +26,7 @@ from stockpot.checkpoints.layouts import PROGRAMS, Program
 from stockpot.checkpoints.locate import Location, locate
 from stockpot.checkpoints.open import open_checkpoint
 from stockpot.checkpoints.pickles.extract import Extracted, extract
-from stockpot.checkpoints.resolve import resolve
+from stockpot.checkpoints.resolve import WEIGHT_SUFFIXES, resolve
 from stockpot.checkpoints.safetensors_file import SafetensorsSource
 from stockpot.checkpoints.source import Source, TensorInfo
 from stockpot.checkpoints.write import ShardWriter
@@ -85,6 +85,10 @@ def convert(
         if value is not None and value not in allowed:
             raise BadParameterError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")
     single = out.suffix == ".safetensors"
+    if not single and out.suffix in WEIGHT_SUFFIXES:
+        raise BadParameterError(
+            f"out: expected NAME.safetensors or a folder, got {out}: pickles are read, not written."
+        )
     if single and out.exists():
         raise BadCheckpointError(f"{out} exists already.", hint="Choose another output.")
     if not single:
@@ -108,11 +112,23 @@ def convert(
             size = limit if single else parse_size(max_shard)
             with ShardWriter(folder, infos, max_shard=size) as writer:
                 for name in infos:
-                    writer.write(name, final.read(name))
+                    writer.write(name, _cast(final.read(name), infos[name].dtype, name))
             whole = folder / "model.safetensors"
             if not single and layout == "open_clip" and whole.is_file():
                 whole.rename(folder / _OPEN_CLIP_FILE)
     return Conversion(out, len(infos), extracted, notes)
+
+
+def _cast(values: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Values in the dtype of the result; raises where that cannot hold a finite one."""
+    cast = values.to(dtype)
+    if dtype != values.dtype and bool((torch.isfinite(values) & ~torch.isfinite(cast)).any()):
+        raise BadParameterError(
+            f"dtype: {name!r} has values that {dtype} cannot hold, up to "
+            f"{float(values[torch.isfinite(values)].abs().max()):.6g}; nothing was written.",
+            hint="Write fp32 or bf16.",
+        )
+    return cast
 
 
 @contextmanager

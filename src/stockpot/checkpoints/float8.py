@@ -90,7 +90,8 @@ class Float8Source:
         """Scales in a shape that multiplies the values."""
         if factors.numel() == 1:
             return factors.reshape(())
-        if factors.numel() == values.shape[0]:
+        # A matrix may have as many blocks as rows (7168 x 16384 in blocks of 128): the shape tells.
+        if factors.numel() == values.shape[0] == factors.shape[0]:
             return factors.reshape(-1, *[1] * (values.ndim - 1))
         if factors.ndim == values.ndim:
             for axis, (count, size) in enumerate(zip(factors.shape, values.shape, strict=True)):

@@ -107,9 +107,19 @@ def is_made(out: Path, record: Record) -> bool:
             raise BadCheckpointError(
                 f"{taken.message} It was made otherwise: {differences}.", hint=taken.hint
             ) from None
+        if not has_weights(out):
+            raise BadCheckpointError(
+                f"{taken.message} It has the record of this model, and its weights are gone.",
+                hint=taken.hint,
+            ) from None
         remove_leftovers(out)
         return True
     return False
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether there are weights in a folder that was made, or in those of its members."""
+    return any(folder.rglob("*.safetensors"))
 
 
 def remove_leftovers(out: Path) -> None:

@@ -1,59 +1,29 @@
-"""Datasets that are kept in memory for the next who asks, while their files stay as they are."""
+"""Datasets that are kept in memory for the next who asks in the same call."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
 
-_LOOKED_AT = 10_000
-"""Entries of a folder, at most."""
+
+def kept_dataset(source: str, options: Mapping[str, Any]) -> Dataset:
+    """The dataset, loaded now or before; the last few are kept."""
+    return _kept(source, json.dumps(options, sort_keys=True))
 
 
-def kept_dataset(source: str, options: Mapping[str, Any], state: Hashable = None) -> Dataset:
-    """The dataset, loaded now or before; the last few are kept.
+def forget_datasets() -> None:
+    """Let go of those that are kept: whoever begins anew sees the files as they are now.
 
-    Args:
-        source: as for `load_dataset`.
-        options: of it.
-        state: of its files (`state_of`); how they are now when left out.
+    A dataset is known by its name or path, behind which other pictures may lie by then.
     """
-    return _kept(source, json.dumps(options, sort_keys=True), state or state_of(source, options))
-
-
-def state_of(source: str, options: Mapping[str, Any]) -> Hashable:
-    """What tells that files were written since, at the cost of a look at them.
-
-    In a folder these are its own files and the times of its folders, which change with every
-    picture that comes, goes or is replaced; one whose bytes are overwritten does not show.
-    """
-    texts = [source, *(value for value in options.values() if isinstance(value, str))]
-    return tuple(_state(os.path.expanduser(text)) for text in texts)
-
-
-def _state(path: str) -> Hashable:
-    try:
-        own = _stamp(os.stat(path))
-        if not Path(path).is_dir():
-            return own
-        with os.scandir(path) as entries:
-            inside = [(each.name, _stamp(each.stat())) for each in islice(entries, _LOOKED_AT)]
-        return (own, *sorted(inside))
-    except (OSError, ValueError):  # a name, or what whoever loads it will tell of
-        return None
-
-
-def _stamp(facts: os.stat_result) -> tuple[int, int, int]:
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+    _kept.cache_clear()
 
 
 @lru_cache(maxsize=48)  # more than the tasks of the largest set, which models take in turn
-def _kept(source: str, options: str, state: Hashable) -> Dataset:
+def _kept(source: str, options: str) -> Dataset:
     return load_dataset(source, **json.loads(options))

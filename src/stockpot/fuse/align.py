@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 
 
+class AlignedSource(StateDictSource):
+    """Weights in memory whose units are in other places than in the files that they come from."""
+
+
 def align_members(
     members: Sequence[Spec] | Mapping[str, Spec],
     *,
     heads: int | None = None,
     rounds: int = 100,
     seed: int = 0,
-) -> dict[str, StateDictSource]:
+) -> dict[str, AlignedSource]:
     """Permute every member towards the first; each computes what it computed before.
 
     Args:
@@ -113,8 +117,8 @@ def _state(spec: Any) -> Any:
     return spec.state_dict() if isinstance(spec, torch.nn.Module) else spec
 
 
-def _source(state: State, origin: Source) -> StateDictSource:
-    return StateDictSource(state, label=origin.label, folder=origin.folder, files=origin.files)
+def _source(state: State, origin: Source) -> AlignedSource:
+    return AlignedSource(state, label=origin.label, folder=origin.folder, files=origin.files)
 
 
 def _read(source: Source) -> State:

@@ -69,6 +69,8 @@ def _is_made(request: Request, out: Path, hashes: FileHashes | None) -> bool:
     """Whether a fusion that was killed in its last moment, or done before, has left it all."""
     if not out.is_dir() or not any(out.iterdir()):
         return False
+    if hashes is None:  # what stands there may have been made of any content
+        check_free(out)
     save = request.options.save
     if save and not all(path.is_file() for path in learned_files(save)):
         check_free(out)

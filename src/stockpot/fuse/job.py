@@ -110,6 +110,9 @@ def prepare(request: Request) -> Job:
     """Open, check and build; raises for everything that can be found wrong beforehand."""
     entry = fusers.get(request.method)
     options = request.options
+    for key in ("save", "load"):
+        if getattr(options, key) is not None and not entry.tags.learns:
+            raise BadParameterError(f"{key}: {request.method} learns nothing; leave out {key}.")
     members, around = _open(request, entry)
     if entry.tags.stacks:
         members = [stack_layers(members, _spans(request, entry))]
@@ -190,20 +193,19 @@ def _any_whole_clip(sources: list[Source]) -> bool:
 
 
 def _open(request: Request, entry: Entry[FuserTags]) -> tuple[list[Source], Source | None]:
-    found = dict(request.members)
-    base = request.base
+    found, base = request.members, request.base
     if entry.tags.apart:
         check_whole(request)
     check_members(entry, len(found), base is not None)
     for params in request.points.values():
         check_base(entry, params, base is not None)
-    if entry.tags.pair and base is not None:
-        # Two models, one of them called the base: the base is the first of the pair.
-        found, base = {"base": base, **found}, None
     opened = None if base is None else open_checkpoint(_as_state(base), label="base")
     members = [
         open_checkpoint(_as_state(spec), label=label, base=opened) for label, spec in found.items()
     ]
+    if entry.tags.pair and opened is not None:
+        # Two models, one of them called the base: the base is the first of the pair.
+        return [opened, *members], None
     return members, opened
 
 

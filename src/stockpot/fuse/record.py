@@ -23,8 +23,9 @@ from stockpot.checkpoints.seen import Seen, read_seen
 from stockpot.checkpoints.stacked import StackedSource
 from stockpot.datasets.dataset import Dataset
 from stockpot.engine import device_name, pick_device
-from stockpot.errors import BadParameterError
+from stockpot.errors import BadCheckpointError, BadParameterError
 from stockpot.fuse import fusers
+from stockpot.fuse.align import AlignedSource
 from stockpot.fuse.finish.then import check_fusion
 from stockpot.fuse.job import Job
 from stockpot.fuse.learning.assemble import find_data
@@ -142,7 +143,9 @@ def _inputs(request: Request, known: Mapping[Path, str] | None) -> list[Input]:
         inputs.append(
             Input(role=role, name=name, source=source, fingerprint=fingerprint, files=files)
         )
-        if known is not None and request.base is None and (under := _under_adapter(spec)):
+        if known is None:
+            continue
+        for under in _under(request, spec):
             inputs.append(
                 Input(
                     role="adapted", name=name, source=under.label,
@@ -183,6 +186,8 @@ def _content(spec: Any, known: Mapping[Path, str]) -> str:
         return fingerprint_tensors(spec.state_dict().items())
     if isinstance(spec, Mapping):
         return fingerprint_tensors(spec.items())
+    if isinstance(spec, AlignedSource):  # its files say what was aligned, and not to what
+        return fingerprint_tensors(spec.state.items())
     if spec.files:
         content = fingerprint_files(spec.files, known)
         settings = spec.settings if isinstance(spec, AdapterSource) else spec.label
@@ -195,11 +200,20 @@ def _all_tensors(source: Any) -> list[tuple[str, Tensor]]:
     return [(name, source.read(name)) for name in source.tensors()]
 
 
-def _under_adapter(spec: Any) -> Location | None:
-    """The model that a LoRA adapter names as its own, where no base is given."""
-    if not isinstance(spec, Location) or spec.format not in ON_A_BASE:
-        return None
-    return locate(base_of_adapter(spec))
+def _under(request: Request, spec: Any) -> list[Location]:
+    """The models that a LoRA adapter lies on by its own word, itself an adapter or not.
+
+    Members lie on the base that is given, where one is.
+    """
+    found: list[Location] = []
+    if request.base is not None and spec is not request.base:
+        return found
+    while isinstance(spec, Location) and spec.format in ON_A_BASE:
+        spec = locate(base_of_adapter(spec))
+        if spec in found:
+            raise BadCheckpointError(f"{spec.label}: is an adapter of itself.")
+        found.append(spec)
+    return found
 
 
 def _base_name(spec: Any) -> str:
@@ -217,8 +231,7 @@ def seen_by(request: Request) -> Seen:
     files = [*request.files]
     found = Seen()
     for spec in specs:
-        over_base = request.base is not None and spec is not request.base
-        if not over_base and (under := _under_adapter(spec)):
+        for under in _under(request, spec):
             files += under.files
         if isinstance(spec, Classifier):
             found |= seen_of(spec)

@@ -7,16 +7,17 @@ models and datasets for the next cell), measures, and saves its result file itse
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from stockpot.datasets.dataset import Dataset
-from stockpot.datasets.kept import kept_dataset, state_of
+from stockpot.datasets.kept import kept_dataset
 from stockpot.defend.defended import Wanted, behind
 from stockpot.dynamic.references import all_references
 from stockpot.engine import pick_device
@@ -24,6 +25,7 @@ from stockpot.errors import BadDataError, UserError
 from stockpot.harden.trained_on import recorded
 from stockpot.measure import measures
 from stockpot.measure.by_content import by_content, contents
+from stockpot.measure.chosen_data import SPLITS
 from stockpot.measure.overlap import Overlap, overlap, unseen_part
 from stockpot.measure.parts import Part
 from stockpot.models.classifier import Classifier
@@ -65,12 +67,13 @@ class DataSpec:
             return self.loaded
         if isinstance(self.source, Dataset):
             return self.source
-        return kept_dataset(self.source, self.options, self._state)
+        return kept_dataset(self.source, self.options)
 
-    @cached_property
-    def _state(self) -> Hashable:
-        """Of its files when they were first wanted: of all that one run asks, it asks the same."""
-        return state_of(str(self.source), self.options)
+    @property
+    def may_change(self) -> bool:
+        """Whether it lies in a place of the user's, where other images may stand tomorrow."""
+        named = isinstance(self.source, str) and os.path.exists(os.path.expanduser(self.source))
+        return named or "path" in self.options
 
     def sibling(self, split: str) -> Dataset:
         """Another split of the same dataset, all of it."""
@@ -164,7 +167,7 @@ class Cell:
             sweep=dict(variant.sweep),
             measure=self.measure,
             data=self.data.name,
-            params=by_content(self.params, references),
+            params=by_content(self.params, references) | self._splits(references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
             model_fingerprint=identity or identify(spec.source, own),
@@ -175,6 +178,15 @@ class Cell:
             compiled=forward.compile,
             contents=contents(self.params, references),
         )
+
+    def _splits(self, references: Mapping[str, str]) -> dict[str, str]:
+        """Parameters that name another split of the data, by its content where that may change."""
+        found = {}
+        for key, value in self.params.items():
+            if references.get(key) == "data" and value in SPLITS and self.data.may_change:
+                with suppress(UserError):  # there is none, and measuring says so
+                    found[key] = f"{value}@{self.data.sibling(value).fingerprint[:16]}"
+        return found
 
 
 def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:

@@ -48,7 +48,8 @@ Chosen = Annotated[Any, Reference("data"), Check(_read_one)]
 
 _FINGERPRINT = "fingerprint"
 
-RELATED = ("train", "val", "content")
+SPLITS = ("train", "val")
+RELATED = (*SPLITS, "content")
 """Not datasets of their own: splits of the measured data, or a part of it by content."""
 
 

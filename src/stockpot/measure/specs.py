@@ -10,6 +10,7 @@ from stockpot.checkpoints.member_names import by_name
 from stockpot.checkpoints.resolve import resolve, source_text
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
+from stockpot.datasets.kept import forget_datasets
 from stockpot.datasets.tasks.sets import TASK_SETS
 from stockpot.errors import BadParameterError
 from stockpot.measure import measures as registry
@@ -52,7 +53,8 @@ def model_specs(models: Models, options: Mapping[str, Any] | None = None) -> lis
 
 
 def data_specs(data: Any, options: Mapping[str, Any] | None = None) -> list[DataSpec]:
-    """Datasets by name."""
+    """Datasets by name, to be read as they are now."""
+    forget_datasets()
     chosen = dict(options or {})
     if isinstance(data, str | Path | Dataset):
         data = [data]

@@ -6,6 +6,7 @@ code that the user names; the weights beside it are data and are never unpickled
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -80,7 +81,7 @@ def load_factory(
         three(std or IMAGENET_STD, "std"),
         interpolation,
     )
-    identity = (
+    content = (
         fingerprint_files([Path(weights)])
         if weights is not None
         else fingerprint_tensors(module.state_dict().items())
@@ -91,17 +92,36 @@ def load_factory(
             f"{source} has {outputs} outputs, but {len(classes)} class names were given."
         )
     names = tuple(classes or (str(index) for index in range(outputs)))
-    origin = Origin(name or source, type(module).__name__, identity)
+    origin = Origin(name or source, type(module).__name__, with_factory(content, source))
     return Classifier(module.eval(), preprocess, names, origin)
+
+
+def with_factory(content: str, source: str) -> str:
+    """The identity of a module with these weights that this function builds.
+
+    Two functions may build different networks around the same weights. A file counts by what it
+    says, and not by its place; what it imports, and an installed package, count by name alone.
+    """
+    location, _, attributes = source.rpartition(":")
+    code = location
+    if location.endswith(".py"):
+        code = hashlib.sha256(_python_file(source).read_bytes()).hexdigest()
+    return hashlib.sha256(f"{content}:{code}:{attributes}".encode()).hexdigest()
+
+
+def _python_file(source: str) -> Path:
+    location = source.rpartition(":")[0]
+    path = Path(location).expanduser()
+    if not path.is_file():
+        raise UserError(f"no Python file at {location} (from {source!r}).")
+    return path
 
 
 def find_factory(source: str) -> Callable[..., Any]:
     """Import the function that `module:attribute` names."""
     location, _, attributes = source.rpartition(":")
     if location.endswith(".py"):
-        path = Path(location).expanduser()
-        if not path.is_file():
-            raise UserError(f"no Python file at {location} (from {source!r}).")
+        path = _python_file(source)
         spec = importlib.util.spec_from_file_location(f"stockpot_factory_{path.stem}", path)
         if spec is None or spec.loader is None:
             raise UserError(f"{location} cannot be imported.")

@@ -267,7 +267,16 @@ def _state(place: Resolved, options: Mapping[str, Any]) -> str:
     found = fingerprint_model(place.local(), options.get("dual_encoder")) if place.has_files else ""
     if weights and Path(weights).is_file():
         found += fingerprint_files([Path(weights)])
-    return found
+    return _built(place, found)
+
+
+def _built(place: Resolved, content: str) -> str:
+    """What tells a model with these weights from others; of a factory, its code too."""
+    if place.kind != "factory":
+        return content
+    from stockpot.models.factory import with_factory
+
+    return with_factory(content, place.text)
 
 
 def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
@@ -301,7 +310,7 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
         return fingerprint_shipped(place.path)
     weights = given.get("weights")
     if weights and Path(weights).is_file():
-        return fingerprint_files([Path(weights)])
+        return _built(place, fingerprint_files([Path(weights)]))
     if place.kind == "open_clip":
         given.setdefault("classes", ("thing",))  # its identity is that of the towers alone
     return load_model(place, **given).origin.fingerprint

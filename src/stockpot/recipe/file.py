@@ -117,12 +117,31 @@ class RecipeFile:
                 if name in seen:
                     self.fail((title, name), "this name is used twice.")
                 seen.add(name)
+                made = title != "models" or recipe.models[name].new is not None
+                if made and ("/" in name or name.startswith(".")):
+                    self.fail(
+                        (title, name),
+                        "expected a name that can be that of a folder: no slash, no dot in front.",
+                    )
+        self._check_members()
         for path, kind, name in references(recipe):
             known = list(recipe.data) if kind == "data" else recipe.model_names
             if name not in known:
                 near = did_you_mean(name, known)
                 listing = ", ".join(known) or "none"
                 self.fail(path, f"no {kind} named {name!r} here.{near} Known: {listing}.")
+
+    def _check_members(self) -> None:
+        recipe = self.recipe
+        for title in ("fuse", "season", "tune"):
+            for name, entry in getattr(recipe, title).items():
+                twice = [one for one in entry.models if entry.models.count(one) > 1]
+                if twice:
+                    self.fail(
+                        (title, name, "models"),
+                        f"{twice[0]} stands here twice: name each member once; to count one more "
+                        "than another, use `weights`.",
+                    )
 
 
 def load_recipe(

@@ -7,7 +7,7 @@ from typing import Any
 
 from stockpot.errors import BadParameterError, UserError
 from stockpot.recipe import FuseEntry, RecipeFile, TuneEntry
-from stockpot.run.plan import build_order, referred
+from stockpot.run.plan import build_order, is_saved_by, referred
 from stockpot.run.sources import check_data, check_model, check_saved
 
 Place = tuple[str | int, ...]
@@ -95,12 +95,25 @@ def _check_references(file: RecipeFile, place: Place, entry: Any, params: dict[s
     """A parameter that names a model means one of the recipe, or one that is there."""
     for key, name in referred(file.recipe, entry, params, str(place[-1])).items():
         if name in file.recipe.model_names:
+            _check_by_text(file, (*place, key), name)
             continue
         try:
             check_model(name, {})
         except UserError as problem:
             known = ", ".join(file.recipe.model_names)
             file.fail((*place, key), f"{problem} Models of this recipe: {known}.")
+
+
+def _check_by_text(file: RecipeFile, place: Place, name: str) -> None:
+    """A parameter takes a model by its source alone: no option may say which weights it has."""
+    given = file.recipe.models.get(name)
+    said = [key for key in ("base", "weights", "arguments") if given and key in given.params]
+    if said:
+        file.fail(
+            place,
+            f"{name} is loaded with {said[0]}, which cannot be told here: save that model as a "
+            "folder and name that.",
+        )
 
 
 def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
@@ -111,6 +124,8 @@ def _check_tuning(file: RecipeFile, name: str, tuned: TuneEntry) -> None:
 
     for method in tuned.methods:
         _named(file, ("tune", name, "method"), fusers, method)
+    for model in (*tuned.models, *([tuned.base] if tuned.base else [])):
+        _check_by_text(file, ("tune", name), model)
     try:
         read_objectives(tuned.objectives, tuned.measure_params)
         members = dict.fromkeys(tuned.models, "")
@@ -149,9 +164,9 @@ def _check_learning(file: RecipeFile, name: str, soup: FuseEntry, entry: Any) ->
     if entry.tags.needs_data and not soup.data and not soup.load:
         file.fail(("fuse", name), f"{soup.method} learns from data: give `data` (or `load`).")
     others = {other: entry.save for other, entry in file.recipe.fuse.items() if other != name}
-    if soup.save is not None and soup.save in others.values():
+    if any(is_saved_by(soup.save, other) for other in others.values()):
         file.fail(("fuse", name, "save"), f"another fusion saves to {soup.save!r} too.")
-    if soup.load is not None and soup.load not in others.values():
+    if soup.load and not any(is_saved_by(soup.load, other) for other in others.values()):
         try:
             check_saved(soup.load)
         except UserError as problem:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from stockpot.datasets.kept import forget_datasets
 from stockpot.engine.choice import EngineChoice, checked_engine
 from stockpot.errors import UserError
 from stockpot.files import write_atomic
@@ -91,6 +92,7 @@ def run(
     """
     file = read(recipe, overrides)
     check(file)
+    forget_datasets()
     engine = engine or file.recipe.engine
     checked_engine(engine)
     with working_copy(folder_of(file, out), lock=LOCK) as place:
@@ -141,6 +143,7 @@ def preview(
     """What `run` would do: which models and cells are there, which would be made, and why."""
     file = read(recipe, overrides)
     check(file)
+    forget_datasets()
     copy = WorkingCopy(folder_of(file, out))
     copy.pull()
     return survey(file, copy.folder)

@@ -14,6 +14,9 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.fuse import fusers
 from stockpot.fuse.finish.then import THEN
 from stockpot.harden import hardeners
+from stockpot.measure.cells import undefended
+from stockpot.models.classifier import Classifier
+from stockpot.models.load import load_for
 from stockpot.recipe import FuseEntry, Recipe
 from stockpot.run.plan import checkpoint, data_spec, located, model_spec
 
@@ -55,10 +58,11 @@ def _harden(recipe: Recipe, name: str, folder: Path) -> Order:
     parent = recipe.models.get(entry.model)
     given = parent.params.get("defend") if parent else None
     defend = entry.defend if entry.defend is not None else given
+    data = data_spec(recipe, entry.data).load()
     return Order(
         "harden",
         entry.method,
-        (model_spec(recipe, entry.model, folder).source, _load(recipe, entry.data)),
+        (_start(recipe, entry.model, folder, data), data),
         {
             "validation": _load(recipe, entry.validation),
             "defend": defend,
@@ -82,20 +86,22 @@ def _fuse(recipe: Recipe, name: str, folder: Path) -> Order:
 
 
 def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
-    """The settings of a fusion; one that learns gets its data, the run's device and its seed.
+    """The settings of a fusion: the run's seed where it draws, and its data where it learns.
 
-    One that does not gets the device where that can make it faster.
+    One that does not learn gets the run's device where that can make it faster.
     """
     method = fusers.get(entry.method)
     learns = method.tags.learns
+    draws = any(parameter.name == "seed" for parameter in method.parameters)
+    # A method that draws without data keeps its own default under a run's default, which is 0.
+    found: dict[str, Any] = {"seed": recipe.seed} if draws and (learns or recipe.seed) else {}
     if not learns and entry.params.get("bn") != "recompute":
         heavy = method.tags.heavy or THEN in entry.params
-        return {"device": recipe.device, **entry.params} if heavy else entry.params
-    found: dict[str, Any] = {"device": recipe.device}
+        found |= {"device": recipe.device} if heavy else {}
+        return found | entry.params
+    found["device"] = recipe.device
     if learns:
         found |= {"save": entry.save, "load": entry.load}
-    if learns and any(parameter.name == "seed" for parameter in method.parameters):
-        found["seed"] = recipe.seed
     data = [_load(recipe, item) for item in entry.datasets]
     found["tasks"] = (data[0] if isinstance(entry.data, str) else data) if data else None
     return {**found, **entry.params}
@@ -103,11 +109,12 @@ def _learning(recipe: Recipe, entry: FuseEntry) -> dict[str, Any]:
 
 def _season(recipe: Recipe, name: str, folder: Path) -> Order:
     entry = recipe.season[name]
-    members = {member: model_spec(recipe, member, folder).source for member in entry.models}
+    data = data_spec(recipe, entry.data).load()
+    members = {member: _start(recipe, member, folder, data) for member in entry.models}
     return Order(
         "season",
         entry.method,
-        (members, _load(recipe, entry.data)),
+        (members, data),
         {
             "source": _load(recipe, entry.source),
             "shots": entry.shots,
@@ -144,6 +151,13 @@ def _tune(recipe: Recipe, name: str, folder: Path) -> Order:
             **entry.params,
         },
     )
+
+
+def _start(recipe: Recipe, name: str, folder: Path, data: Dataset) -> str | Classifier:
+    """A model that is trained or seasoned: its place, or itself where it has options to load."""
+    spec = model_spec(recipe, name, folder)
+    own = undefended(spec.options)
+    return load_for(spec.source, data, options=own, prompts=data.prompts) if own else spec.source
 
 
 def _load(recipe: Recipe, name: str | None) -> Dataset | None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stockpot.checkpoints.open import open_checkpoint
 from stockpot.errors import UserError
+from stockpot.fuse.learning.learner import learned_files
 from stockpot.harden import hardeners
 from stockpot.measure import measures
 from stockpot.measure.cells import Cell, DataSpec, ModelSpec
@@ -51,12 +53,17 @@ def parents(recipe: Recipe) -> dict[str, list[str]]:
         made[name] = [run.model, *(other for other in named if other in recipe.model_names)]
     for name, soup in recipe.fuse.items():
         # What one fusion learned and saved, another may load.
-        learned = [n for n, other in recipe.fuse.items() if soup.load and other.save == soup.load]
+        learned = [n for n, other in recipe.fuse.items() if is_saved_by(soup.load, other.save)]
         made[name] = [*soup.models, *([soup.base] if soup.base else []), *learned]
     made |= {name: list(seasoned.models) for name, seasoned in recipe.season.items()}
     for name, tuned in recipe.tune.items():
         made[name] = [*tuned.models, *([tuned.base] if tuned.base else [])]
     return made
+
+
+def is_saved_by(load: str | None, save: str | None) -> bool:
+    """Whether one fusion reads what another writes, with or without the end of its name."""
+    return bool(load and save) and learned_files(str(load)) == learned_files(str(save))
 
 
 def waves(names: list[str], made_from: dict[str, list[str]]) -> list[list[str]]:
@@ -92,9 +99,16 @@ def model_spec(recipe: Recipe, name: str, folder: Path) -> ModelSpec:
     return ModelSpec(name, str(folder / "models" / name), {}, recipe.variant(name))
 
 
-def checkpoint(recipe: Recipe, name: str, folder: Path) -> str:
-    """Where the weights of a model of the recipe lie."""
-    return str(model_spec(recipe, name, folder).source)
+def checkpoint(recipe: Recipe, name: str, folder: Path) -> Any:
+    """Where the weights of a model of the recipe lie, or an adapter over the base that it names."""
+    base, source = model_spec(recipe, name, folder).options.get("base"), _text(recipe, name, folder)
+    return open_checkpoint(source, base=open_checkpoint(base)) if base else source
+
+
+def _text(recipe: Recipe, name: str, folder: Path) -> str:
+    spec = model_spec(recipe, name, folder)
+    revision = spec.options.get("revision")
+    return f"{spec.source}@{revision}" if revision else str(spec.source)
 
 
 def referred(
@@ -113,7 +127,7 @@ def located(
 ) -> dict[str, Any]:
     """Parameters in which models of the recipe are named by the place where they lie."""
     return params | {
-        key: str(model_spec(recipe, name, folder).source)
+        key: _text(recipe, name, folder)
         for key, name in referred(recipe, entry, params, beside).items()
         if name in recipe.model_names
     }

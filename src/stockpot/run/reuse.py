@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stockpot.checkpoints.folder import remove_leftovers
+from stockpot.checkpoints.folder import has_weights, remove_leftovers
 from stockpot.checkpoints.record import RECORD, Record, read_record, write_record
 from stockpot.errors import BadCheckpointError
 from stockpot.fuse.learning.learner import learned_files
@@ -52,7 +52,7 @@ def judge(recipe: Recipe, name: str, folder: Path) -> Verdict:
     target, *asides = _places(folder, name)
     found = _record(target)
     if found is not None and found.digest == wanted.digest:
-        lost = _lost(recipe, name, found)
+        lost = _lost(recipe, name, target, found)
         if not lost:
             return Verdict(name, wanted.digest, target)
         return Verdict(name, wanted.digest, why=lost, remade=True)
@@ -78,8 +78,10 @@ def _record(folder: Path) -> Record | None:
         return None  # of a version that this one cannot read: made anew like one without
 
 
-def _lost(recipe: Recipe, name: str, found: Record) -> str:
-    """What else a fusion was to leave behind: the files that `save` names, as it wrote them."""
+def _lost(recipe: Recipe, name: str, target: Path, found: Record) -> str:
+    """What is gone: the weights, or what a fusion was to `save` elsewhere, as it wrote it."""
+    if not has_weights(target):
+        return "its weights are gone"
     entry = recipe.fuse.get(name)
     if entry is None or entry.save is None:
         return ""

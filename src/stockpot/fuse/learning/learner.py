@@ -117,6 +117,13 @@ def load_learned(path: str | Path, record: Record) -> Learned:
             f"load: {target} was learned for {len(about.get('members', ()))} members "
             f"({', '.join(about.get('members', ()))}), here are {len(record.members)}."
         )
+    order = [str(name) for name in about["members"]]
+    if order != list(record.members) and sorted(order) == sorted(record.members):
+        raise BadParameterError(
+            f"load: {target} was learned for the members in the order {', '.join(order)}, here "
+            f"they are {', '.join(record.members)}.",
+            hint="Give them in that order: what was learned belongs to each by its place.",
+        )
     _same_tensors(target, about.get("tensors", []), [plain_name(name) for name in record.names])
     return Learned(tensors, {**about.get("facts", {}), "loaded_from": str(path)})
 

@@ -133,6 +133,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def mlp_spec(shapes: Mapping[str, Shape], heads: int | None) -> PermutationSpec | None:
     """A chain of linear layers, each with its bias and at most a normalisation after it."""
+    shapes = _layer_by_layer(shapes)
     weights = [name for name, shape in shapes.items() if len(shape) == 2]
     if len(weights) < 2 or any(len(shape) > 2 for shape in shapes.values()):
         return None
@@ -153,6 +154,24 @@ def mlp_spec(shapes: Mapping[str, Shape], heads: int | None) -> PermutationSpec 
                 return None
             spec.add(source, name, 0, shape)
     return spec
+
+
+def _layer_by_layer(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The tensors as a module has them: a file may keep them in the order of the alphabet.
+
+    There a bias stands before its matrix, and layer 10 before layer 2. Layers whose names differ in
+    numbers alone are put in the order of these; nothing else tells which layer follows which.
+    """
+    layers: dict[str, list[str]] = {}
+    for name in shapes:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
+    alike: dict[str, list[str]] = {}
+    for layer in layers:
+        alike.setdefault(re.sub(r"\d+", "#", layer), []).append(layer)
+    numbered = {kind: iter(sorted(found, key=_natural)) for kind, found in alike.items()}
+    order = [next(numbered[re.sub(r"\d+", "#", layer)]) for layer in layers]
+    parts = [sorted(layers[layer], key=lambda name: -len(shapes[name])) for layer in order]
+    return {name: shapes[name] for names in parts for name in names}
 
 
 def permutation_spec(shapes: Mapping[str, Shape], *, heads: int | None = None) -> PermutationSpec:
