@@ -130,8 +130,12 @@ class Classifier(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are; of a model that can only be asked, where answers are wanted."""
-        return next(chain(self.parameters(), self.buffers())).device
+        """Where the weights are; of a model that can only be asked, where answers are wanted.
+
+        A module that holds nothing answers wherever its pixels are.
+        """
+        first = next(chain(self.parameters(), self.buffers()), None)
+        return torch.device("cpu") if first is None else first.device
 
     @property
     def parameter_count(self) -> int:

@@ -1,4 +1,4 @@
-"""Who a model is that can only be asked: its answers to a few fixed pictures."""
+"""Who a model is whose code is not ours: its answers to a few fixed pictures, and its weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stockpot.models.classifier import Classifier, evaluating
+from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.preprocess import Preprocess
 
 COUNT = 8
@@ -34,3 +35,18 @@ def answered(model: Classifier) -> str:
     scale = logits.abs().amax().clamp(min=1e-12)
     levels = (logits / scale * 100).round().nan_to_num(1e6, 1e6, -1e6).to(torch.int64)
     return hashlib.sha256(levels.numpy().tobytes()).hexdigest()
+
+
+def known_by_answers(model: Classifier) -> Classifier:
+    """The same, with what it answers, and the weights it answers with, as its identity.
+
+    Weights alone do not tell a module: with another function between its layers it is another.
+    """
+    weights = model.network.state_dict()
+    found = answered(model)
+    if weights:
+        found = hashlib.sha256(
+            f"{fingerprint_tensors(weights.items())}:{found}".encode()
+        ).hexdigest()
+    model.origin = model.origin._replace(fingerprint=found)
+    return model
