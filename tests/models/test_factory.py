@@ -78,11 +78,34 @@ def test_a_pickle_with_code_is_refused(module: Path, tmp_path: Path) -> None:
         (":wrong", {}, "expected a torch module"),
         (":make", {"weights": "none.pt"}, "no checkpoint at 'none.pt'"),
         (":make", {"classes": ("a", "b")}, "5 outputs, but 2 class names"),
+        (":make", {"size": 9}, "does not take pictures of 9x9: .* size=N"),
+        (":make", {"size": [8, 9]}, "does not take pictures of 8x9"),
+        (":make", {"size": 0}, "size: expected a number or two, got 0"),
+        (":make", {"resize": "all"}, "resize: expected a number of pixels, got 'all'"),
+        (":make", {"std": (0, 1, 1)}, "std: expected three numbers to divide by"),
+        (":make", {"mean": ("a", 1, 1)}, "mean .expected three numbers"),
+        (":make", {"squash": "no"}, "squash: expected true or false, got 'no'"),
+        (":make", {"interpolation": "cubic"}, "interpolation: expected one of .* got 'cubic'"),
+        (":make", {"arguments": 3}, "arguments: expected names and values"),
+        (
+            ":make",
+            {"arguments": {"wide": 3}},
+            "unexpected keyword argument 'wide'. It takes: width",
+        ),
     ],
 )
 def test_faults_are_answered_in_words(suffix: str, options: dict, words: str, module: Path) -> None:
     with pytest.raises(UserError, match=words):
-        load_model(f"{module}{suffix}", size=8, **options)
+        load_model(f"{module}{suffix}", **{"size": 8, **options})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("def make(:", "is not Python"), ("import nowhere", "No module .*nowhere")]
+)
+def test_a_file_that_cannot_be_imported_is_named(text: str, words: str, module: Path) -> None:
+    module.write_text(text)
+    with pytest.raises(UserError, match=rf"nets\.py .*{words}"):
+        load_model(f"{module}:make", size=8)
 
 
 @pytest.mark.parametrize("filled", [False, True])
