@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -17,6 +18,7 @@ from stockpot.checkpoints.seen import read_seen
 from stockpot.datasets.by_content.image_hashes import look_at
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.holdouts.given import LOOK_ALIKE, chosen
+from stockpot.datasets.holdouts.metadata import write_facts
 from stockpot.datasets.holdouts.protocols import HoldOut, held_out_rows, leave_one_out
 from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.icons.split import split_groups
@@ -300,6 +302,25 @@ def test_models_of_the_zoo_know_which_icons_they_were_trained_on() -> None:
     trained = [drawn[code] == "train" for code in data.columns["codepoint"]]
     found = known.among(look_at(data.images).hashes)
     assert found["training"].tolist() == trained
+
+
+def test_what_metadata_says_is_part_of_the_data(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    names = [f"{label}/{number}.png" for label in ("cat", "dog") for number in range(3)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / name)
+
+    def loaded(columns: dict[str, list[str]]) -> Dataset:
+        if columns:
+            write_facts(tmp_path, names, columns)
+        return load_dataset(str(tmp_path), split="all")
+
+    pairs, alone = ["a", "a", "b", "b", "c", "c"], ["a", "b", "c", "d", "e", "f"]
+    says = [{}, {"original": pairs}, {"original": alone}, {"style": pairs}]
+    known = [loaded(columns).fingerprint for columns in says]
+    assert len(set(known)) == len(says)
+    assert loaded({"original": pairs}).fingerprint == known[1]
 
 
 def test_metadata_names_what_it_says(tmp_path: Path) -> None:
