@@ -12,6 +12,9 @@ from typing import Any
 
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.load import load_dataset
+from stockpot.datasets.shards.files import is_shards, shard_names
+from stockpot.errors import UserError
+from stockpot.remote.address import address
 
 _LOOKED_AT = 10_000
 """Entries of a folder, at most."""
@@ -35,7 +38,17 @@ def state_of(source: str, options: Mapping[str, Any]) -> Hashable:
     picture that comes, goes or is replaced; one whose bytes are overwritten does not show.
     """
     texts = [source, *(value for value in options.values() if isinstance(value, str))]
-    return tuple(_state(os.path.expanduser(text)) for text in texts)
+    return tuple(_state(os.path.expanduser(name)) for text in texts for name in _named(text))
+
+
+def _named(text: str) -> list[str]:
+    """The files that a text names: a pattern of tars names many, and is itself none."""
+    if not is_shards(text) or address(text):
+        return [text]
+    try:
+        return shard_names(text)[:_LOOKED_AT]
+    except UserError:  # of what is wrong with it, whoever loads it will tell
+        return [text]
 
 
 def _state(path: str) -> Hashable:
