@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +18,7 @@ from stockpot.checkpoints.seen import read_seen
 from stockpot.datasets.by_content.image_hashes import look_at
 from stockpot.datasets.dataset import Dataset, TensorImages
 from stockpot.datasets.holdouts.given import LOOK_ALIKE, chosen
-from stockpot.datasets.holdouts.metadata import read_facts
+from stockpot.datasets.holdouts.metadata import read_facts, write_facts
 from stockpot.datasets.holdouts.protocols import HoldOut, held_out_rows, leave_one_out
 from stockpot.datasets.icons.concepts import class_table
 from stockpot.datasets.icons.split import split_groups
@@ -310,6 +311,25 @@ def test_metadata_says_one_thing_of_a_picture(tmp_path: Path) -> None:
     file.write_text("file_name,style\ncat/a.png,ink\ncat/a.png,oil\n")
     with pytest.raises(BadDataError, match=r"two things of cat/a\.png"):
         read_facts(tmp_path, ["cat/a.png"])
+
+
+def test_what_metadata_says_is_part_of_the_data(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    names = [f"{label}/{number}.png" for label in ("cat", "dog") for number in range(3)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / name)
+
+    def loaded(columns: dict[str, list[str]]) -> Dataset:
+        if columns:
+            write_facts(tmp_path, names, columns)
+        return load_dataset(str(tmp_path), split="all")
+
+    pairs, alone = ["a", "a", "b", "b", "c", "c"], ["a", "b", "c", "d", "e", "f"]
+    says = [{}, {"original": pairs}, {"original": alone}, {"style": pairs}]
+    known = [loaded(columns).fingerprint for columns in says]
+    assert len(set(known)) == len(says)
+    assert loaded({"original": pairs}).fingerprint == known[1]
 
 
 def test_metadata_names_what_it_says(tmp_path: Path) -> None:

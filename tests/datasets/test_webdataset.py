@@ -16,6 +16,7 @@ from PIL import Image
 
 from commands import invoke
 from stockpot.corrupt.sizes import one_size
+from stockpot.datasets.kept import kept_dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.shards.files import named_files
 from stockpot.errors import BadDataError, BadParameterError, UserError
@@ -205,3 +206,11 @@ def test_measured_and_checked_from_a_recipe(tmp_path: Path, pico_vit: Path) -> N
     found = invoke("validate", recipe)
     assert found.exit_code == 1
     assert "a1.tar" in found.output
+
+
+def test_tars_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
+    pattern = write(tmp_path, tars=2)
+    whole = kept_dataset(pattern, {})
+    assert kept_dataset(pattern, {}) is whole
+    write(tmp_path, tars=2, each=2)  # another number of samples under the same names
+    assert len(kept_dataset(pattern, {})) == 4 != len(whole)

@@ -324,3 +324,18 @@ class TestVariants:
         )
         assert result.model.class_space == "ImageNet's 1000 classes, in their usual order"
         assert len(list((tmp_path / "results").rglob("*.json"))) == 1
+
+
+def test_numbered_outputs_are_imagenets_whatever_the_order_of_its_names() -> None:
+    names = imagenet_names()
+    mixed = tuple(sorted(names))  # as the folders of a dataset are
+    numbered = tuple(str(place) for place in range(1000))
+    found = match_classes(numbered, mixed)
+    assert tuple(names[place] for place in found.outputs) == mixed
+    assert found.by_position
+    assert match_classes(numbered, names).outputs.tolist() == list(range(1000))
+
+
+def test_two_names_of_the_data_for_one_class_are_refused() -> None:
+    with pytest.raises(BadDataError, match="several names for one class of the model: Cat, cat"):
+        match_classes(("cat", "dog"), ("Cat", "cat", "dog"))

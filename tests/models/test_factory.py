@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
+import stockpot
+from stockpot.datasets.load import load_dataset
 from stockpot.errors import BadCheckpointError, UserError
-from stockpot.models.load import identify, load_model
+from stockpot.models.load import identify, load_for, load_model
 
 MODULE = """
 import torch
@@ -75,11 +78,25 @@ def test_a_pickle_with_code_is_refused(module: Path, tmp_path: Path) -> None:
         (":wrong", {}, "expected a torch module"),
         (":make", {"weights": "none.pt"}, "no checkpoint at 'none.pt'"),
         (":make", {"classes": ("a", "b")}, "5 outputs, but 2 class names"),
+        (":make", {"size": 9}, "does not take pictures of 9x9: .* size=N"),
+        (":make", {"size": [8, 9]}, "does not take pictures of 8x9"),
+        (":make", {"size": 0}, "size: expected a number or two, got 0"),
+        (":make", {"resize": "all"}, "resize: expected a number of pixels, got 'all'"),
+        (":make", {"std": (0, 1, 1)}, "std: expected three numbers to divide by"),
+        (":make", {"mean": ("a", 1, 1)}, "mean .expected three numbers"),
+        (":make", {"squash": "no"}, "squash: expected true or false, got 'no'"),
+        (":make", {"interpolation": "cubic"}, "interpolation: expected one of .* got 'cubic'"),
+        (":make", {"arguments": 3}, "arguments: expected names and values"),
+        (
+            ":make",
+            {"arguments": {"wide": 3}},
+            "unexpected keyword argument 'wide'. It takes: width",
+        ),
     ],
 )
 def test_faults_are_answered_in_words(suffix: str, options: dict, words: str, module: Path) -> None:
     with pytest.raises(UserError, match=words):
-        load_model(f"{module}{suffix}", size=8, **options)
+        load_model(f"{module}{suffix}", **{"size": 8, **options})
 
 
 def test_two_functions_around_the_same_weights_are_two_models(module: Path, tmp_path: Path) -> None:
@@ -99,3 +116,63 @@ def test_two_functions_around_the_same_weights_are_two_models(module: Path, tmp_
     assert straight != bent
     module.write_text(module.read_text().replace("GELU", "Tanh"))
     assert known("bent") != bent
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("def make(:", "is not Python"), ("import nowhere", "No module .*nowhere")]
+)
+def test_a_file_that_cannot_be_imported_is_named(text: str, words: str, module: Path) -> None:
+    module.write_text(text)
+    with pytest.raises(UserError, match=rf"nets\.py .*{words}"):
+        load_model(f"{module}:make", size=8)
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_an_edited_function_is_another_model(filled: bool, tmp_path: Path) -> None:
+    code = tmp_path / "nets.py"
+    options: dict[str, object] = {"size": 8, "mean": (0, 0, 0), "std": (1, 1, 1)}
+    if filled:
+        torch.save(weights(), tmp_path / "w.pt")
+        options["weights"] = str(tmp_path / "w.pt")
+    seeded = MODULE.replace("def make(width=4):", "def make(width=4):\n    torch.manual_seed(0)")
+    data = load_dataset("icons", limit=4)
+    known, answers = [], []
+    for text in (seeded, seeded, seeded.replace("nn.ReLU", "nn.Tanh")):
+        code.write_text(text)
+        known.append(identify(f"{code}:make", options))
+        model = load_for(f"{code}:make", data, options=options, keep=True)
+        answers.append(model(torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))))
+    assert known[0] == known[1] != known[2]
+    assert torch.equal(answers[0], answers[1])
+    assert not torch.allclose(answers[0], answers[2])
+
+
+def test_models_in_memory_are_told_apart_by_what_their_weights_do_not_tell(tmp_path: Path) -> None:
+    data = load_dataset("icons", limit=40)
+
+    def network(between: nn.Module) -> nn.Module:
+        torch.manual_seed(0)
+        flat = nn.Linear(3 * 8 * 8, 50)
+        return nn.Sequential(nn.Flatten(), flat, between, nn.Linear(50, 50))
+
+    for between, names in (
+        (nn.ReLU(), data.classes),
+        (nn.Tanh(), data.classes),
+        (nn.Tanh(), data.classes[::-1]),
+    ):
+        model = load_model(network(between), size=8, classes=names)
+        alone = stockpot.measure({"mine": model}, "clean", data=data)
+        beside = stockpot.measure({"mine": model}, "clean", data=data, out=tmp_path)
+        assert [score.value for score in beside[0].scores] == [s.value for s in alone[0].scores]
+    assert len(list((tmp_path / "results").glob("*.json"))) == 3
+
+
+def test_a_module_that_holds_nothing_is_measured() -> None:
+    class Means(nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.mean((2, 3))
+
+    reds = torch.zeros(4, 3, 8, 8)
+    reds[:, 0] = 1
+    model = load_model(Means(), size=8, classes=("red", "green", "blue"))
+    assert [each.name for each in model.predict(reds)] == ["red"] * 4

@@ -324,3 +324,25 @@ def test_a_bare_module_is_told_how_to_become_a_model() -> None:
     data = stockpot.load_dataset("icons", limit=2)
     with pytest.raises(BadParameterError, match="name or the place of a model, got Linear"):
         stockpot.harden("nominal", torch.nn.Linear(3, 3), data)
+
+
+@pytest.mark.parametrize("asked", ["predict", "measure", "explain"])
+def test_a_model_that_was_asked_answers_as_before(asked: str) -> None:
+    model = stockpot.load_model("icons-resnet")  # batch statistics change when they train
+    data = stockpot.load_dataset("icons", limit=4)
+    pixels = torch.rand(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    frozen = next(part for part in model.modules() if isinstance(part, torch.nn.BatchNorm2d))
+    with torch.no_grad():
+        before = model(pixels)
+    if asked == "predict":
+        model.predict(pixels)
+    elif asked == "measure":
+        stockpot.measure({"mine": model}, "clean", data=data)
+    else:
+        stockpot.explain(model, pixels)
+    with torch.no_grad():
+        assert torch.equal(model(pixels), before)
+    model.train()  # one layer of a model that is trained is frozen, and stays so
+    frozen.eval()
+    model.predict(pixels)
+    assert [part for part in model.modules() if not part.training] == [frozen]

@@ -155,6 +155,19 @@ def test_what_needs_gradients_says_so_in_one_line(shipped: Path, data: Path) -> 
     assert "can only be asked" in done.output
 
 
+def test_weights_beside_an_onnx_file_are_part_of_it_by_whatever_name(tmp_path: Path) -> None:
+    model = onnx.load(onnx_file(tmp_path / "means.onnx", ["n", 3, SIDE, SIDE], said=PLAIN))
+    values = onnx.numpy_helper.from_array(np.ones(300, np.float32), "of no account")
+    model.graph.initializer.append(values)
+    onnx.save(model, tmp_path / "large.onnx", save_as_external_data=True, location="w.bin")
+    known = []
+    for first, beside in ((1, "x"), (1, "y"), (2, "y")):
+        (tmp_path / "w.bin").write_bytes(np.full(300, first, np.float32).tobytes())
+        (tmp_path / "means.bin").write_text(beside, encoding="utf-8")  # of some other model
+        known.append(stockpot.models.load.identify(str(tmp_path / "large.onnx")))
+    assert known[0] == known[1] != known[2]
+
+
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [([4, SIDE, SIDE, 3], TensorProto.UINT8), (["n", SIDE, SIDE, 3], TensorProto.FLOAT16)],

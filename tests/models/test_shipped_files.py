@@ -21,6 +21,7 @@ import stockpot
 from commands import invoke
 from stockpot.checkpoints.record import read_record
 from stockpot.errors import UserError
+from stockpot.measure.export_model import export_model
 
 SIDE, COUNT, CLASSES = 16, 24, ("a", "b", "c", "d")
 NETWORK = f"""
@@ -285,3 +286,18 @@ def test_a_processor_that_cannot_be_read_matters_only_where_it_is_needed(
     with pytest.raises(UserError, match=r"id2label of .*config.json cannot be read"):
         stockpot.load_model(file, mean=OPTIONS["mean"], std=OPTIONS["std"], size=SIDE)
     assert stockpot.load_model(file, **OPTIONS).preprocess == expected.preprocess
+
+
+def test_a_model_is_recorded_as_it_was_loaded(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text(
+        "from torch import nn\n\ndef make(width):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, width))\n",
+        encoding="utf-8",
+    )
+    torch.save({"1.weight": torch.rand(4, 192), "1.bias": torch.rand(4)}, tmp_path / "w.pt")
+    given = {"arguments": {"width": 4}, "weights": str(tmp_path / "w.pt"), "size": 8}
+    source = f"{tmp_path / 'wide.py'}:make"
+    export_model(source, "torch-export", tmp_path / "out", options=given)
+    record = read_record(tmp_path / "out")
+    assert record is not None
+    assert record.inputs[0].fingerprint == stockpot.load_model(source, **given).origin.fingerprint

@@ -182,3 +182,15 @@ def test_a_model_keeps_the_words_that_a_user_trained_it_with(clip: Path, tmp_pat
         words = words_for(tmp_path / name, data)
         assert words is not None
         assert words.templates == kept
+
+
+def test_templates_in_a_file_are_those_in_a_list_whoever_names_the_classes(
+    clip: Path, tmp_path: Path
+) -> None:
+    sentences, names = ["a drawing of a {}.", "the {}."], ("ant", "bee")
+    (tmp_path / "said.txt").write_text("\n".join(sentences), encoding="utf-8")
+    file, pixels = str(tmp_path / "said.txt"), torch.rand(2, 3, 32, 32)
+    told = load_model(clip, classes=names, templates=sentences)
+    with torch.no_grad():
+        found = load_model(clip, classes=names, templates=file)(pixels)
+        assert torch.equal(found, told(pixels))

@@ -174,6 +174,29 @@ def test_what_is_not_answered_yet_is_not_asked_twice(tmp_path: Path) -> None:
         ask()
 
 
+def test_options_of_the_models_are_part_of_the_question(tmp_path: Path) -> None:
+    data = make_dataset(12)
+    labels = pictures(tmp_path / "unlabelled", data)
+    path, code = tmp_path / "to_label.csv", tmp_path / "means.py"
+    code.write_text(
+        f"def make(scale):\n    return lambda pixels: scale * pixels[:, 0, 0, :{len(CLASSES)}]\n"
+    )
+
+    def ask(**options: object) -> int:
+        given = {"size": 8, "classes": list(CLASSES), "arguments": {"scale": 9}, **options}
+        models = dict.fromkeys("ab", f"{code}:make")
+        found = choose(models, data=tmp_path / "unlabelled", labels=path, method="active_testing",
+                       batch=3, sure=1.0, model_options=given)  # fmt: skip
+        return found.labels
+
+    assert ask(defend="clahe") == 0
+    answer(path, labels)
+    assert ask(defend="clahe") == 3
+    for others in ({}, {"defend": "clahe", "mean": [0.5, 0.5, 0.5]}):
+        with pytest.raises(UserError, match="another question"):
+            ask(**others)
+
+
 def test_accuracies_are_foretold_from_a_source_that_is_kept_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from stockpot.datasets.by_content.parts import part_of
 from stockpot.datasets.by_content.split_names import WHOLE, named_split
 from stockpot.datasets.dataset import Dataset
 from stockpot.datasets.encoded import EncodedImages
-from stockpot.datasets.holdouts.metadata import read_facts
+from stockpot.datasets.holdouts.metadata import read_facts, with_facts
 from stockpot.datasets.label_map import LabelIndex, read_label_map, resolve_classes
 from stockpot.datasets.listed import read_listing
 from stockpot.datasets.natural.classes import imagenet_names, wnid_places
@@ -76,14 +76,16 @@ def imagefolder(
     kept = tuple(relative[row] for row in rows)
     target = torch.tensor([targets[row] for row in rows])
     digests = tuple(seen.digests[row] for row in rows)
+    facts = read_facts(root, kept)
+    content = content_fingerprint(kept, digests, target, names)
     found_here = Dataset(
         name=place.resolve().name or "imagefolder",
         split=parted or WHOLE,
         images=EncodedImages(FilesBelow(str(root), kept), kept, digests),
         labels=target,
         classes=names,
-        fingerprint=content_fingerprint(kept, digests, target, names),
-        columns={**read_facts(root, kept), "file": kept},
+        fingerprint=with_facts(content, facts),
+        columns={**facts, "file": kept},
     )
     if parted is None:
         found_here = part_of(found_here, str(place), named_split(place), split)

@@ -13,7 +13,7 @@ from stockpot.datasets.dataset import Dataset
 from stockpot.errors import BadParameterError, shortened
 from stockpot.explain.overlay import overlay, sheet
 from stockpot.explain.relevance import Layers, Method, explain_forward
-from stockpot.models.classifier import Classifier
+from stockpot.models.classifier import Classifier, in_evaluation
 from stockpot.models.load import load_model
 from stockpot.score.class_space import match_classes
 
@@ -47,10 +47,8 @@ def explain(
     classifier = load_model(model)
     if targets is not None:
         targets = _as_targets(targets, len(images), len(classifier.classes))
-    was_training = classifier.training
-    classifier.eval()
     maps = []
-    try:
+    with in_evaluation(classifier):
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)
             pixels = images[part].to(classifier.device)
@@ -61,8 +59,6 @@ def explain(
                 pixels = pixels.detach().requires_grad_()
                 seen = explain_forward(classifier, pixels, chosen, method=method, layers=layers)
             maps.append(seen.relevance.detach())
-    finally:
-        classifier.train(was_training)
     return torch.cat(maps)
 
 

@@ -6,6 +6,7 @@ models and datasets for the next cell), measures, and saves its result file itse
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -170,7 +171,7 @@ class Cell:
             params=by_content(self.params, references) | self._splits(references),
             seed=self.seed,
             model_options=_plain(_with_defence(spec)),
-            model_fingerprint=identity or identify(spec.source, own),
+            model_fingerprint=identity or _identity(spec.source, own),
             data_fingerprint=data.fingerprint,
             words=str(words or ""),
             seen=seen_of(spec.source, own).digest,
@@ -187,6 +188,19 @@ class Cell:
                 with suppress(UserError):  # there is none, and measuring says so
                     found[key] = f"{value}@{self.data.sibling(value).fingerprint[:16]}"
         return found
+
+
+def _identity(source: str | Classifier, options: Mapping[str, Any]) -> str:
+    """The fingerprint of a model; of one in memory, also of what its weights do not tell.
+
+    Those are its code, which is in the fingerprint that it was loaded with, and its class names,
+    which are options or in the files of any other.
+    """
+    found = identify(source, options)
+    if not isinstance(source, Classifier):
+        return found
+    whole = repr((found, source.origin.fingerprint, source.classes))
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def by_position_told(model: Classifier, data: Dataset) -> tuple[list[Flag], list[str]]:

@@ -100,7 +100,7 @@ def export_model(
         verb="export",
         method=to,
         parameters={"classes": list(model.classes), **({"defend": defence} if defence else {})},
-        inputs=[model_input("model", source, resolve(source).name)],
+        inputs=[model_input("model", source, resolve(source).name, given)],
         trained_on=trained_on(source, given.get("revision")),
         versions=provenance().model_dump(),
     )

@@ -1,15 +1,22 @@
-"""The class names that a user gives with a model."""
+"""The class names, and the sentences around them, that a user gives with a model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from stockpot.datasets.words.given import lines_of
 from stockpot.errors import BadParameterError, shortened
 
 
 def with_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with class names as texts; one text is no list of them, though it has letters."""
+    """The options with class names as texts; one text is no list of them, though it has letters.
+
+    Templates may be a file of them.
+    """
+    if isinstance(options.get("templates"), str | Path):
+        options = {**options, "templates": lines_of(options["templates"], "templates")}
     given = options.get("classes")
     if given is None:
         return dict(options)

@@ -134,8 +134,12 @@ class Classifier(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are; of a model that can only be asked, where answers are wanted."""
-        return next(chain(self.parameters(), self.buffers())).device
+        """Where the weights are; of a model that can only be asked, where answers are wanted.
+
+        A module that holds nothing answers wherever its pixels are.
+        """
+        first = next(chain(self.parameters(), self.buffers()), None)
+        return torch.device("cpu") if first is None else first.device
 
     @property
     def parameter_count(self) -> int:
@@ -159,12 +163,23 @@ def seeing_all(model: Classifier) -> Classifier:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the previous mode comes back afterwards."""
-    was_training = model.training
+    """Evaluation mode without gradients; the previous modes come back afterwards."""
+    with in_evaluation(model), torch.inference_mode():
+        yield
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards every module is in the mode in which it was.
+
+    The modes of parts differ: a network that was loaded to answer may stand in a classifier that
+    nobody has put into a mode yet, and layers of one that is trained may be frozen.
+    """
+    # Where the whole evaluates there is nothing to undo, and many modules would be gone through.
+    before = [(part, part.training) for part in model.modules()] if model.training else []
     model.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
-        if was_training:  # else there is nothing to undo, and many modules would be gone through
-            model.train()
+        for part, training in before:
+            part.training = training

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,13 @@ from torch import Tensor, nn
 from stockpot.checkpoints.open import read_tensors
 from stockpot.checkpoints.resolve import Resolved
 from stockpot.datasets.stream.geometry import Interpolation
-from stockpot.errors import BadCheckpointError, MissingDependencyError, UserError
-from stockpot.models.classifier import Classifier, Origin
+from stockpot.errors import BadCheckpointError, BadParameterError, MissingDependencyError, UserError
+from stockpot.foreign import reason
+from stockpot.models.classifier import Classifier, Origin, evaluating
 from stockpot.models.fingerprint import fingerprint_files, fingerprint_tensors
 from stockpot.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 from stockpot.models.shipped.functions import from_function
-from stockpot.models.shipped.stated import three
-from stockpot.types import ImageSize
+from stockpot.models.shipped.stated import settled
 
 
 def load_factory(
@@ -35,7 +37,7 @@ def load_factory(
     weights: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     classes: Sequence[str] | None = None,
-    size: int = 224,
+    size: int | Sequence[int] = 224,
     resize: int | None = None,
     squash: bool = False,
     mean: Sequence[float] | None = None,
@@ -53,16 +55,16 @@ def load_factory(
         weights: a `.safetensors`, `.pt`, `.pth` or `.bin` file; none keeps the factory's own.
         arguments: keyword arguments of the factory.
         classes: class names in output order; plain numbers when left out.
-        size: the side of the square the network sees.
+        size: the side of the square the network sees, or height and width.
         resize: the short side before the centre crop; `size` when left out.
-        squash: resize straight to the square instead, losing the aspect ratio.
+        squash: resize straight to the size instead, losing the aspect ratio.
         mean: subtracted from pixels in [0, 1]; ImageNet's for a module, nothing for a function.
         std: divides the pixels after that.
         interpolation: how pictures are resized.
         name: the name under which the model appears in results.
     """
     source = place.text
-    module = find_factory(source)(**(arguments or {}))
+    module = _called(source, {} if arguments is None else arguments)
     if not isinstance(module, nn.Module):
         if weights is not None or not callable(module):
             raise UserError(f"{source} returned {type(module).__name__}, expected a torch module.")
@@ -72,21 +74,17 @@ def load_factory(
         )  # fmt: skip
     if weights is not None:
         fill(module, read_tensors(Path(weights)), weights)
-    square = ImageSize(size, size)
-    resized = square if squash else resize or size
-    preprocess = Preprocess(
-        square,
-        resized,
-        three(mean or IMAGENET_MEAN, "mean"),
-        three(std or IMAGENET_STD, "std"),
-        interpolation,
-    )
+    given = {
+        "size": size, "resize": resize, "squash": squash, "mean": mean, "std": std,
+        "interpolation": interpolation,
+    }  # fmt: skip
+    _, preprocess = settled(source, given, {"mean": IMAGENET_MEAN, "std": IMAGENET_STD})
     content = (
         fingerprint_files([Path(weights)])
         if weights is not None
         else fingerprint_tensors(module.state_dict().items())
     )
-    outputs = _count_outputs(module, preprocess)
+    outputs = _count_outputs(module, preprocess, source)
     if classes is not None and len(classes) != outputs:
         raise UserError(
             f"{source} has {outputs} outputs, but {len(classes)} class names were given."
@@ -94,6 +92,26 @@ def load_factory(
     names = tuple(classes or (str(index) for index in range(outputs)))
     origin = Origin(name or source, type(module).__name__, with_factory(content, source))
     return Classifier(module.eval(), preprocess, names, origin)
+
+
+def _called(source: str, arguments: Mapping[str, Any]) -> Any:
+    """What the factory gives for its arguments."""
+    factory = find_factory(source)
+    if not isinstance(arguments, Mapping):
+        raise BadParameterError(
+            f"arguments: expected names and values for {source}, got {arguments!r}.",
+            hint="Such as -m 'arguments={width: 4}'.",
+        )
+    with suppress(ValueError):  # what is not written in Python may not say what it takes
+        takes = inspect.signature(factory)
+        try:
+            takes.bind(**arguments)
+        except TypeError as problem:
+            raise BadParameterError(
+                f"{source}: {problem}. It takes: {', '.join(takes.parameters) or 'nothing'}.",
+                hint="Give them as -m 'arguments={name: value}'.",
+            ) from problem
+    return factory(**arguments)
 
 
 def with_factory(content: str, source: str) -> str:
@@ -127,7 +145,12 @@ def find_factory(source: str) -> Callable[..., Any]:
             raise UserError(f"{location} cannot be imported.")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except SyntaxError as problem:
+            raise UserError(f"{location} is not Python: {problem}.") from problem
+        except ImportError as problem:
+            raise MissingDependencyError(f"{location} cannot be imported: {problem}.") from problem
     else:
         try:
             module = importlib.import_module(location)
@@ -167,12 +190,16 @@ def fill(module: nn.Module, state: dict[str, Tensor], where: str) -> None:
     module.load_state_dict(state)
 
 
-def _count_outputs(module: nn.Module, preprocess: Preprocess) -> int:
-    was_training = module.training
-    module.eval()
-    with torch.inference_mode():
-        logits = module(torch.zeros(1, 3, *preprocess.size))
-    module.train(was_training)
+def _count_outputs(module: nn.Module, preprocess: Preprocess, source: str) -> int:
+    size = preprocess.size
+    try:
+        with evaluating(module):
+            logits = module(torch.zeros(1, 3, *size))
+    except RuntimeError as problem:  # of shapes, as a rule
+        raise UserError(
+            f"{source} does not take pictures of {size}: {reason(problem)}.",
+            hint="Give the size that it takes: -m size=N, or -m size=HEIGHT,WIDTH.",
+        ) from problem
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         raise UserError("the module's output is not a batch of logits (N x classes).")
     return int(logits.shape[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -37,6 +38,10 @@ _SETTINGS = {
 
 _SAID = ("preprocessor_config.json", "processor_config.json", "config.json")
 """What Hugging Face says of a shipped file beside it."""
+
+
+_LOCATION = b"\n\x08location\x12"
+"""The key of ONNX's `external_data` as protobuf writes it; the value follows after its length."""
 
 
 def fingerprint_files(paths: Iterable[Path], known: Mapping[Path, str] | None = None) -> str:
@@ -75,7 +80,25 @@ def fingerprint_shipped(file: Path) -> str:
     # ONNX keeps large weights in files whose names begin, or are by custom, like its own.
     near = [each for each in file.parent.iterdir() if each.name.startswith(file.name)]
     near += [file.with_suffix(".data"), *(file.parent / name for name in _SAID)]
+    near += [file.parent / place for place in _named_inside(file)]
     return fingerprint_files({each for each in near if each.is_file()})
+
+
+def _named_inside(file: Path) -> set[str]:
+    """Where an ONNX file says that weights lie, which may be files of any name."""
+    if file.suffix != ".onnx" or not file.stat().st_size:
+        return set()
+    found = set()
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+        start = whole.find(_LOCATION)
+        while start >= 0:
+            start += len(_LOCATION)
+            length = whole[start : start + 1]
+            if length < b"\x80":  # of one byte, as that of any name a file is given
+                place = whole[start + 1 : start + 1 + int.from_bytes(length)]
+                found.add(place.decode(errors="replace").replace("\0", ""))
+            start = whole.find(_LOCATION, start)
+    return found
 
 
 def settings_files(folder: Path) -> list[Path]:

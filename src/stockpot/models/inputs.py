@@ -30,9 +30,19 @@ _PLAIN = Dataset.__dataclass_fields__["templates"].default
 
 
 def model_input(
-    role: str, source: str | Path | Classifier | Mapping[str, Tensor], name: str = ""
+    role: str,
+    source: str | Path | Classifier | Mapping[str, Tensor],
+    name: str = "",
+    options: Mapping[str, Any] | None = None,
 ) -> Input:
-    """A model as it is now."""
+    """A model as it is now.
+
+    Args:
+        role: what it is in the record.
+        source: the model.
+        name: what it is called; the last part of its place when left out.
+        options: those that it is loaded with.
+    """
     if isinstance(source, Mapping):
         fingerprint = fingerprint_tensors(source.items())
         return Input(role=role, name=name, source="in memory", fingerprint=fingerprint)
@@ -41,7 +51,7 @@ def model_input(
         role=role,
         name=name or place.rstrip("/").rpartition("/")[2],
         source=place,
-        fingerprint=identify(source),
+        fingerprint=identify(source, options),
     )
 
 

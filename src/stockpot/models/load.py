@@ -125,13 +125,13 @@ def load_for(
                 place,
                 _plain(own | {"classes": ["thing"]}),
                 str(device or "cpu"),
-                state or _state(place, own),
+                state or _state(place, own) or "",
             )
             return with_classes(encoder, data.classes, words)
         own |= {"classes": data.classes, "names": words.names, "templates": words.templates}
         own |= {"prompts": prompts} if prompts and encodes_text else {}
-    if keep:
-        return _kept(place, _plain(own), str(device or "cpu"), state or _state(place, own))
+    if keep and (now := state or _state(place, own)) is not None:
+        return _kept(place, _plain(own), str(device or "cpu"), now)
     model = load_model(place, **own)
     return model if device is None else model.to(device)
 
@@ -261,8 +261,15 @@ def _plain(options: dict[str, Any]) -> str:
     return json.dumps(options, sort_keys=True, default=str)
 
 
-def _state(place: Resolved, options: Mapping[str, Any]) -> str:
-    """What the files of a model hold now: another content is another model."""
+def _state(place: Resolved, options: Mapping[str, Any]) -> str | None:
+    """What the files of a model hold now: another content is another model.
+
+    None where code or a server stands behind it, of which nothing but loading it tells.
+    """
+    if place.kind in ("factory", "endpoint"):
+        return None
+    if place.path is not None and not place.has_files:
+        return fingerprint_shipped(place.path)
     weights = options.get("weights")
     found = fingerprint_model(place.local(), options.get("dual_encoder")) if place.has_files else ""
     if weights and Path(weights).is_file():

@@ -107,7 +107,10 @@ def match_classes(
         plain(name): index for index, name in enumerate(model_classes) if often[plain(name)] == 1
     }
     unknown = [name for name in data_classes if plain(name) not in positions]
-    if unknown and len(model_classes) == len(data_classes) and is_numbered(model_classes):
+    numbered = len(model_classes) == len(data_classes) and is_numbered(model_classes)
+    # Outputs that are only numbered are in ImageNet's order, whatever that of its names here.
+    places = imagenet_places(data_classes) if numbered and len(data_classes) == COUNT else None
+    if unknown and numbered and places in (None, tuple(range(COUNT))):
         description = f"{len(data_classes)} classes by position (the model does not name them)"
         note = (
             "the model numbers its classes and does not name them: each output was taken for the "
@@ -131,6 +134,15 @@ def match_classes(
             f"know{twice}: {shown}. The model has {len(model_classes)}: "
             f"{', '.join(model_classes[:5])}, ...",
             hint="Use data with the model's class names, or give it a label map.",
+        )
+    if len(set(outputs)) < len(outputs):
+        together = [
+            name for name, row in zip(data_classes, rows, strict=True) if rows.count(row) > 1
+        ]
+        raise BadDataError(
+            f"the data has several names for one class of the model: {', '.join(together[:5])}.",
+            hint="Names are compared without regard to case, spaces, hyphens and underscores; give "
+            "the pictures of one class one name.",
         )
     absent = sorted(set(range(len(model_classes))) - set(outputs))
     if not absent:

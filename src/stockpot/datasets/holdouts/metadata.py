@@ -7,6 +7,7 @@ Its column `file_name` holds the path from the folder on, as in the image folder
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,6 +39,14 @@ def read_facts(folder: Path, names: Sequence[str]) -> dict[str, tuple[str, ...]]
     return {
         key: tuple((by_name.get(name, {}).get(key) or "") for name in names) for key in headings
     }
+
+
+def with_facts(fingerprint: str, facts: Mapping[str, Sequence[str]]) -> str:
+    """The fingerprint of pictures of which that is said: scores by style and intervals by original
+    depend on it."""
+    if not facts:
+        return fingerprint
+    return hashlib.sha256(repr((fingerprint, sorted(facts.items()))).encode()).hexdigest()
 
 
 def write_facts(folder: Path, names: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from stockpot.datasets.imagefolder import unlabelled_folder
 from stockpot.datasets.label_map import LabelIndex
 from stockpot.engine import pick_device
 from stockpot.errors import BadDataError, BadParameterError, UserError
-from stockpot.measure.cells import ModelSpec
+from stockpot.measure.cells import ModelSpec, undefended
 from stockpot.measure.chosen_data import load_chosen
 from stockpot.measure.measurement import Context, Progress, no_progress, proportion
 from stockpot.measure.specs import Models, data_specs, model_specs
@@ -185,7 +186,7 @@ def _images(
             hint="Give oracle where its folders are the classes.",
         )
     if classes is None:
-        first, own = specs[0].source, specs[0].options
+        first, own = specs[0].source, undefended(specs[0].options)
         classes = (load_model(first, **own) if isinstance(first, str) else first).classes
     return unlabelled_folder(data, classes).limited(limit), False
 
@@ -287,5 +288,8 @@ def _told(target: PoolAnswers) -> list[str]:
 
 
 def _question(specs: list[ModelSpec], images: Dataset, method: Method, seed: int) -> str:
-    parts = [images.fingerprint, str(seed), *(identify(s.source, s.options) for s in specs)]
+    parts = [images.fingerprint, str(seed)]
+    parts += [identify(each.source, undefended(each.options)) for each in specs]
+    if options := [each.options for each in specs if each.options]:
+        parts.append(json.dumps(options, sort_keys=True, default=str))
     return f"{method}:{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:12]}"

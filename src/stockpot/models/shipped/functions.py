@@ -12,10 +12,9 @@ from torch import nn
 from stockpot.datasets.stream.geometry import Interpolation
 from stockpot.errors import BadParameterError
 from stockpot.models.classifier import Classifier, Origin
-from stockpot.models.fingerprint import fingerprint_tensors
 from stockpot.models.preprocess import Preprocess
 from stockpot.models.shipped.answers import Answers
-from stockpot.models.shipped.probes import answered
+from stockpot.models.shipped.probes import known_by_answers
 from stockpot.models.shipped.stated import PLAIN, names_of, settled
 
 
@@ -81,10 +80,7 @@ def asking(
     """
     if isinstance(function, nn.Module):
         network: nn.Module = function.eval()
-        kind, fingerprint = (
-            type(function).__name__,
-            fingerprint or fingerprint_tensors(function.state_dict().items()),
-        )
+        kind = type(function).__name__
     else:
         network = Answers(function, f"{what} ({kind})")
     with torch.no_grad():
@@ -92,6 +88,4 @@ def asking(
         logits = network(preprocess.normalise(torch.from_numpy(blank)))
     names = names_of(what, classes, int(logits.shape[1]))
     model = Classifier(network, preprocess, names, Origin(source or what, kind, fingerprint))
-    if not fingerprint:
-        model.origin = model.origin._replace(fingerprint=answered(model))
-    return model
+    return model if fingerprint else known_by_answers(model)

@@ -75,8 +75,14 @@ def settled(
     if size is None or (side is not None and size != side):
         raise BadCheckpointError(f"{what}: its input is {side}, but size says {size}.")
     resized = said.get("resize")
+    if resized is not None and not _is_side(resized):
+        raise BadCheckpointError(f"{what}: resize: expected a number of pixels, got {resized!r}.")
+    if 0 in (divisors := three(said["std"], "std")):
+        raise BadParameterError(f"std: expected three numbers to divide by, got {said['std']!r}.")
     # Of a size that is no square, nothing says how the rest is to be cut.
-    whole = said.get("squash") or (resized is None and size.height != size.width)
+    whole = _flag(said.get("squash", False), "squash") or (
+        resized is None and size.height != size.width
+    )
     classes = said.get("classes")
     return (
         None if classes is None else tuple(str(name) for name in classes),
@@ -84,7 +90,7 @@ def settled(
             size,
             size if whole else resized or size.height,
             three(said["mean"], "mean"),
-            three(said["std"], "std"),
+            divisors,
             _interpolation(said.get("interpolation", "bicubic")),
             _flag(said.get("bgr", False), "bgr"),
         ),
@@ -156,7 +162,8 @@ def three(values: Any, what: str) -> tuple[float, float, float]:
         raise BadParameterError(
             f"{what}: expected three numbers (red, green, blue), got {values!r}."
         )
-    red, green, blue = (float(value) for value in values)
+    with reading(f"{what} (expected three numbers, got {values!r})", BadParameterError):
+        red, green, blue = (float(value) for value in values)
     return red, green, blue
 
 
@@ -169,9 +176,13 @@ def _flag(value: Any, key: str) -> bool:
 def _size(value: Any, what: str) -> ImageSize:
     sides = [value, value] if isinstance(value, int) else value
     several = isinstance(sides, Sequence) and not isinstance(sides, str)
-    if not several or len(sides) != 2 or not all(isinstance(side, int) for side in sides):
+    if not several or len(sides) != 2 or not all(map(_is_side, sides)):
         raise BadCheckpointError(f"{what}: size: expected a number or two, got {value!r}.")
     return ImageSize(*sides)
+
+
+def _is_side(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _interpolation(value: Any) -> Interpolation:
