@@ -16,7 +16,7 @@ from PIL import Image
 
 from commands import invoke
 from stockpot.corrupt.sizes import one_size
-from stockpot.datasets.kept import kept_dataset
+from stockpot.datasets.kept import forget_datasets, kept_dataset
 from stockpot.datasets.load import load_dataset
 from stockpot.datasets.shards.files import named_files
 from stockpot.errors import BadDataError, BadParameterError, UserError
@@ -213,4 +213,5 @@ def test_tars_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
     whole = kept_dataset(pattern, {})
     assert kept_dataset(pattern, {}) is whole
     write(tmp_path, tars=2, each=2)  # another number of samples under the same names
+    forget_datasets()  # as every call begins
     assert len(kept_dataset(pattern, {})) == 4 != len(whole)

@@ -25,6 +25,7 @@ from stockpot.models.adapted import adapted
 from stockpot.models.class_names import with_names
 from stockpot.models.classifier import Classifier
 from stockpot.models.config import has_text_head, kind_of, read_config
+from stockpot.models.content import content_of, with_code
 from stockpot.models.fingerprint import (
     fingerprint_files,
     fingerprint_model,
@@ -125,12 +126,12 @@ def load_for(
                 place,
                 _plain(own | {"classes": ["thing"]}),
                 str(device or "cpu"),
-                state or _state(place, own) or "",
+                state or content_of(place, own) or "",
             )
             return with_classes(encoder, data.classes, words)
         own |= {"classes": data.classes, "names": words.names, "templates": words.templates}
         own |= {"prompts": prompts} if prompts and encodes_text else {}
-    if keep and (now := state or _state(place, own)) is not None:
+    if keep and (now := state or content_of(place, own)) is not None:
         return _kept(place, _plain(own), str(device or "cpu"), now)
     model = load_model(place, **own)
     return model if device is None else model.to(device)
@@ -261,31 +262,6 @@ def _plain(options: dict[str, Any]) -> str:
     return json.dumps(options, sort_keys=True, default=str)
 
 
-def _state(place: Resolved, options: Mapping[str, Any]) -> str | None:
-    """What the files of a model hold now: another content is another model.
-
-    None where code or a server stands behind it, of which nothing but loading it tells.
-    """
-    if place.kind in ("factory", "endpoint"):
-        return None
-    if place.path is not None and not place.has_files:
-        return fingerprint_shipped(place.path)
-    weights = options.get("weights")
-    found = fingerprint_model(place.local(), options.get("dual_encoder")) if place.has_files else ""
-    if weights and Path(weights).is_file():
-        found += fingerprint_files([Path(weights)])
-    return _built(place, found)
-
-
-def _built(place: Resolved, content: str) -> str:
-    """What tells a model with these weights from others; of a factory, its code too."""
-    if place.kind != "factory":
-        return content
-    from stockpot.models.factory import with_factory
-
-    return with_factory(content, place.text)
-
-
 def _kept(place: Resolved, options: str, device: str, state: str) -> Classifier:
     """The model from memory, unless its files have changed since it was loaded."""
 
@@ -317,7 +293,7 @@ def identify(source: Source, options: Mapping[str, Any] | None = None) -> str:
         return fingerprint_shipped(place.path)
     weights = given.get("weights")
     if weights and Path(weights).is_file():
-        return _built(place, fingerprint_files([Path(weights)]))
+        return with_code(place, fingerprint_files([Path(weights)]))
     if place.kind == "open_clip":
         given.setdefault("classes", ("thing",))  # its identity is that of the towers alone
     return load_model(place, **given).origin.fingerprint
