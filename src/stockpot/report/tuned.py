@@ -41,10 +41,10 @@ def render_tuning(result: TuneResult) -> str:
     """The page as text; the same search gives the same page."""
     done = [one for one in result.trials if one.state == "complete"]
     count = f"{len(result.trials)} of {result.wanted} trials"
-    left = len(result.trials) - len(done)
+    left, spent = len(result.trials) - len(done), in_words(result.stages)
     facts = [count, f"{left} given up or failed" if left else "",
              f"{result.images:,} validation images", f"sampler {result.sampler}",
-             f"prune {result.prune}", f"seed {result.seed}", in_words(result.stages)]  # fmt: skip
+             f"prune {result.prune}", f"seed {result.seed}", f"time: {spent}" if spent else ""]  # fmt: skip
     names = ", ".join(one.name for one in result.objectives)
     chosen = None if result.chosen is None else result.trial(result.chosen)
     return render_page(
