@@ -44,7 +44,8 @@ def render_tuning(result: TuneResult) -> str:
     left, spent = len(result.trials) - len(done), in_words(result.stages)
     facts = [count, f"{left} given up or failed" if left else "",
              f"{result.images:,} validation images", f"sampler {result.sampler}",
-             f"prune {result.prune}", f"seed {result.seed}", f"time: {spent}" if spent else ""]  # fmt: skip
+             f"prune {result.prune}", f"seed {result.seed}",
+             f"time: {spent}" if spent else ""]  # fmt: skip
     names = ", ".join(one.name for one in result.objectives)
     chosen = None if result.chosen is None else result.trial(result.chosen)
     return render_page(
