@@ -18,7 +18,9 @@ from stockpot.errors import PartialResultsError, UserError
 from stockpot.measure import measures
 from stockpot.measure.by_content import by_content
 from stockpot.measure.run import measure
+from stockpot.results.paired.pairing import unlike
 from stockpot.results.store import ResultStore
+from stockpot.results.summary.comparable import question_of
 from stockpot.types import ImageSize
 
 
@@ -174,7 +176,10 @@ def test_corrupted_pictures_that_were_made_anew_are_measured_anew(perfect, tmp_p
         claim(corrupted, record, data, ("gaussian_noise",))
         write_pictures(data, corrupted, "gaussian_noise", 5, seed=seed, side=16, format="png")
         measure({"m": perfect}, asked, data=data, out=tmp_path / "run")
-    keys = [result.key for result in ResultStore(tmp_path / "run" / "results")]
+    found = list(ResultStore(tmp_path / "run" / "results"))
+    keys = [result.key for result in found]
     assert len(keys) == 2  # the second time nothing had changed
+    assert unlike(*found) == "other pictures (folder)"
+    assert len({question_of(result) for result in found}) == 2
     assert all(key.params["folder"] == str(corrupted) for key in keys)
     assert len({key.contents["folder"] for key in keys}) == 2

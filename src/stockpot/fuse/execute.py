@@ -71,10 +71,11 @@ def _is_made(request: Request, out: Path, hashes: FileHashes | None) -> bool:
         return False
     if hashes is None:  # what stands there may have been made of any content
         check_free(out)
+        return False
     save = request.options.save
     if save and not all(path.is_file() for path in learned_files(save)):
         check_free(out)
-    for label, record in request_records(request, hashes.result() if hashes else None).items():
+    for label, record in request_records(request, hashes.result()).items():
         if not is_made(out / label, record):
             check_free(out)
     _remove_bookmarks(request, out)

@@ -86,13 +86,12 @@ def without_place(
 def _model(source: str, options: Mapping[str, Any] | None) -> str:
     """A model that is made or lies here with its content; what comes by name, or is none, as it is.
 
-    Its options (`weights`) stand beside it, where it can have some.
+    Its options (`weights`) stand beside it, where it can have some. A rule such as
+    `alexnet-constants` is no model; of a mistake, whoever loads it will tell.
     """
     try:
         place = resolve(source)
-    except (
-        UserError
-    ):  # a rule such as `alexnet-constants`; of a mistake, whoever loads it will tell
+    except UserError:
         return source
     if place.kind not in ("folder", "onnx", "program", "factory"):
         return source

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 
 from stockpot.results.schema import CellResult
-from stockpot.results.summary.comparable import question_of
+from stockpot.results.summary.comparable import asked_with, question_of
 from stockpot.results.trust import audited_notes
 
 
@@ -35,7 +35,7 @@ def answers_apart(cells: Sequence[CellResult]) -> list[CellResult]:
     """
     found = models_apart(cells)
     first: dict[tuple[str, ...], CellResult] = {}
-    for cell in sorted(found, key=_asked):
+    for cell in sorted(found, key=asked_with):
         first.setdefault((cell.key.model, *question_of(cell)), cell)
     told = []
     for cell in found:
@@ -55,10 +55,6 @@ def answers_apart(cells: Sequence[CellResult]) -> list[CellResult]:
 def _digits(cell: CellResult) -> str:
     which = json.dumps([cell.key.model_fingerprint, cell.key.model_options], sort_keys=True)
     return hashlib.sha256(which.encode()).hexdigest()[:6]
-
-
-def _asked(cell: CellResult) -> tuple[int, bool, bool]:
-    return cell.key.seed, cell.key.precision != "fp32", cell.key.compiled
 
 
 def _called(cell: CellResult, name: str) -> CellResult:

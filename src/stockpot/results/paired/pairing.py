@@ -13,6 +13,7 @@ from stockpot.remote.address import address
 from stockpot.results.paired.answers import shared
 from stockpot.results.schema import CellResult
 from stockpot.results.store import load_results
+from stockpot.results.summary.comparable import asked_with
 
 Results = str | Path | CellResult | Sequence[CellResult]
 Side = Mapping[str, list[CellResult]]
@@ -73,7 +74,7 @@ def matched(first: Sequence[CellResult], second: Sequence[CellResult]) -> Matche
     that were asked alike come first.
     """
     found, left_out = [], []
-    for cell in sorted(first, key=_asked):
+    for cell in sorted(first, key=asked_with):
         others = [other for other in second if _place_of(other) == _place_of(cell)]
         alike = [other for other in others if not unlike(cell, other)]
         if alike:
@@ -83,7 +84,7 @@ def matched(first: Sequence[CellResult], second: Sequence[CellResult]) -> Matche
         else:
             why = unlike(cell, others[-1]) if others else "not measured there"
             left_out.append(f"{_named(cell)}: {why}")
-    found.sort(key=lambda pair: _asked(pair[0]) != _asked(pair[1]))
+    found.sort(key=lambda pair: asked_with(pair[0]) != asked_with(pair[1]))
     known = set(map(_place_of, first))
     left_out += [
         f"{_named(other)}: not measured by the first"
@@ -100,7 +101,7 @@ def counterpart(cell: CellResult, alike: Sequence[CellResult]) -> CellResult:
         UserError: they are of several models.
     """
     one_model(alike)
-    return min(alike, key=lambda other: (_asked(other) != _asked(cell), _asked(other)))
+    return min(alike, key=lambda other: (asked_with(other) != asked_with(cell), asked_with(other)))
 
 
 def one_model(cells: Sequence[CellResult]) -> None:
@@ -125,12 +126,6 @@ def _place_of(cell: CellResult) -> tuple[str, str]:
     return cell.key.measure, cell.key.data
 
 
-def _asked(cell: CellResult) -> tuple[int, bool, str, bool]:
-    """With what a question was asked; the usual comes first."""
-    key = cell.key
-    return key.seed, key.precision != "fp32", key.precision, key.compiled
-
-
 def _named(cell: CellResult) -> str:
     return f"{cell.key.model}, {cell.key.measure} on {cell.key.data}"
 
@@ -141,6 +136,9 @@ def unlike(first: CellResult, second: CellResult) -> str:
         return f"other images ({first.data.n} and {second.data.n})"
     if other := otherwise(first.key.params, second.key.params):
         return f"other settings ({', '.join(other)})"
+    made = first.key.contents, second.key.contents
+    if other := [name for name in made[0].keys() & made[1] if made[0][name] != made[1][name]]:
+        return f"other pictures ({', '.join(sorted(other))})"
     rules = [_rule(cell) for cell in (first, second)]
     if all(rules) and rules[0] != rules[1]:
         return f"other convention ({' and '.join(rules)})"

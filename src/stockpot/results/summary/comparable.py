@@ -38,9 +38,15 @@ def comparable(results: Sequence[CellResult]) -> list[Comparable]:
 def question_of(cell: CellResult) -> tuple[str, ...]:
     """What a cell was asked, whichever its model: measure, data, images, rules and settings."""
     key = cell.key
-    params = json.dumps(key.params, sort_keys=True, default=str)
+    params = json.dumps({**key.params, **key.contents}, sort_keys=True, default=str)
     images = f"{cell.data.fingerprint}:{cell.data.n}"
     return key.measure, key.data, images, cell.convention, params
+
+
+def asked_with(cell: CellResult) -> tuple[int, bool, str, bool]:
+    """With which seed, precision and passes a question was asked; the usual comes first."""
+    key = cell.key
+    return key.seed, key.precision != "fp32", key.precision, key.compiled
 
 
 def _apart(cell: CellResult, others: Sequence[CellResult]) -> str:
@@ -55,4 +61,7 @@ def _apart(cell: CellResult, others: Sequence[CellResult]) -> str:
     for name, value in cell.key.params.items():
         if name not in _UNSHOWN and any(o.key.params.get(name) != value for o in others):
             said.append(f"{name} {value}")
+    for name, value in cell.key.contents.items():
+        if any(other.key.contents.get(name) != value for other in others):
+            said.append(f"{name} {value[:8]}")
     return ", ".join(said) or cell.convention
